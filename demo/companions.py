@@ -59,7 +59,7 @@ class Companions:
         self._address = network.address(SERVER)
         self._sip_port = sip_port
         # On loopback all programs of this machine share the command port; a namespace has its own.
-        self._ng = ("127.0.0.1", _free_port() if network.told else NG_PORT)
+        self._ng = ("127.0.0.1", _free_port() if network.needs_order else NG_PORT)
         self._children: list[Child] = []
 
     @property

@@ -103,7 +103,7 @@ class Run:
 
     def __init__(self, options: Options, board: Board, net: network.Network, crew: Crew) -> None:
         passwords = {person.name: secrets.token_urlsafe(12) for person in (PUBLISHER, *TRAVELLERS)}
-        port = free_sip_port(net.address(network.SERVER)) if net.told else SIP_PORT
+        port = free_sip_port(net.address(network.SERVER)) if net.needs_order else SIP_PORT
         self._options = options
         self._trouble: list[str] = []
         self._board = board

@@ -50,7 +50,7 @@ class World:
             "server": f"{network.address(SERVER)}:{self.sip_port}",
             "broker": BROKER,
             "state_dir": str(self.work / "agents" / person.name),
-            "local_address": network.address(person.name) if network.told else None,
+            "local_address": network.address(person.name) if network.needs_order else None,
             **more,
         }
         path = self.work / f"{person.name}.json"
@@ -148,11 +148,11 @@ class PublisherHost:
             await self._child.end(GOODBYE_S)
 
     def _hear(self, line: str) -> None:
-        told = reports.parse(line) or {}
-        if "ready" in told:
+        fields = reports.parse(line) or {}
+        if "ready" in fields:
             self._ready.set()
-        if "published" in told:
-            self._world.scene.published = int(told["published"])
+        if "published" in fields:
+            self._world.scene.published = int(fields["published"])
 
 
 class Seat:
@@ -194,7 +194,7 @@ class Seat:
         network = self._world.network
         moved_us = reports.wall_us()
         old, address = self.view.address, await asyncio.to_thread(network.move, self.person.name)
-        if network.told and self._child is not None:
+        if network.needs_order and self._child is not None:
             self._child.send(do="rebind", address=address)
         self.moves.append(Move(self.person.user, moved_us, address))
         self.view.moves += 1
@@ -229,13 +229,13 @@ class Seat:
         self.view.status = "killed"
 
     def _hear(self, line: str) -> None:
-        told = reports.parse(line) or {}
-        if "ready" in told:
+        fields = reports.parse(line) or {}
+        if "ready" in fields:
             self._ready.set()
-        if "taken" in told:
-            self.view.taken = int(told["taken"])
-        if "status" in told:
-            self.view.status = str(told["status"])
+        if "taken" in fields:
+            self.view.taken = int(fields["taken"])
+        if "status" in fields:
+            self.view.status = str(fields["status"])
 
 
 async def first_of(ready: asyncio.Event, child: Child, timeout_s: float) -> None:

@@ -161,6 +161,6 @@ class Internet:
         first, *_, last = self._hosts
         router = next(iter(self._routers))
         self.plug(last, router, 0)
-        heard = self.namespaces.heard(first, self.plug(first, PUBLIC, 0), by=last)
+        heard = self.namespaces.source_seen(first, self.plug(first, PUBLIC, 0), by=last)
         if heard != self.public_address(router):
             raise CannotRunError("the router does not translate addresses")

@@ -32,7 +32,7 @@ class NamespaceNetwork:
     """See the module; ``hosts`` are at most 15 names."""
 
     mode = "netns"
-    told = False
+    needs_order = False
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._numbers = {host: number for number, host in enumerate(hosts)}
@@ -90,7 +90,7 @@ class NamespaceNetwork:
 
     def _check(self) -> None:
         first, *_, last = self._numbers
-        if self._namespaces.heard(first, self.address(first), by=last) != self.address(last):
+        if self._namespaces.source_seen(first, self.address(first), by=last) != self.address(last):
             raise CannotRunError("the router does not forward")
 
 
@@ -102,7 +102,7 @@ class NatNetwork:
     """
 
     mode = "nat"
-    told = False
+    needs_order = False
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._public, *private = hosts

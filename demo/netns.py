@@ -71,7 +71,7 @@ class Namespaces:
         """Run a command there to its end, with ``text`` as its input; return its output."""
         return run(self.command(host, argv), text)
 
-    def heard(self, host: str, address: str, *, by: str) -> str:
+    def source_seen(self, host: str, address: str, *, by: str) -> str:
         """Send a datagram from the host ``by`` to ``host`` at ``address``; return its source address, empty if none
         arrived.
         """

@@ -27,7 +27,7 @@ class Network(Protocol):
     mode: str
     """``netns``, ``nat`` or ``loopback``, as in the results."""
 
-    told: bool
+    needs_order: bool
     """Whether a process needs an order to change its address: True on loopback, False where the kernel shows it."""
 
     def open(self) -> None:
@@ -55,7 +55,7 @@ class LoopbackNetwork:
     """Hosts on 127.42.<host>.<place>: one machine, different addresses, changed by an order to the process."""
 
     mode = "loopback"
-    told = True
+    needs_order = True
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._places = dict.fromkeys(hosts, 0)

@@ -146,7 +146,7 @@ class Pager:
         return [report for report in self.reports if isinstance(report, kind)]
 
     @property
-    def heard(self) -> list[Any]:
+    def received(self) -> list[Any]:
         """The ``N`` of every event that arrived."""
         items = [report.item for report in self.all_of(Arrived)]
         return [item.event["N"] for item in items if isinstance(item, Notification)]

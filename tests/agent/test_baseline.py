@@ -42,18 +42,18 @@ def alone() -> Agent:
     return Agent(properties, data=HERE)
 
 
-def said(outputs: list[Output]) -> list[protocol.FromAgent]:
+def sent_messages(outputs: list[Output]) -> list[protocol.FromAgent]:
     return [protocol.decode_from_agent(each.data) for each in outputs if isinstance(each, SendDatagram)]
 
 
-def hear(agent: Agent, message: protocol.BrokerMessage, *, source: Address = BROKER) -> list[Output]:
+def receive(agent: Agent, message: protocol.BrokerMessage, *, source: Address = BROKER) -> list[Output]:
     return agent.step([DatagramReceived(ECI_SOCKET, source, protocol.encode(message))], 0.0)
 
 
 def attached() -> Agent:
     agent = alone()
     agent.step([Connect()], 0.0)
-    hear(agent, protocol.Attachment(99))
+    receive(agent, protocol.Attachment(99))
     return agent
 
 
@@ -75,7 +75,7 @@ def test_a_challenge_is_answered_to_the_broker_alone_and_only_while_the_agent_at
     (answer,) = agent.step([challenged], 0.0)
     assert isinstance(answer, SendDatagram)
     assert (answer.destination, answer.data[:9]) == (BROKER, challenge)
-    hear(agent, protocol.Attachment(99))
+    receive(agent, protocol.Attachment(99))
     assert agent.step([challenged], 0.0) == []
     assert agent.unreadable == 0
 
@@ -85,18 +85,18 @@ def test_publish_filter_restrict_and_unsubscribe(town: EciTown) -> None:
     cheap = buyer.subscribe("(N < 3)")
     seller.publish(1, 2, 3)
     town.run(0.2)
-    assert (seller.accepted, buyer.heard) == ([1, 2, 3], [1, 2])
+    assert (seller.accepted, buyer.received) == ([1, 2, 3], [1, 2])
     buyer.ask(protocol.Restrict(buyer.next_request(), cheap.id, (Frequency(3600.0),)))
     seller.publish(1)
     town.run(0.2)
-    assert buyer.heard == [1, 2]
+    assert buyer.received == [1, 2]
     buyer.ask(protocol.Restrict(buyer.next_request(), cheap.id, ()))
     seller.publish(2)
     town.run(0.2)
     buyer.ask(protocol.Unsubscribe(buyer.next_request(), cheap.id))
     seller.publish(1)
     town.run(0.2)
-    assert buyer.heard == [1, 2, 2]
+    assert buyer.received == [1, 2, 2]
     assert len(seller.accepted) == 6
 
 
@@ -109,7 +109,7 @@ def test_every_message_is_one_datagram_and_nothing_answers_a_notification(town: 
     town.run(1.0)
     buyer.node.feed([Acknowledge("wb-1", Position(1, 20))])
     town.run(1.0)
-    assert buyer.heard == list(range(20))
+    assert buyer.received == list(range(20))
     assert [source for source, _, _ in town.sent if source == buyer.address] == []
     assert len([source for source, _, _ in town.sent if source == seller.address]) == 20
     assert len(town.to(buyer.address)) == len(town.to(seller.address)) == 20
@@ -124,7 +124,7 @@ def test_what_is_lost_is_lost_and_nothing_is_repeated(town: EciTown) -> None:
     town.network.mend("10.2.0.1")
     seller.publish(3)
     town.run(5.0)
-    assert buyer.heard == [3]
+    assert buyer.received == [3]
     assert buyer.statuses == ["CONNECTED"]
 
 
@@ -161,17 +161,17 @@ def test_an_answer_in_time_settles_once_and_one_that_is_late_not_again() -> None
     agent = attached()
     agent.step([PublishEvent(1, Event(SUBJECT, {})), PublishEvent(2, Event(SUBJECT, {}))], 0.0)
     accepted = protocol.PublishAccepted(1, EventId("wb", 5))
-    assert hear(agent, accepted) == [PublishSettled(1, EventId("wb", 5))]
+    assert receive(agent, accepted) == [PublishSettled(1, EventId("wb", 5))]
     assert [each.number for each in agent.step([TimerFired("answer")], 2.0) if isinstance(each, PublishSettled)] == [2]
-    assert hear(agent, protocol.PublishAccepted(2, EventId("wb", 6))) == []
+    assert receive(agent, protocol.PublishAccepted(2, EventId("wb", 6))) == []
 
 
 def test_what_is_asked_before_the_attachment_waits_for_it() -> None:
     agent = alone()
     first = agent.step([Connect(), Ask(protocol.Query(1))], 0.0)
-    assert said(first) == [protocol.Attach(7, "default", None, keep=True)]
-    assert said(hear(agent, protocol.Attachment(99))) == [protocol.Query(1)]
-    assert said(hear(agent, protocol.Attachment(99))) == [], "a second answer changes nothing"
+    assert sent_messages(first) == [protocol.Attach(7, "default", None, keep=True)]
+    assert sent_messages(receive(agent, protocol.Attachment(99))) == [protocol.Query(1)]
+    assert sent_messages(receive(agent, protocol.Attachment(99))) == [], "a second answer changes nothing"
 
 
 def test_connecting_to_nobody_ends_in_time() -> None:
@@ -187,7 +187,7 @@ def test_a_refusal_of_the_attachment_is_reported() -> None:
     agent = alone()
     agent.step([Connect()], 0.0)
     refusal = protocol.RequestRefused(0, "identities_max is 1, and it is reached", limit="identities_max")
-    assert hear(agent, refusal) == [ConnectRefused("attachment", None, refusal.reason)]
+    assert receive(agent, refusal) == [ConnectRefused("attachment", None, refusal.reason)]
 
 
 def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
@@ -207,7 +207,7 @@ def test_the_longest_datagram_is_sent() -> None:
     agent = attached()
     overhead = len(protocol.encode(protocol.Subscribe(1, SUBJECT, "x" * 60_000, None, (), False))) - 60_000
     fits = protocol.Subscribe(1, SUBJECT, "x" * (UDP_PAYLOAD_BYTES_MAX - overhead), None, (), False)
-    assert said(agent.step([Ask(fits)], 0.0)) == [fits]
+    assert sent_messages(agent.step([Ask(fits)], 0.0)) == [fits]
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x91\x09", b"REGISTER sip:x SIP/2.0\r\n\r\n"])
@@ -221,8 +221,8 @@ def test_what_makes_no_sense_is_as_good_as_lost(data: bytes) -> None:
 def test_nobody_but_the_broker_is_heard() -> None:
     agent = alone()
     agent.step([Connect()], 0.0)
-    assert hear(agent, protocol.Attachment(99), source=("192.0.2.2", 5070)) == []
-    assert hear(agent, protocol.Attachment(99), source=("192.0.2.1", 5071)) == []
+    assert receive(agent, protocol.Attachment(99), source=("192.0.2.2", 5070)) == []
+    assert receive(agent, protocol.Attachment(99), source=("192.0.2.1", 5071)) == []
     assert not agent.connected
 
 
@@ -243,7 +243,7 @@ def test_e2_an_address_change_ends_the_stream_and_the_agent_does_not_know(town: 
     assert len(town.sent) == before, "the broker is not told"
     seller.publish(2)
     town.run(0.2)
-    assert buyer.heard == [1]
+    assert buyer.received == [1]
     assert (buyer.statuses, buyer.agent.connected) == (["CONNECTED"], True)
     assert len(town.to(("10.2.0.1", 40_000))) == 5, "the broker goes on sending to where the user was"
     settled = buyer.ask(protocol.Query(buyer.next_request()), wait_s=2.0)
@@ -259,7 +259,7 @@ def test_whoever_comes_to_an_address_is_the_user_of_it(town: EciTown) -> None:
     stranger.node.feed([StartReading(mine.id)])
     seller.publish(1)
     town.run(0.2)
-    assert stranger.heard == [1]
+    assert stranger.received == [1]
 
 
 @pytest.mark.parametrize(("port", "found"), [(40_000, 1), (40_001, 0)])
@@ -273,7 +273,7 @@ def test_a_restart_is_the_same_user_only_at_the_same_port(town: EciTown, port: i
     again.publish(1)
     town.run(0.2)
     assert again.accepted == [1], "another life numbers anew"
-    assert again.heard == [1] * found
+    assert again.received == [1] * found
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -299,9 +299,9 @@ def test_a_bad_network_loses_but_never_repeats_or_reorders(seed: int) -> None:
     assert sorted(each.number for each in settled) == list(range(1, 201)), f"seed {seed}"
     offsets = {each.number - 1: each.id.offset for each in settled if each.id is not None}
     for buyer in buyers:
-        assert len(set(buyer.heard)) == len(buyer.heard), f"seed {seed}: repeated"
-        assert all(value > 10 for value in buyer.heard)
-        known = [offsets[value] for value in buyer.heard if value in offsets]
+        assert len(set(buyer.received)) == len(buyer.received), f"seed {seed}: repeated"
+        assert all(value > 10 for value in buyer.received)
+        known = [offsets[value] for value in buyer.received if value in offsets]
         assert known == sorted(known), f"seed {seed}: out of order"
-        assert 10 < len(buyer.heard) < 189, f"seed {seed}: {len(buyer.heard)}"
-    assert max(buyers[2].heard) <= 150
+        assert 10 < len(buyer.received) < 189, f"seed {seed}: {len(buyer.received)}"
+    assert max(buyers[2].received) <= 150

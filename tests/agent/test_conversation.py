@@ -60,7 +60,7 @@ def reads(*readers: tuple[int, str, Position | None]) -> protocol.Read:
     return protocol.Read(tuple(protocol.Reader(*reader) for reader in readers))
 
 
-def took(number: int, epoch: int = 1) -> Acknowledge:
+def acknowledgement(number: int, epoch: int = 1) -> Acknowledge:
     return Acknowledge("wb-1", Position(epoch, number))
 
 
@@ -69,7 +69,7 @@ def gap(first: int, last: int, *losses: Loss, reader: int = 1) -> NotifyGap:
     return NotifyGap(first, last, losses or (Loss("wb-1", "queue_max", last - first + 1),), reader)
 
 
-def hear(talk: Conversation, *messages: BrokerMessage) -> list[Output]:
+def receive(talk: Conversation, *messages: BrokerMessage) -> list[Output]:
     return [output for message in messages for output in talk.receive(protocol.encode(message))]
 
 
@@ -103,9 +103,11 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
     talk.send(Ask(Query(2)))
     assert talk.unanswered == 5
     assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
-    hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no"))
+    receive(
+        talk, Attachment(1), Done(1, (SUBSCRIPTION,)), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no")
+    )
     assert opening(talk)[1:] == [Query(2), Publish(3, EVENT)]
-    hear(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 2)))
+    receive(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 2)))
     assert opening(talk)[1:] == []
     assert talk.unanswered == 0
 
@@ -120,66 +122,66 @@ def test_each_answer_is_reported_once() -> None:
         PublishRefused(2, "too large"),
         Done(1, (SUBSCRIPTION,)),
     )
-    assert hear(talk, accepted, refused, done) == [
+    assert receive(talk, accepted, refused, done) == [
         PublishSettled(1, EventId("wb", 5)),
         PublishSettled(2, None, "too large"),
         RequestSettled(1, (SUBSCRIPTION,)),
     ]
-    assert hear(talk, accepted, refused, done, RequestRefused(1, "late")) == []
+    assert receive(talk, accepted, refused, done, RequestRefused(1, "late")) == []
 
 
 def test_a_refused_request_carries_its_refusal() -> None:
     talk = conversation()
     talk.send(Ask(SUBSCRIBE))
     refusal = RequestRefused(1, "expected a value", 5, None)
-    assert hear(talk, refusal) == [RequestSettled(1, (), refusal)]
+    assert receive(talk, refusal) == [RequestSettled(1, (), refusal)]
     assert opening(talk)[1:] == []
 
 
 def test_a_refused_attachment_is_a_refused_connection() -> None:
     refusal = RequestRefused(0, "devices_max is 1, and it is reached", None, "devices_max")
-    assert hear(conversation(), refusal) == [ConnectRefused("attachment", None, refusal.reason)]
+    assert receive(conversation(), refusal) == [ConnectRefused("attachment", None, refusal.reason)]
 
 
 def test_g08_an_answer_in_parts_is_reported_whole_and_a_broken_off_one_from_its_start() -> None:
     talk = conversation()
     talk.send(Ask(Query(1)))
     one, two, three = (Subscription(f"wb-{n}", "sip:alice@example.org", "default", "Trade", "") for n in (1, 2, 3))
-    assert hear(talk, Done(1, (one,), more=True)) == []
+    assert receive(talk, Done(1, (one,), more=True)) == []
     assert opening(talk)[1:] == [Query(1)]
-    assert hear(talk, Done(1, (one, two), more=True)) == []
-    assert hear(talk, Done(1, (three,))) == [RequestSettled(1, (one, two, three))]
-    assert hear(talk, Done(1, (one,), more=True), Done(1, (three,))) == []
+    assert receive(talk, Done(1, (one, two), more=True)) == []
+    assert receive(talk, Done(1, (three,))) == [RequestSettled(1, (one, two, three))]
+    assert receive(talk, Done(1, (one,), more=True), Done(1, (three,))) == []
 
 
 def test_design_5_5_notifications_arrive_once_and_in_order_over_reconnections() -> None:
     talk = reading()
-    assert arrived(hear(talk, Attachment(1), notify(1), notify(2))) == [1, 2]
+    assert arrived(receive(talk, Attachment(1), notify(1), notify(2))) == [1, 2]
     talk.opening()
-    assert arrived(hear(talk, Attachment(1), notify(1), notify(2), notify(3))) == [3]
+    assert arrived(receive(talk, Attachment(1), notify(1), notify(2), notify(3))) == [3]
 
 
 def test_a_notification_arrives_with_everything_that_it_carries() -> None:
     talk = reading()
-    (output,) = hear(talk, Attachment(4), notify(1, redelivered=True))
+    (output,) = receive(talk, Attachment(4), notify(1, redelivered=True))
     expected = Notification(Event("Trade", {"N": 1}), ("wb-1",), Position(4, 1), EventId("wb", 101), True)
     assert output == Arrived(expected, ("wb-1",))
 
 
 def test_taking_is_said_once_and_remembered_for_the_next_connection() -> None:
     talk = reading()
-    hear(talk, Attachment(1), notify(1), notify(2))
-    assert talk.send(took(2)) == protocol.encode(Take(1, 2))
-    assert talk.send(took(1)) is None
-    assert talk.send(took(2)) is None
+    receive(talk, Attachment(1), notify(1), notify(2))
+    assert talk.send(acknowledgement(2)) == protocol.encode(Take(1, 2))
+    assert talk.send(acknowledgement(1)) is None
+    assert talk.send(acknowledgement(2)) is None
     assert opening(talk) == [Attach(7, "default", None, True), reads((1, "wb-1", Position(1, 2)))]
 
 
 def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_connection() -> None:
     """The application may still lose it; the broker must keep it."""
     talk = reading()
-    hear(talk, Attachment(1), notify(1), notify(2))
-    talk.send(took(1))
+    receive(talk, Attachment(1), notify(1), notify(2))
+    talk.send(acknowledgement(1))
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 1)))]
 
 
@@ -188,7 +190,7 @@ def test_a_position_to_resume_from_is_said_on_every_connection() -> None:
     talk = conversation(resume=Position(1, 70))
     for _ in range(2):
         assert opening(talk) == [Attach(7, "default", Position(1, 70), True)]
-        hear(talk, Attachment(1))
+        receive(talk, Attachment(1))
 
 
 @pytest.mark.parametrize(
@@ -206,24 +208,24 @@ def test_u02_a_gap_counts_only_what_was_not_received(
 ) -> None:
     """A gap at the head of the queue grows; notifications that arrived before the drop are not missing."""
     talk = reading()
-    hear(talk, Attachment(1), *[notify(n) for n in range(1, received + 1)])
-    assert arrived(hear(talk, gap(*dropped))) == heard
+    receive(talk, Attachment(1), *[notify(n) for n in range(1, received + 1)])
+    assert arrived(receive(talk, gap(*dropped))) == heard
     following = max(received, dropped[1]) + 1
-    assert arrived(hear(talk, notify(following - 1), notify(following))) == [following]
+    assert arrived(receive(talk, notify(following - 1), notify(following))) == [following]
 
 
 def test_u02_a_gap_arrives_with_its_reason_and_the_position_to_commit() -> None:
     talk = reading()
-    (output,) = hear(talk, Attachment(2), gap(1, 4))
+    (output,) = receive(talk, Attachment(2), gap(1, 4))
     lost = (Loss("wb-1", "queue_max", 4),)
     assert output == Arrived(Gap(4, "queue_max", Position(2, 4), lost), ("wb-1",))
 
 
 def test_design_5_3_another_epoch_is_another_stream() -> None:
     talk = reading()
-    hear(talk, Attachment(1), notify(50))
-    talk.send(took(50))
-    assert arrived(hear(talk, Attachment(2), notify(4))) == [4]
+    receive(talk, Attachment(1), notify(50))
+    talk.send(acknowledgement(50))
+    assert arrived(receive(talk, Attachment(2), notify(4))) == [4]
     assert opening(talk)[1:] == [reads((1, "wb-1", None))]
 
 
@@ -243,42 +245,42 @@ def test_g25_what_is_read_is_said_on_every_connection_before_what_is_unanswered(
 def test_g25_a_subscription_is_read_from_its_answer_on_without_another_message() -> None:
     talk = conversation()
     assert talk.send(Ask(SUBSCRIBE, reads=True)) == protocol.encode(msgspec.structs.replace(SUBSCRIBE, reader=1))
-    hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
+    receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
     assert talk.take_unsent() == []
-    assert [output.subscriptions for output in hear(talk, notify(1)) if isinstance(output, Arrived)] == [("wb-1",)]
+    assert [output.subscriptions for output in receive(talk, notify(1)) if isinstance(output, Arrived)] == [("wb-1",)]
     assert opening(talk)[1:] == [reads((1, "wb-1", None))]
 
 
 def test_g25_each_reader_has_what_is_for_it_and_says_for_itself_what_it_took() -> None:
     talk = reading()
     talk.send(StartReading("wb-2"))
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     both = msgspec.structs.replace(notify(1), subscriptions=("wb-1", "wb-2", "wb-3"), readers=(1, 2))
     first = msgspec.structs.replace(notify(2), subscriptions=("wb-1", "wb-2"), readers=(1,))
-    outputs = [output for output in hear(talk, both, first) if isinstance(output, Arrived)]
+    outputs = [output for output in receive(talk, both, first) if isinstance(output, Arrived)]
     assert [output.subscriptions for output in outputs] == [("wb-1", "wb-2"), ("wb-1",)]
     second = msgspec.structs.replace(first, readers=(2,))
-    assert [output.subscriptions for output in hear(talk, second) if isinstance(output, Arrived)] == [("wb-2",)]
+    assert [output.subscriptions for output in receive(talk, second) if isinstance(output, Arrived)] == [("wb-2",)]
     assert talk.send(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(Take(2, 2))
     assert opening(talk)[1:] == [reads((1, "wb-1", None), (2, "wb-2", Position(1, 2)))]
 
 
 def test_design_5_5_a_subscription_resumes_from_its_own_position() -> None:
     talk = conversation()
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 5)), reads=True))
-    assert arrived(hear(talk, Done(1, (SUBSCRIPTION,)), notify(4), notify(5), notify(6))) == [6]
+    assert arrived(receive(talk, Done(1, (SUBSCRIPTION,)), notify(4), notify(5), notify(6))) == [6]
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 5)))]
 
 
 def test_what_comes_for_nobody_is_passed_over() -> None:
     talk = conversation()
-    assert hear(talk, Attachment(1), notify(1), gap(2, 3)) == []
+    assert receive(talk, Attachment(1), notify(1), gap(2, 3)) == []
 
 
 def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
     talk = conversation(keep=False)
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     (attach,) = opening(talk)
     assert isinstance(attach, Attach)
     assert attach.keep
@@ -302,19 +304,19 @@ def test_what_makes_no_sense_is_an_error_of_the_other_side(payload: bytes) -> No
 
 def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> None:
     talk = reading()
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     with pytest.raises(RemoteProtocolError):
-        hear(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), ("wb-1",), False))
-    assert arrived(hear(talk, notify(1))) == [1]
+        receive(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), ("wb-1",), False))
+    assert arrived(receive(talk, notify(1))) == [1]
 
 
 def test_e01_a_listing_in_parts_is_reported_whole_with_where_to_go_on_from() -> None:
     talk = conversation()
     talk.send(Ask(protocol.Inspect(1, "queues", None)))
-    assert hear(talk, protocol.Listing(1, ({"user": "a"},), more=True)) == []
+    assert receive(talk, protocol.Listing(1, ({"user": "a"},), more=True)) == []
     last = protocol.Listing(1, ({"user": "b"},), next="b")
-    assert hear(talk, last) == [RequestSettled(1, (), rows=({"user": "a"}, {"user": "b"}), next="b")]
-    assert hear(talk, last) == []
+    assert receive(talk, last) == [RequestSettled(1, (), rows=({"user": "a"}, {"user": "b"}), next="b")]
+    assert receive(talk, last) == []
 
 
 def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> None:
@@ -324,7 +326,7 @@ def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> 
         talk.send(PublishEvent(number, EVENT, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT), Publish(1, EVENT, 99), Publish(2, EVENT, 99)]
     full = PublishRefused(1, "no room", "disk_full", outbox=True)
-    assert hear(talk, full, PublishAccepted(1, EventId("wb", 3))) == [
+    assert receive(talk, full, PublishAccepted(1, EventId("wb", 3))) == [
         PublishSettled(1, None, "no room", outbox=True, limit="disk_full"),
         PublishSettled(1, EventId("wb", 3)),
     ]
@@ -336,21 +338,21 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
     for number in (1, 2, 3):
         talk.send(PublishEvent(number, EVENT, outbox=99))
     talk.send(PublishEvent(5, EVENT))
-    hear(talk, PublishRefused(2, "no room", "disk_full", outbox=True))
+    receive(talk, PublishRefused(2, "no room", "disk_full", outbox=True))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT)]
-    settled = hear(talk, Attachment(1))
+    settled = receive(talk, Attachment(1))
     assert settled == [PublishSettled(3, None, "no room", outbox=True, limit="disk_full")]
     talk.send(PublishEvent(2, EVENT, outbox=99))
     talk.send(PublishEvent(3, EVENT, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT), Publish(2, EVENT, 99), Publish(3, EVENT, 99)]
-    assert hear(talk, Attachment(1)) == []
+    assert receive(talk, Attachment(1)) == []
 
 
 def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
     talk = conversation()
     for number in (1, 2):
         talk.send(PublishEvent(number, EVENT, outbox=99))
-    hear(talk, PublishRefused(1, "too large", "event_bytes_max", outbox=True))
+    receive(talk, PublishRefused(1, "too large", "event_bytes_max", outbox=True))
     assert opening(talk)[1:] == [Publish(2, EVENT, 99)]
 
 
@@ -361,38 +363,38 @@ def losses(*outputs: Output) -> list[tuple[Loss, ...]]:
 def test_u02_a_gap_that_has_grown_tells_of_what_came_since_alone() -> None:
     """A slow reader meets a gap at the head of its queue again and again, longer each time."""
     talk = reading()
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     told = [gap(1, last, Loss("wb-1", "q", last)) for last in (4, 8, 12)]
-    assert losses(*hear(talk, *told)) == [(Loss("wb-1", "q", 4),)] * 3
+    assert losses(*receive(talk, *told)) == [(Loss("wb-1", "q", 4),)] * 3
 
 
 def test_u02_what_was_received_before_it_was_dropped_is_no_loss() -> None:
     talk = reading()
-    hear(talk, Attachment(1), notify(1), notify(2), notify(3))
+    receive(talk, Attachment(1), notify(1), notify(2), notify(3))
     lost = (Loss("wb-1", "q", 2), Loss("wb-1", "purged", 2))
-    (output,) = hear(talk, gap(2, 5, *lost))
+    (output,) = receive(talk, gap(2, 5, *lost))
     assert output == Arrived(Gap(2, "purged", Position(1, 5), (Loss("wb-1", "purged", 2),)), ("wb-1",))
 
 
 def test_u02_a_gap_that_reaches_back_to_an_earlier_life_never_tells_of_more_than_there_can_be() -> None:
     talk = conversation()
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
-    hear(talk, Done(1, (SUBSCRIPTION,)))
-    assert losses(*hear(talk, gap(1, 9, Loss("wb-1", "q", 9)))) == [(Loss("wb-1", "q", 2),)]
+    receive(talk, Done(1, (SUBSCRIPTION,)))
+    assert losses(*receive(talk, gap(1, 9, Loss("wb-1", "q", 9)))) == [(Loss("wb-1", "q", 2),)]
 
 
 def test_u02_a_gap_of_which_nothing_is_missing_arrives_empty_so_that_it_can_be_taken() -> None:
     talk = reading()
-    hear(talk, Attachment(1), notify(1))
-    assert hear(talk, gap(1, 4, Loss("wb-1", "q", 1))) == [Arrived(Gap(0, "q", Position(1, 4)), ("wb-1",))]
+    receive(talk, Attachment(1), notify(1))
+    assert receive(talk, gap(1, 4, Loss("wb-1", "q", 1))) == [Arrived(Gap(0, "q", Position(1, 4)), ("wb-1",))]
 
 
 def test_what_was_taken_of_an_earlier_stream_is_not_told_of_the_present_one() -> None:
     talk = reading()
-    hear(talk, Attachment(1), notify(1), Attachment(2), notify(1))
-    assert talk.send(took(1, epoch=1)) is None
-    assert talk.send(took(1, epoch=2)) == protocol.encode(Take(1, 1))
+    receive(talk, Attachment(1), notify(1), Attachment(2), notify(1))
+    assert talk.send(acknowledgement(1, epoch=1)) is None
+    assert talk.send(acknowledgement(1, epoch=2)) == protocol.encode(Take(1, 1))
 
 
 def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:

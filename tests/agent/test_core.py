@@ -64,7 +64,7 @@ def test_a01_a08_events_travel_between_agent_and_broker_and_never_over_sip(town:
     for n in (1, 2, 3):
         bob.publish(n)
     town.run(1.0)
-    assert alice.heard == bob.heard == [1, 2, 3]
+    assert alice.received == bob.received == [1, 2, 3]
     assert [settled.number for settled in bob.all_of(PublishSettled)] == [1, 2, 3]
     carrying = [s for s in town.since(start) if s.source[1] not in SIP_PORTS]
     assert {s.destination for s in carrying} == {DATA_ADDRESS, (alice.ip, 40_000), (bob.ip, 40_000)}
@@ -78,7 +78,7 @@ def test_f03_what_the_application_takes_at_once_shares_the_datagram_of_the_ackno
     start = town.world.now
     bob.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert len([s for s in town.since(start) if s.source == (alice.ip, 40_000)]) == 1
 
 
@@ -105,7 +105,7 @@ def test_d08_a07_data_goes_to_the_new_address_after_one_round_trip_and_nothing_i
     alice.move("10.1.7.7")
     bob.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     change = alice.all_of(AgentStatusChanged)[-1]
     assert (change.status, change.address) == ("CONNECTED", ("10.1.7.7", 40_000))
     to_new = [s for s in town.since(moved_at) if s.destination == ("10.1.7.7", 40_000)]
@@ -133,7 +133,7 @@ def test_d11_a_publisher_moves_in_mid_stream(town: Town, over: Over) -> None:
             bob.move(f"10.2.0.{10 + n}")
         town.run(0.003)
     town.run(2.0)
-    assert alice.heard == list(range(1, 11))
+    assert alice.received == list(range(1, 11))
     assert [settled.number for settled in bob.all_of(PublishSettled)] == list(range(1, 11))
 
 
@@ -178,8 +178,8 @@ def test_d10_after_a_cable_pull_it_heals_at_the_same_address_and_nothing_is_lost
         town.run(cut_s / 2)
     town.network.mend(alice.ip)
     town.run(12.0)
-    assert sorted(alice.heard) == sorted(bob.heard) == [1, 2, 101, 102]
-    assert [n for n in alice.heard if n < 100] == [1, 2]
+    assert sorted(alice.received) == sorted(bob.received) == [1, 2, 101, 102]
+    assert [n for n in alice.received if n < 100] == [1, 2]
     assert alice.statuses[-1] == "CONNECTED"
     assert town.access.broker.status(alice.uri) == "CONNECTED"
 
@@ -260,7 +260,7 @@ def test_disconnect_says_bye_and_unregisters_and_keeps_the_subscription(town: To
     bob.publish(1)
     town.run(30.0)
     again = connected(town, epoch=50)
-    assert again.heard == [1]
+    assert again.received == [1]
 
 
 def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
@@ -271,7 +271,7 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
         bob.publish(n)
     town.run(1.0)
     town.blocked.add((alice.ip, 40_000))
-    alice.node.feed([alice.took(3)])
+    alice.node.feed([alice.acknowledgement(3)])
     alice.publish(9)
     alice.node.feed([Disconnect()])
     town.run(0.2)
@@ -280,7 +280,7 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
     town.run(2.0)
     assert len(alice.all_of(Disconnected)) == 1
     again = connected(town, epoch=50)
-    assert again.heard == [9]
+    assert again.received == [9]
 
 
 def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_session(
@@ -291,12 +291,30 @@ def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_sess
     monkeypatch.setattr(alice.agent._conversation, "send", said.append)
     publishing = PublishEvent(7, Event("Trade", {}))
 
-    def took(number: int, epoch: int, subscription: str = "wb-1") -> Acknowledge:
+    def acknowledgement(number: int, epoch: int, subscription: str = "wb-1") -> Acknowledge:
         return Acknowledge(subscription, Position(epoch, number))
 
-    other = took(9, 5, "wb-2")
-    alice.node.feed([took(1, 5), took(2, 5), other, took(3, 5), took(1, 6), publishing, took(2, 6), took(3, 6)])
-    assert said == [took(2, 5), other, took(3, 5), took(1, 6), publishing, took(3, 6)]
+    other = acknowledgement(9, 5, "wb-2")
+    alice.node.feed(
+        [
+            acknowledgement(1, 5),
+            acknowledgement(2, 5),
+            other,
+            acknowledgement(3, 5),
+            acknowledgement(1, 6),
+            publishing,
+            acknowledgement(2, 6),
+            acknowledgement(3, 6),
+        ]
+    )
+    assert said == [
+        acknowledgement(2, 5),
+        other,
+        acknowledgement(3, 5),
+        acknowledgement(1, 6),
+        publishing,
+        acknowledgement(3, 6),
+    ]
 
 
 def test_disconnect_gives_up_after_its_time(town: Town) -> None:
@@ -378,7 +396,7 @@ def test_a_broker_message_without_sense_is_healed_by_a_new_connection_that_misse
         bob.publish(n)
     town.run(10.0)
     assert "DISCONNECTED" in alice.statuses
-    assert alice.heard == [1, 2, 3]
+    assert alice.received == [1, 2, 3]
     assert alice.statuses[-1] == "CONNECTED"
 
 
@@ -391,7 +409,7 @@ def test_an_offer_of_anybody_but_the_broker_in_our_session_is_declined(town: Tow
     assert other.statuses == []
     bob.publish(1)
     town.run(0.5)
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 def test_noise_on_either_socket_does_nothing(town: Town) -> None:
@@ -401,5 +419,5 @@ def test_noise_on_either_socket_does_nothing(town: Town) -> None:
             alice.node.feed([DatagramReceived(socket, ("192.0.2.66", 6), data)])
     bob.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert alice.statuses == ["CONNECTED"]

@@ -31,7 +31,7 @@ def test_f01_events_arrive_once_and_in_order_over_either_transport(town: Town, o
     for n in range(1, 51):
         bob.publish(n)
     town.run(2.0)
-    assert alice.heard == bob.heard == list(range(1, 51))
+    assert alice.received == bob.received == list(range(1, 51))
 
 
 def test_f01_an_agent_over_tcp_sends_no_event_by_datagram(town: Town) -> None:
@@ -39,7 +39,7 @@ def test_f01_an_agent_over_tcp_sends_no_event_by_datagram(town: Town) -> None:
     start = town.world.now
     alice.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert [s for s in town.since(start) if DATA_ADDRESS in (s.source, s.destination)] == []
 
 
@@ -76,7 +76,7 @@ def test_d10_the_probe_heals_within_its_pause_and_a_few_round_trips(who_noticed:
     patience_s = 0.0 if over == "UDP" else 1.0
     assert town.world.now - mended_at <= 1.0 + 5 * 0.04 + patience_s
     town.run(1.0)
-    assert sorted(alice.heard) == sorted(bob.heard) == ([1, 100] if who_noticed == "both" else [100])
+    assert sorted(alice.received) == sorted(bob.received) == ([1, 100] if who_noticed == "both" else [100])
 
 
 def test_d10_one_answer_to_a_probe_is_one_reinvite(town: Town) -> None:
@@ -154,14 +154,14 @@ def test_u05_a_broker_that_was_restarted_with_less_is_refused_and_heals_when_it_
     assert refusals
     assert refusals[0].status == 488
     assert phone.statuses[-1] == "DISCONNECTED"
-    assert phone.heard == []
+    assert phone.received == []
     assert len(refusals) < 15
     town.server.crash(lose_rows=False)
     town.server.encryption = True
     town.server.start()
     town.run(10.0)
     assert phone.statuses[-1] == "CONNECTED"
-    assert phone.heard == [1]
+    assert phone.received == [1]
 
 
 def test_u05_neither_password_nor_what_is_derived_from_it_is_in_the_signalling(town: Town) -> None:

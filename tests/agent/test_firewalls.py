@@ -62,7 +62,7 @@ def test_i08_the_stream_goes_on_within_a_bound_and_the_better_way_is_back(
     alice.publish(1)
     town.run(within_s + SETTLED_S)
     assert [alice.agent.way, bob.agent.way] == [way, way]
-    assert [settled(alice), alice.heard, bob.heard] == [[1], [1], [1]]
+    assert [settled(alice), alice.received, bob.received] == [[1], [1], [1]]
     assert alice.statuses[-2:] == ["DISCONNECTED", "CONNECTED"]
     assert "nothing arrived within 2.0 s over UDP" in reasons(alice)[-1]
     alice.publish(2)
@@ -73,7 +73,7 @@ def test_i08_the_stream_goes_on_within_a_bound_and_the_better_way_is_back(
     town.run(0.5)
     assert [alice.agent.way, bob.agent.way] == ["udp", "udp"]
     assert alice.agent.sends_to == bob.agent.sends_to == DATA_ADDRESS
-    assert [settled(alice), alice.heard, bob.heard] == [[1, 2, 3]] * 3
+    assert [settled(alice), alice.received, bob.received] == [[1, 2, 3]] * 3
 
 
 def test_i08_an_agent_that_starts_behind_a_firewall_connects(town: Town) -> None:
@@ -83,7 +83,7 @@ def test_i08_an_agent_that_starts_behind_a_firewall_connects(town: Town) -> None
     phone.subscribe()
     phone.publish(1)
     town.run(0.5)
-    assert (phone.agent.way, phone.heard) == ("tcp", [1])
+    assert (phone.agent.way, phone.received) == ("tcp", [1])
 
 
 def test_i08_without_a_relay_the_next_way_is_taken_at_once() -> None:
@@ -92,7 +92,7 @@ def test_i08_without_a_relay_the_next_way_is_taken_at_once() -> None:
     filtered(town, phone, "10.1.9.1", ALL_BUT_SIP)
     phone.publish(1)
     town.run(UDP_PATIENCE_S + SETTLED_S)
-    assert (phone.agent.way, phone.heard) == ("tcp", [1])
+    assert (phone.agent.way, phone.received) == ("tcp", [1])
 
 
 def test_i08_a_relay_that_does_not_answer_is_no_way(town: Town) -> None:
@@ -102,7 +102,7 @@ def test_i08_a_relay_that_does_not_answer_is_no_way(town: Town) -> None:
     phone.publish(1)
     # The proxy may answer later than the agent's timeout; then the agent sends a second INVITE.
     town.run(UDP_PATIENCE_S + 2 * TRIES_MAX * REPEAT_S[1] + SETTLED_S)
-    assert (phone.agent.way, phone.heard) == ("tcp", [1])
+    assert (phone.agent.way, phone.received) == ("tcp", [1])
     assert reasons(phone)[-1] == "data channel over TCP: no relay was found over UDP by relay"
 
 
@@ -111,7 +111,7 @@ def test_i08_a_way_that_dies_later_gives_way_to_the_next(town: Town) -> None:
     town.network.firewalls[phone.ip] = ALL_BUT_SIP
     phone.publish(1)
     town.run(30.0)
-    assert (phone.agent.way, phone.heard) == ("tcp", [1])
+    assert (phone.agent.way, phone.received) == ("tcp", [1])
 
 
 def test_i08_what_worked_is_remembered_at_its_address(town: Town) -> None:
@@ -124,7 +124,7 @@ def test_i08_what_worked_is_remembered_at_its_address(town: Town) -> None:
     phone.move("10.1.9.1")
     phone.publish(1)
     town.run(0.5)
-    assert (phone.agent.way, phone.heard) == ("tcp", [1])
+    assert (phone.agent.way, phone.received) == ("tcp", [1])
 
 
 def test_i08_a_working_way_is_kept_without_a_word(town: Town) -> None:
@@ -143,12 +143,12 @@ def test_i08_where_nothing_passes_the_agent_goes_on_trying(town: Town) -> None:
     filtered(town, phone, "10.1.9.1", NOTHING_BUT_SIP)
     phone.publish(1)
     town.run(60.0)
-    assert phone.heard == []
+    assert phone.received == []
     invites = {s.message.cseq.number for s in town.since(1.0) if s.message and s.method == "INVITE"}
     assert len(invites) < 60
     del town.network.firewalls["10.1.9.1"]
     town.run(30.0)
-    assert (phone.heard, phone.statuses[-1]) == ([1], "CONNECTED")
+    assert (phone.received, phone.statuses[-1]) == ([1], "CONNECTED")
 
 
 @pytest.mark.parametrize(
@@ -188,4 +188,4 @@ def test_i08_what_arrives_proves_one_direction_alone(town: Town) -> None:
     town.run(0.02)
     phone.move("10.1.9.1")
     town.run(UDP_PATIENCE_S + SETTLED_S)
-    assert (phone.agent.way, settled(phone), phone.heard) == ("udp-relay", [1], [1])
+    assert (phone.agent.way, settled(phone), phone.received) == ("udp-relay", [1], [1])

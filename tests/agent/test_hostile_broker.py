@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, hear
+from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, receive
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.broker.links import SendOnLink
@@ -61,7 +61,7 @@ def test_a_broker_that_garbles_every_attachment_is_asked_less_and_less_often(see
     assert phone.statuses[-1] == "CONNECTED"
     phone.publish(2)
     town.run(1.0)
-    assert phone.heard == [1, 2]
+    assert phone.received == [1, 2]
 
 
 def test_whoever_moves_away_from_a_lying_broker_asks_at_once_again() -> None:
@@ -111,7 +111,7 @@ def test_a_row_of_failures_ends_when_a_connection_holds() -> None:
 
 def attached(**options: object) -> Conversation:
     talk = conversation(**options)
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     return talk
 
 
@@ -135,16 +135,16 @@ def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
     talk = attached()
     talk.send(Ask(asked))
     with pytest.raises(RemoteProtocolError, match="the broker"):
-        hear(talk, answer)
+        receive(talk, answer)
     assert talk.unanswered == 1
 
 
 def test_a_renewal_of_our_own_that_is_answered_with_nothing_is_malformed() -> None:
     talk = attached(on_ended="renew")
     talk.send(Ask(SUBSCRIBE))
-    hear(talk, Done(1, (SUBSCRIPTION,)), protocol.SubscriptionEnded(SUBSCRIPTION, "expired"))
+    receive(talk, Done(1, (SUBSCRIPTION,)), protocol.SubscriptionEnded(SUBSCRIPTION, "expired"))
     with pytest.raises(RemoteProtocolError, match="0 subscriptions instead of one"):
-        hear(talk, Done(-1, ()))
+        receive(talk, Done(-1, ()))
 
 
 def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,9 +153,9 @@ def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> 
     talk.send(Ask(Query(1)))
     parts = [Done(1, (SUBSCRIPTION,), more=True)] * 1_000
     with pytest.raises(RemoteProtocolError, match="more than 10000 bytes"):
-        hear(talk, *parts)
+        receive(talk, *parts)
     talk.opening()
-    assert hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,))) != []
+    assert receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,))) != []
 
 
 def notify(number: int, event: object = EVENT, readers: tuple[int, ...] = ()) -> protocol.Notify:
@@ -166,26 +166,26 @@ def notify(number: int, event: object = EVENT, readers: tuple[int, ...] = ()) ->
 def reading(bytes_max: int) -> Conversation:
     talk = conversation(untaken_bytes_max=bytes_max)
     talk.send(Ask(SUBSCRIBE, reads=True))
-    hear(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
+    receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,)))
     return talk
 
 
 def test_a_broker_that_sends_on_to_who_takes_nothing_loses_the_connection() -> None:
     talk = reading(10_000)
     with pytest.raises(RemoteProtocolError, match="untaken_bytes_max, 10000"):
-        hear(talk, *map(notify, range(1, 10_000)))
+        receive(talk, *map(notify, range(1, 10_000)))
     taken = talk._untaken._by_subscription["wb-1"][-1][0].number
     assert 100 < taken < 500
-    assert hear(talk, Attachment(1)) == []
+    assert receive(talk, Attachment(1)) == []
     talk.send(Acknowledge("wb-1", Position(1, taken)))
-    (arrived,) = hear(talk, notify(taken + 1))
+    (arrived,) = receive(talk, notify(taken + 1))
     assert isinstance(arrived, Arrived), "what was refused comes again and is not lost"
 
 
 def test_whoever_takes_what_comes_may_have_any_number() -> None:
     talk = reading(1_000)
     for number in range(1, 2_000):
-        assert len(hear(talk, notify(number))) == 1
+        assert len(receive(talk, notify(number))) == 1
         if number % 8 == 0:
             talk.send(Acknowledge("wb-1", Position(1, number)))
 
@@ -195,13 +195,13 @@ def test_the_bound_holds_over_gaps_and_over_epochs_without_end() -> None:
     gap = protocol.NotifyGap(1, 1, (Loss("wb-1", "full", 1),))
     messages = [each for epoch in range(1, 10_000) for each in (Attachment(epoch), gap)]
     with pytest.raises(RemoteProtocolError, match="untaken_bytes_max"):
-        hear(talk, *messages)
+        receive(talk, *messages)
 
 
 def test_what_nobody_reads_any_more_is_not_counted() -> None:
     talk = reading(1_000)
     for number in range(1, 6):
-        hear(talk, notify(number))
+        receive(talk, notify(number))
     assert talk._untaken._bytes > 0
     talk.send(StopReading("wb-1"))
     assert talk._untaken._bytes == 0
@@ -223,13 +223,13 @@ def test_what_nobody_reads_any_more_is_not_counted() -> None:
 def test_an_event_that_no_program_expects_is_malformed(event: object) -> None:
     talk = reading(10_000)
     with pytest.raises(RemoteProtocolError, match="the broker sent no event"):
-        hear(talk, notify(1, event))
+        receive(talk, notify(1, event))
 
 
 def test_an_old_event_of_a_time_beyond_the_calendar_still_comes() -> None:
     """Earlier servers accepted such events, and their logs contain them."""
     talk = reading(10_000)
-    (arrived,) = hear(talk, notify(1, Event("Trade", {"N": 1}, 2**63)))
+    (arrived,) = receive(talk, notify(1, Event("Trade", {"N": 1}, 2**63)))
     assert isinstance(arrived, Arrived)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.agent.test_conversation import PROPERTIES, hear, opening
+from tests.agent.test_conversation import PROPERTIES, opening, receive
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.lifetimes import MISSED, OVER_MAX
@@ -41,19 +41,19 @@ class Talk(Conversation):
     def __init__(self, on_ended: OnEnded, asked: Subscribe = ASKED) -> None:
         super().__init__(msgspec.structs.replace(PROPERTIES, on_ended=on_ended))
         self.opening()
-        hear(self, Attachment(1))
+        receive(self, Attachment(1))
         self.send(Ask(asked))
-        hear(self, Done(asked.request, (subscription(),)))
-        assert self.said() == []
+        receive(self, Done(asked.request, (subscription(),)))
+        assert self.sent_messages() == []
 
-    def said(self) -> list[AgentMessage]:
+    def sent_messages(self) -> list[AgentMessage]:
         """Messages that it has sent by itself since the last call."""
         return [protocol.decode_from_agent(payload) for payload in self.take_unsent()]
 
     def attach_again(self) -> list[AgentMessage]:
         self.opening()
-        hear(self, Attachment(1))
-        return self.said()
+        receive(self, Attachment(1))
+        return self.sent_messages()
 
 
 def ended(identity: str = "wb-1", reason: str = "expired") -> SubscriptionEnded:
@@ -66,38 +66,38 @@ def over(successor: str | None = None, reason: str = "expired") -> list[Output]:
 
 def test_g10_the_notice_alone_suffices() -> None:
     talk = Talk("ignore")
-    assert hear(talk, ended()) == over()
-    assert talk.said() == []
+    assert receive(talk, ended()) == over()
+    assert talk.sent_messages() == []
 
 
 def test_g10_g12_the_query_alone_suffices_and_follows_every_reconnection() -> None:
     talk = Talk("ignore")
     assert talk.attach_again() == [Query(-1)]
-    assert hear(talk, Done(-1, (subscription(),))) == []
+    assert receive(talk, Done(-1, (subscription(),))) == []
     assert talk.attach_again() == [Query(-2)]
-    assert hear(talk, Done(-2, ())) == over(reason=MISSED)
+    assert receive(talk, Done(-2, ())) == over(reason=MISSED)
     assert talk.attach_again() == [], "nothing is left to ask about"
 
 
 def test_g12_who_asked_for_nothing_asks_nothing() -> None:
     talk = Conversation(PROPERTIES)
     talk.opening()
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     talk.opening()
-    hear(talk, Attachment(1))
+    receive(talk, Attachment(1))
     assert talk.take_unsent() == []
 
 
 def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives_then() -> None:
     talk = Talk("ignore")
     assert talk.attach_again() == [Query(-1)]
-    hear(talk, Done(-1, (subscription(),), more=True))
+    receive(talk, Done(-1, (subscription(),), more=True))
     talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
-    hear(talk, Done(2, (subscription("wb-2"),)))
+    receive(talk, Done(2, (subscription("wb-2"),)))
     assert Query(-1) in opening(talk)
-    hear(talk, Attachment(1))
-    assert talk.said() == []
-    assert hear(talk, Done(-1, ())) == [
+    receive(talk, Attachment(1))
+    assert talk.sent_messages() == []
+    assert receive(talk, Done(-1, ())) == [
         SubscriptionOver(subscription("wb-1"), MISSED),
         SubscriptionOver(subscription("wb-2"), MISSED),
     ]
@@ -107,115 +107,115 @@ def test_g12_what_was_asked_for_after_the_question_is_not_missed() -> None:
     talk = Talk("ignore")
     talk.attach_again()
     talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
-    assert hear(talk, Done(2, (subscription("wb-2"),)))[1:] == []
-    assert hear(talk, Done(-1, (subscription("wb-1"),))) == []
+    assert receive(talk, Done(2, (subscription("wb-2"),)))[1:] == []
+    assert receive(talk, Done(-1, (subscription("wb-1"),))) == []
 
 
 def test_g10_hearing_of_an_end_twice_is_no_news() -> None:
     talk = Talk("ignore")
-    assert hear(talk, ended(), ended()) == over()
+    assert receive(talk, ended(), ended()) == over()
     talk = Talk("ignore")
     talk.attach_again()
-    assert hear(talk, ended(), Done(-1, ()), ended()) == over()
+    assert receive(talk, ended(), Done(-1, ()), ended()) == over()
     talk = Talk("ignore")
     talk.attach_again()
-    assert hear(talk, Done(-1, ()), ended()) == over(reason=MISSED)
+    assert receive(talk, Done(-1, ()), ended()) == over(reason=MISSED)
 
 
 def test_g10_what_the_application_ended_itself_is_no_news() -> None:
     talk = Talk("renew")
     talk.send(Ask(Unsubscribe(2, "wb-1")))
-    assert hear(talk, ended(), Done(2, ())) == [RequestSettled(2, ())]
-    assert talk.said() == []
+    assert receive(talk, ended(), Done(2, ())) == [RequestSettled(2, ())]
+    assert talk.sent_messages() == []
     assert talk.attach_again() == []
 
 
 def test_g10_of_others_in_the_session_the_notice_is_reported_once_and_nothing_is_done() -> None:
     talk = Talk("renew")
-    assert hear(talk, ended("wb-9", "removed"), ended("wb-9", "removed")) == [
+    assert receive(talk, ended("wb-9", "removed"), ended("wb-9", "removed")) == [
         SubscriptionOver(subscription("wb-9"), "removed")
     ]
-    assert talk.said() == []
+    assert talk.sent_messages() == []
 
 
 def test_g10_what_is_remembered_of_ends_is_bounded() -> None:
     talk = Talk("ignore")
     for number in range(OVER_MAX + 10):
-        hear(talk, ended(f"wb-x{number}"))
+        receive(talk, ended(f"wb-x{number}"))
     assert len(talk._lifetimes._over) == OVER_MAX
 
 
 def test_g11_x21_renew_has_it_back_for_as_long_as_was_asked_at_first() -> None:
     talk = Talk("renew")
-    assert hear(talk, ended()) == []
-    assert talk.said() == [Renew(-1, "wb-1", 60.0)]
-    assert hear(talk, Done(-1, (subscription(),))) == over("wb-1")
-    assert hear(talk, ended()) == [], "it may end again"
-    assert talk.said() == [Renew(-2, "wb-1", 60.0)]
+    assert receive(talk, ended()) == []
+    assert talk.sent_messages() == [Renew(-1, "wb-1", 60.0)]
+    assert receive(talk, Done(-1, (subscription(),))) == over("wb-1")
+    assert receive(talk, ended()) == [], "it may end again"
+    assert talk.sent_messages() == [Renew(-2, "wb-1", 60.0)]
 
 
 def test_g11_the_lifetime_is_the_one_that_the_application_asked_for_last() -> None:
     talk = Talk("renew")
     talk.send(Ask(Renew(2, "wb-1", 5.0)))
-    hear(talk, Done(2, (subscription(),)))
-    hear(talk, ended())
-    assert talk.said() == [Renew(-1, "wb-1", 5.0)]
+    receive(talk, Done(2, (subscription(),)))
+    receive(talk, ended())
+    assert talk.sent_messages() == [Renew(-1, "wb-1", 5.0)]
 
 
 def test_g11_x21_resubmit_asks_for_the_same_anew() -> None:
     talk = Talk("resubmit")
-    assert hear(talk, ended()) == []
-    assert talk.said() == [msgspec.structs.replace(ASKED, request=-1)]
-    assert hear(talk, Done(-1, (subscription("wb-2"),))) == over("wb-2")
-    hear(talk, ended("wb-2"))
-    assert talk.said() == [msgspec.structs.replace(ASKED, request=-2)]
+    assert receive(talk, ended()) == []
+    assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-1)]
+    assert receive(talk, Done(-1, (subscription("wb-2"),))) == over("wb-2")
+    receive(talk, ended("wb-2"))
+    assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-2)]
 
 
 def test_g11_what_was_changed_meanwhile_is_asked_for_as_it_was_in_the_end() -> None:
     talk = Talk("resubmit")
     changed = msgspec.structs.replace(subscription(), restrictions=())
-    hear(talk, SubscriptionEnded(changed, "expired"))
-    assert talk.said() == [msgspec.structs.replace(ASKED, request=-1, restrictions=())]
+    receive(talk, SubscriptionEnded(changed, "expired"))
+    assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-1, restrictions=())]
 
 
 def test_g11_what_the_broker_has_forgotten_is_submitted_anew() -> None:
     talk = Talk("renew")
-    hear(talk, ended())
-    assert talk.said() == [Renew(-1, "wb-1", 60.0)]
-    assert hear(talk, FORGOTTEN) == []
-    assert talk.said() == [msgspec.structs.replace(ASKED, request=-2)]
-    assert hear(talk, Done(-2, (subscription("wb-2"),))) == over("wb-2")
+    receive(talk, ended())
+    assert talk.sent_messages() == [Renew(-1, "wb-1", 60.0)]
+    assert receive(talk, FORGOTTEN) == []
+    assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-2)]
+    assert receive(talk, Done(-2, (subscription("wb-2"),))) == over("wb-2")
 
 
 @pytest.mark.parametrize("on_ended", ["renew", "resubmit"])
 def test_g11_a_reaction_that_is_refused_is_an_end(on_ended: OnEnded) -> None:
     talk = Talk(on_ended)
-    hear(talk, ended())
-    outputs = [output for request in (-1, -2) for output in hear(talk, RequestRefused(request, "no"))]
+    receive(talk, ended())
+    outputs = [output for request in (-1, -2) for output in receive(talk, RequestRefused(request, "no"))]
     assert outputs == over()
-    assert hear(talk, ended()) == []
+    assert receive(talk, ended()) == []
 
 
 def test_g11_a_reaction_that_is_broken_off_is_repeated() -> None:
     talk = Talk("renew")
-    hear(talk, ended())
+    receive(talk, ended())
     assert opening(talk)[1:] == [Renew(-1, "wb-1", 60.0)]
 
 
 def test_g11_what_ended_when_the_application_wanted_it_to_stays_ended() -> None:
     until = msgspec.structs.replace(ASKED, lifetime_s=None, expires_us=77)
     talk = Talk("renew", until)
-    assert hear(talk, ended()) == over()
+    assert receive(talk, ended()) == over()
     talk = Talk("renew", until)
-    hear(talk, ended(reason="removed"))
-    assert talk.said() == [Renew(-1, "wb-1", None, 77)]
+    receive(talk, ended(reason="removed"))
+    assert talk.sent_messages() == [Renew(-1, "wb-1", None, 77)]
 
 
 @pytest.mark.parametrize("on_ended", ["renew", "resubmit"])
 def test_what_the_user_ended_from_elsewhere_stays_ended(on_ended: OnEnded) -> None:
     talk = Talk(on_ended)
-    assert hear(talk, ended(reason="unsubscribed")) == over(reason="unsubscribed")
-    assert talk.said() == []
+    assert receive(talk, ended(reason="unsubscribed")) == over(reason="unsubscribed")
+    assert talk.sent_messages() == []
 
 
 @pytest.mark.parametrize(
@@ -230,24 +230,24 @@ def test_g11_an_application_that_ends_it_meanwhile_is_obeyed(
     on_ended: OnEnded, answer: Done | RequestRefused, said: list[AgentMessage]
 ) -> None:
     talk = Talk(on_ended)
-    hear(talk, ended())
-    talk.said()
+    receive(talk, ended())
+    talk.sent_messages()
     talk.send(Ask(Unsubscribe(2, "wb-1")))
-    assert hear(talk, answer) == []
-    assert talk.said() == said
+    assert receive(talk, answer) == []
+    assert talk.sent_messages() == said
 
 
 def test_g10_two_agents_of_one_session_react_alike() -> None:
     """Both request the same; the broker answers both with the one subscription."""
     one, other = Talk("resubmit"), Talk("resubmit")
     for talk in (one, other):
-        hear(talk, ended())
-        assert talk.said() == [msgspec.structs.replace(ASKED, request=-1)]
-        assert hear(talk, Done(-1, (subscription("wb-2"),))) == over("wb-2")
+        receive(talk, ended())
+        assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-1)]
+        assert receive(talk, Done(-1, (subscription("wb-2"),))) == over("wb-2")
 
 
 def test_an_answer_to_a_request_made_here_is_not_the_applications() -> None:
     talk = Talk("ignore")
     talk.attach_again()
-    assert hear(talk, RequestRefused(-1, "no")) == []
+    assert receive(talk, RequestRefused(-1, "no")) == []
     assert talk.attach_again() == [Query(-2)]

@@ -185,7 +185,7 @@ def test_x25_exactly_once_over_agents_that_are_killed() -> None:
         stored = [number for number in stored if number not in list(settled)[:5]]
         bob.node.kill()
     town.run(1.0)
-    assert alice.heard == list(range(1, 31))
+    assert alice.received == list(range(1, 31))
 
 
 def test_the_outbox_and_what_is_published_beside_it_are_numbered_apart() -> None:
@@ -194,5 +194,5 @@ def test_the_outbox_and_what_is_published_beside_it_are_numbered_apart() -> None
     bob = outbox_phone(town, [1])
     bob.publish(100)
     town.run(1.0)
-    assert sorted(alice.heard) == [1, 100]
+    assert sorted(alice.received) == [1, 100]
     assert sorted((each.number, each.outbox) for each in bob.all_of(PublishSettled)) == [(1, False), (1, True)]

@@ -49,7 +49,7 @@ def test_a_flood_of_calls_costs_next_to_nothing_and_events_still_come(method: st
     for n in range(4):
         bob.publish(n)
         town.run(1.0)
-    assert phone.heard == list(range(4))
+    assert phone.received == list(range(4))
     assert phone.agent._user_agent.transaction_count <= 200
     to_strangers = [
         s for s in town.since(start) if s.source == (phone.ip, 5060) and s.destination[0].startswith("10.66.")

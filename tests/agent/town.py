@@ -156,7 +156,7 @@ class Phone:
             taken = [Acknowledge(each, output.item.position) for each in output.subscriptions]
             self.town.world.after(0.0, lambda: self.node.feed(taken))
 
-    def took(self, number: int) -> Acknowledge:
+    def acknowledgement(self, number: int) -> Acknowledge:
         """Acknowledgement of everything up to a number, of the subscription that it reads."""
         (subscription,) = {each for arrived in self.all_of(Arrived) for each in arrived.subscriptions}
         return Acknowledge(subscription, Position(self.position.epoch, number))
@@ -186,7 +186,7 @@ class Phone:
         return [report for report in self.reports if isinstance(report, kind)]
 
     @property
-    def heard(self) -> list[Any]:
+    def received(self) -> list[Any]:
         """The ``N`` of every event that arrived."""
         items = [report.item for report in self.all_of(Arrived)]
         return [item.event["N"] for item in items if isinstance(item, Notification)]

@@ -13,7 +13,7 @@ from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.subscription import QueuePolicy
 
 
-async def told(server: wanderbus.Server, number: int) -> None:
+async def until_settled(server: wanderbus.Server, number: int) -> None:
     async def reached() -> bool:
         assert settled(server) <= number
         return settled(server) == number
@@ -29,9 +29,9 @@ def test_asking_for_the_next_acknowledges_the_one_before(world: World) -> None:
             await asyncio.sleep(0.05)
             assert settled(server) == 0, "nothing is taken while it is in hand"
             await anext(notifications)
-            await told(server, 1)
+            await until_settled(server, 1)
             await anext(notifications)
-            await told(server, 2)
+            await until_settled(server, 2)
 
     run(story())
 
@@ -43,7 +43,7 @@ def test_ack_acknowledges_at_once_and_once(world: World) -> None:
             await anext(notifications)
             notifications.ack()
             notifications.ack()
-            await told(server, 1)
+            await until_settled(server, 1)
             assert (await anext(notifications)).event["n"] == 2
 
     run(story())
@@ -63,7 +63,7 @@ def test_leaving_a_kept_subscription_keeps_what_was_not_taken(world: World) -> N
             async with alice.subscribe(SUBJECT, keep=True) as notifications:
                 assert notifications.subscription.id == identity
                 assert await numbers(notifications, 4) == [2, 3, 4, 5]
-            await told(server, 5)
+            await until_settled(server, 5)
             assert [each.id for each in await alice.subscriptions()] == [identity]
 
     run(story())
@@ -77,7 +77,7 @@ def test_leaving_ends_a_subscription_that_is_not_kept(world: World) -> None:
                 await anext(notifications)
                 assert len(await alice.subscriptions()) == 1
             assert await alice.subscriptions() == ()
-            await told(server, 3)
+            await until_settled(server, 3)
             await publish(alice, 4)
             async with alice.subscribe(SUBJECT) as notifications:
                 await publish(alice, 5)
@@ -101,7 +101,7 @@ def test_leaving_by_an_exception_leaves_in_order_and_lets_it_through(world: Worl
                 await stumble(alice, keep=False)
             assert [each.id for each in await alice.subscriptions()] == [other.subscription.id]
             assert await numbers(other, 1) == [2]
-            await told(server, 2)
+            await until_settled(server, 2)
 
     run(story())
 
@@ -225,7 +225,7 @@ def test_cancelling_the_entry_leaves_no_subscription_behind(world: World) -> Non
                 await asyncio.gather(entering, return_exceptions=True)
                 await publish(alice, pause)
             await take(notifications, 40)
-            await told(server, 40)
+            await until_settled(server, 40)
 
             async def alone() -> bool:
                 return [each.id for each in await alice.subscriptions()] == [notifications.subscription.id]
@@ -246,7 +246,7 @@ def test_cancelling_the_exit_lets_the_subscription_go(world: World) -> None:
             await asyncio.sleep(0)
             leaving.cancel()
             await asyncio.gather(leaving, return_exceptions=True)
-            await told(server, 2)
+            await until_settled(server, 2)
             assert await alice.subscriptions() == ()
             assert alice._readers.reader(identity) is None
 

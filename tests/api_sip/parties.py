@@ -45,7 +45,7 @@ class Recorder(SIPMobilityListener):
         self.names: list[str] = []
         self.sessions: list[SIPSession | None] = []
 
-    def told(self, name: str, session: SIPSession | None = None) -> None:
+    def record(self, name: str, session: SIPSession | None = None) -> None:
         self.names.append(name)
         self.sessions.append(session)
 
@@ -56,37 +56,37 @@ class Recorder(SIPMobilityListener):
         return found
 
     def registered(self, expires_s: float) -> None:
-        self.told("registered")
+        self.record("registered")
 
     def unregistered(self, reason: str) -> None:
-        self.told("unregistered")
+        self.record("unregistered")
 
     def session_created(self, session: SIPSession) -> None:
-        self.told("session_created", session)
+        self.record("session_created", session)
 
     def session_removed(self, session: SIPSession, reason: str) -> None:
-        self.told("session_removed", session)
+        self.record("session_removed", session)
 
     def session_changed(self, session: SIPSession) -> None:
-        self.told("session_changed", session)
+        self.record("session_changed", session)
 
     def session_connected(self, session: SIPSession) -> None:
-        self.told("session_connected", session)
+        self.record("session_connected", session)
 
     def session_disconnected(self, session: SIPSession) -> None:
-        self.told("session_disconnected", session)
+        self.record("session_disconnected", session)
 
     def session_reconnected(self, session: SIPSession) -> None:
-        self.told("session_reconnected", session)
+        self.record("session_reconnected", session)
 
     def remote_media_connected(self, session: SIPSession) -> None:
-        self.told("remote_media_connected", session)
+        self.record("remote_media_connected", session)
 
     def remote_media_disconnected(self, session: SIPSession) -> None:
-        self.told("remote_media_disconnected", session)
+        self.record("remote_media_disconnected", session)
 
     def local_ip_changed(self, address: str) -> None:
-        self.told("local_ip_changed")
+        self.record("local_ip_changed")
 
 
 def properties(user: str, server: str, **options: Any) -> SIPMobilityProperties:
@@ -105,17 +105,17 @@ class Party(NamedTuple):
     """One user with its recorded callbacks."""
 
     mobility: SIPMobility
-    told: Recorder
+    callbacks: Recorder
 
 
 @contextlib.asynccontextmanager
 async def registered(user: str, servers: SIPServers, **options: Any) -> AsyncIterator[Party]:
     """``user``, registered."""
     async with SIPMobility(properties(user, servers.place, **options)) as mobility:
-        told = Recorder()
-        mobility.add_listener(told)
+        callbacks = Recorder()
+        mobility.add_listener(callbacks)
         await mobility.register()
-        yield Party(mobility, told)
+        yield Party(mobility, callbacks)
 
 
 @contextlib.asynccontextmanager

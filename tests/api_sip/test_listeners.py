@@ -82,24 +82,26 @@ def test_c04_a_scripted_scenario_fires_all_eleven() -> None:
             alice.mobility.add_listener(second)
             session = await alice.mobility.create_session(BOB)
             alice.mobility.set_media_status(session.id, RemoteMediaStatus.DISCONNECTED)
-            await until(lambda: "remote_media_disconnected" in alice.told.names)
+            await until(lambda: "remote_media_disconnected" in alice.callbacks.names)
             await alice.mobility.rebind("127.0.0.2")
-            await until(lambda: "session_changed" in alice.told.names and alice.told.names.count("registered") == 2)
+            await until(
+                lambda: "session_changed" in alice.callbacks.names and alice.callbacks.names.count("registered") == 2
+            )
             await alice.mobility.terminate_session(session.id)
             await alice.mobility.unregister()
-        moved = alice.told.names.index("local_ip_changed")
-        assert alice.told.names[:moved] == [
+        moved = alice.callbacks.names.index("local_ip_changed")
+        assert alice.callbacks.names[:moved] == [
             *("registered", "session_created", "session_connected", "remote_media_connected"),
             "remote_media_disconnected",
         ]
-        after = [name for name in alice.told.names[moved:] if name != "registered"]
+        after = [name for name in alice.callbacks.names[moved:] if name != "registered"]
         assert after == [
             *("local_ip_changed", "session_reconnected", "remote_media_connected", "session_changed"),
             *("session_disconnected", "remote_media_disconnected", "session_removed", "unregistered"),
         ]
-        assert set(alice.told.names) == ELEVEN
-        assert second.names == alice.told.names[1:]
-        assert bob.told.names == [
+        assert set(alice.callbacks.names) == ELEVEN
+        assert second.names == alice.callbacks.names[1:]
+        assert bob.callbacks.names == [
             *("registered", "session_created", "session_connected", "remote_media_connected"),
             *("session_reconnected", "session_changed"),
             *("session_disconnected", "remote_media_disconnected", "session_removed", "unregistered"),
@@ -114,10 +116,10 @@ def test_c11_c14_a_session_is_told_as_it_was() -> None:
         async with two() as (alice, bob):
             session = await alice.mobility.create_session(BOB)
             alice.mobility.set_media_status(session.id, RemoteMediaStatus.DISCONNECTED)
-            await until(lambda: "remote_media_disconnected" in alice.told.names)
-            assert alice.told.last("session_created").communication is SIPCommunicationStatus.INVITING
-            assert bob.told.last("session_created").communication is SIPCommunicationStatus.RINGING_HERE
-            failed = alice.told.last("remote_media_disconnected")
+            await until(lambda: "remote_media_disconnected" in alice.callbacks.names)
+            assert alice.callbacks.last("session_created").communication is SIPCommunicationStatus.INVITING
+            assert bob.callbacks.last("session_created").communication is SIPCommunicationStatus.RINGING_HERE
+            failed = alice.callbacks.last("remote_media_disconnected")
             assert failed.communication is SIPCommunicationStatus.CONNECTED
             assert failed.media_status is RemoteMediaStatus.DISCONNECTED
             assert session.owner_uri == "sip:alice@example.org"
@@ -132,7 +134,7 @@ def test_c11_after_establishment_every_field_is_right() -> None:
     async def scenario() -> None:
         async with two(bob={"media": (SDPMediaDescriptionData(4700),)}) as (alice, bob):
             here = await alice.mobility.create_session(BOB)
-            await until(lambda: "session_connected" in bob.told.names)
+            await until(lambda: "session_connected" in bob.callbacks.names)
             there = bob.mobility.sessions[here.id]
             for session, party, own, other in ((here, alice, 4000, 4700), (there, bob, 4700, 4000)):
                 assert session.sip_address == party.mobility.address

@@ -77,7 +77,7 @@ def test_c18_c19_a_changed_port_updates_the_peer_in_the_same_session(mover: int)
             changing, other = parties[mover], parties[1 - mover]
             await changing.mobility.change_media_description(TEXT, SDPMediaDescriptionData(5000))
             assert ports(other, session.id) == [5000]
-            assert other.told.names.count("session_changed") == 1
+            assert other.callbacks.names.count("session_changed") == 1
             assert list(alice.mobility.sessions) == list(bob.mobility.sessions) == [session.id]
             versions = [party.mobility.sessions[session.id].description_version for party in (changing, other)]
             assert versions[0] > versions[1]
@@ -134,9 +134,9 @@ def test_c19_an_update_by_either_side_is_the_same_session() -> None:
                 assert updated.id == session.id
                 assert updated.communication is SIPCommunicationStatus.CONNECTED
             assert len(alice.mobility.sessions) == len(bob.mobility.sessions) == 1
-            assert bob.told.names.count("session_created") == 1
-            assert bob.told.names.count("session_reconnected") == 3
-            assert "session_changed" not in alice.told.names + bob.told.names, "nothing changed"
+            assert bob.callbacks.names.count("session_created") == 1
+            assert bob.callbacks.names.count("session_reconnected") == 3
+            assert "session_changed" not in alice.callbacks.names + bob.callbacks.names, "nothing changed"
             assert bob.mobility.sessions[session.id].media_status is RemoteMediaStatus.CONNECTED
 
     run(scenario())
@@ -159,8 +159,8 @@ def test_d08_a_move_updates_every_session_and_media_follow_the_device() -> None:
         async with two({"media": (TEXT, FILES)}, {"media": (TEXT, FILES)}) as (alice, bob):
             session = await alice.mobility.create_session(BOB)
             await alice.mobility.rebind("127.0.0.3")
-            await until(lambda: "session_changed" in bob.told.names)
-            changed = bob.told.last("session_changed")
+            await until(lambda: "session_changed" in bob.callbacks.names)
+            changed = bob.callbacks.last("session_changed")
             assert [line.destination for line in remote_media(changed)] == [("127.0.0.3", 4000), ("127.0.0.3", 4001)]
             assert changed.id == session.id
             assert alice.mobility.address[0] == "127.0.0.3"
@@ -181,10 +181,10 @@ def test_d08_a_listener_may_say_its_new_port_in_the_callback_for_the_new_address
             session = await alice.mobility.create_session(BOB)
             alice.mobility.add_listener(Relistening(alice))
             await alice.mobility.rebind("127.0.0.4")
-            await until(lambda: "session_changed" in bob.told.names)
+            await until(lambda: "session_changed" in bob.callbacks.names)
             await asyncio.sleep(0.05)
             assert remote_media(bob.mobility.sessions[session.id])[0].destination == ("127.0.0.4", 6000)
-            assert bob.told.names.count("session_changed") == 1, "one re-INVITE says both"
+            assert bob.callbacks.names.count("session_changed") == 1, "one re-INVITE says both"
 
     run(scenario())
 
@@ -199,12 +199,12 @@ def test_hold_is_told_to_the_application_and_ends_with_the_next_offer() -> None:
             (media,) = alice.mobility.media_descriptions()
             on_hold = msgspec.structs.replace(media, attributes=(("sendonly", None),))
             await alice.mobility.change_media_description(media, on_hold)
-            await until(lambda: "session_changed" in bob.told.names)
-            assert bob.told.last("session_changed").held
+            await until(lambda: "session_changed" in bob.callbacks.names)
+            assert bob.callbacks.last("session_changed").held
             assert bob.mobility.sessions[session.id].direction == "recvonly"
             assert alice.mobility.sessions[session.id].direction == "sendonly"
             await alice.mobility.change_media_description(on_hold, media)
             await until(lambda: not bob.mobility.sessions[session.id].held)
-            assert bob.told.names.count("session_changed") == 2
+            assert bob.callbacks.names.count("session_changed") == 2
 
     run(scenario())

@@ -84,7 +84,7 @@ def test_giving_up_cancels_the_invitation() -> None:
             await until(lambda: bob.mobility.sessions)
             calling.cancel()
             await until(lambda: not bob.mobility.sessions and not alice.mobility.sessions)
-            assert bob.told.names[-2:] == ["session_disconnected", "session_removed"]
+            assert bob.callbacks.names[-2:] == ["session_disconnected", "session_removed"]
 
     run(scenario())
 
@@ -130,7 +130,11 @@ def test_c05_the_callee_may_end_the_session() -> None:
             session = await alice.mobility.create_session(BOB)
             await bob.mobility.terminate_session(session.id)
             await until(lambda: not alice.mobility.sessions)
-            assert alice.told.names[-3:] == ["session_disconnected", "remote_media_disconnected", "session_removed"]
+            assert alice.callbacks.names[-3:] == [
+                "session_disconnected",
+                "remote_media_disconnected",
+                "session_removed",
+            ]
 
     run(scenario())
 

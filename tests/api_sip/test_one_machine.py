@@ -52,9 +52,9 @@ class Face:
     """The facade's modules on a user agent that an agent or a broker drives, with a listener that remembers."""
 
     def __init__(self, agent: UserAgent) -> None:
-        self.told = Recorder()
+        self.callbacks = Recorder()
         listeners = SIPMobilityListenerManager()
-        listeners.add(self.told)
+        listeners.add(self.callbacks)
         watched: Any = WatchedAgent(agent)
         self.sessions = SessionManager(watched, listeners, lambda: None)  # type: ignore[arg-type, return-value]
         registration = RegistrationManager(watched, listeners, moved=lambda: None)
@@ -64,7 +64,7 @@ class Face:
         """Report one step as the facade's stack does, and a new address as its address monitor does."""
         for given in inputs:
             if isinstance(given, AddressChanged) and given.contact[0] != before[0]:
-                self.told.local_ip_changed(given.contact[0])
+                self.callbacks.local_ip_changed(given.contact[0])
         for output in outputs:
             self._messages.report(output)
 
@@ -99,7 +99,7 @@ def travel() -> None:
         town.run(0.1)
     phone.move("10.1.0.9")
     town.run(5.0)
-    assert phone.heard == [1, 2]
+    assert phone.received == [1, 2]
     assert phone.statuses == ["CONNECTED", "DISCONNECTED", "CONNECTED"]
     phone.node.feed([Disconnect()])
     town.run(5.0)
@@ -113,15 +113,17 @@ def of_the_facade() -> tuple[list[str], list[str]]:
         async with two() as (alice, bob):
             session = await alice.mobility.create_session(BOB)
             alice.mobility.set_media_status(session.id, RemoteMediaStatus.DISCONNECTED)
-            await until(lambda: "remote_media_disconnected" in alice.told.names)
+            await until(lambda: "remote_media_disconnected" in alice.callbacks.names)
             await alice.mobility.rebind("127.0.0.2")
-            await until(lambda: "session_changed" in alice.told.names and alice.told.names.count("registered") == 2)
-            await until(lambda: "session_changed" in bob.told.names)
+            await until(
+                lambda: "session_changed" in alice.callbacks.names and alice.callbacks.names.count("registered") == 2
+            )
+            await until(lambda: "session_changed" in bob.callbacks.names)
             # An agent that leaves gives its data channel up before it ends the session.
             alice.mobility.set_media_status(session.id, RemoteMediaStatus.DISCONNECTED)
             await alice.mobility.terminate_session(session.id)
             await alice.mobility.unregister()
-            callbacks.extend([list(alice.told.names), list(bob.told.names)])
+            callbacks.extend([list(alice.callbacks.names), list(bob.callbacks.names)])
 
     run(scenario())
     return callbacks[0], callbacks[1]
@@ -153,7 +155,7 @@ def test_c21_the_facade_shows_the_sessions_of_agent_and_broker(faces: dict[str, 
 @pytest.mark.integration
 def test_c21_x41_agent_and_broker_have_the_callbacks_of_the_facade(faces: dict[str, Face]) -> None:
     travel()
-    agent, broker = faces[ALICE].told.names, faces[BROKER_URI].told.names
+    agent, broker = faces[ALICE].callbacks.names, faces[BROKER_URI].callbacks.names
     one, other = of_the_facade()
     assert in_order(agent) == in_order(one)
     assert agent.count("registered") == one.count("registered") == 2

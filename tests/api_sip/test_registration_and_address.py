@@ -25,10 +25,10 @@ def test_registering_grants_a_time_and_leaving_removes_the_binding() -> None:
     async def scenario() -> None:
         async with two() as (alice, bob):
             assert await alice.mobility.register() == pytest.approx(60, abs=1)
-            assert alice.told.names == ["registered"], "the same binding is told once"
+            assert alice.callbacks.names == ["registered"], "the same binding is told once"
             assert alice.mobility.registration_manager.registered
             await bob.mobility.unregister()
-            assert bob.told.names == ["registered", "unregistered"]
+            assert bob.callbacks.names == ["registered", "unregistered"]
             with pytest.raises(SessionRefused, match="480"):
                 await alice.mobility.create_session(BOB)
             await bob.mobility.register()
@@ -107,11 +107,11 @@ def test_d05_a_change_of_the_route_is_followed(monkeypatch: pytest.MonkeyPatch) 
                 await mobility.register()
                 session = await mobility.create_session(BOB)
                 here[0] = "127.0.0.5"
-                await until(lambda: "session_changed" in bob.told.names)
+                await until(lambda: "session_changed" in bob.callbacks.names)
                 await until(lambda: told.names.count("registered") == 2)
                 assert remote_media(bob.mobility.sessions[session.id])[0].address == "127.0.0.5"
                 assert told.names.count("local_ip_changed") == 1
-            assert "local_ip_changed" not in still.told.names, "a given address is kept"
+            assert "local_ip_changed" not in still.callbacks.names, "a given address is kept"
 
     run(scenario())
 
@@ -135,7 +135,7 @@ def test_d10_who_is_back_at_the_same_address_updates_the_session(monkeypatch: py
             here[0] = None
             await asyncio.sleep(0.05)
             here[0] = "127.0.0.1"
-            await until(lambda: "session_reconnected" in told.names and "session_reconnected" in bob.told.names)
+            await until(lambda: "session_reconnected" in told.names and "session_reconnected" in bob.callbacks.names)
             assert list(bob.mobility.sessions) == [session.id]
             assert "local_ip_changed" not in told.names
 
@@ -147,7 +147,7 @@ def test_c11_the_same_over_tcp() -> None:
         async with two({"transport": "TCP"}, {"transport": "TCP"}) as (alice, bob):
             session = await alice.mobility.create_session(BOB)
             await alice.mobility.rebind("127.0.0.7")
-            await until(lambda: "session_changed" in bob.told.names)
+            await until(lambda: "session_changed" in bob.callbacks.names)
             assert remote_media(bob.mobility.sessions[session.id])[0].address == "127.0.0.7"
             answer = await alice.mobility.helper.request("OPTIONS", BOB, body=b"x" * 2_000)
             assert answer.status == 200
@@ -178,7 +178,7 @@ def test_an_address_that_is_not_ours_changes_nothing() -> None:
                 with pytest.raises(ConfigurationError):
                     await alice.mobility.rebind(address)
             assert alice.mobility.address == before
-            assert alice.told.names == ["registered"]
+            assert alice.callbacks.names == ["registered"]
             await alice.mobility.create_session(BOB)
 
     run(scenario())

@@ -134,12 +134,12 @@ def test_c08_a_handler_refuses_a_session_instead_of_the_stack() -> None:
             with pytest.raises(SessionRefused) as refused:
                 await alice.mobility.create_session(BOB)
             assert refused.value.status == 486
-            assert [session.communication for session in alice.told.sessions if session is not None] == [
+            assert [session.communication for session in alice.callbacks.sessions if session is not None] == [
                 SIPCommunicationStatus.INVITING,
                 SIPCommunicationStatus.DISCONNECTED,
                 SIPCommunicationStatus.DISCONNECTED,
             ]
-            assert "session_created" not in bob.told.names
+            assert "session_created" not in bob.callbacks.names
 
     run(scenario())
 

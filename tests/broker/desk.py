@@ -180,7 +180,7 @@ class Desk:
 
     # Agents -------------------------------------------------------------------------------------------------------
 
-    def say(self, link: int, *messages: AgentMessage) -> None:
+    def send(self, link: int, *messages: AgentMessage) -> None:
         self.give(*[MessageArrived(link, protocol.encode(message)) for message in messages])
 
     def open(self, user: str, device: str) -> int:
@@ -207,7 +207,7 @@ class Desk:
         """
         link = self.open(user, device)
         position = None if resume is None else Position(self.epoch(user, session), resume)
-        self.say(link, Attach(epoch, session, position, keep, keep_queue))
+        self.send(link, Attach(epoch, session, position, keep, keep_queue))
         row = self.broker.state.sessions.get(f"{user}/{session}")
         if reads:
             self._reading_all[link] = user, session
@@ -217,7 +217,7 @@ class Desk:
 
     def read(self, link: int, *subscriptions: str) -> None:
         """Read these subscriptions on a link."""
-        self.say(link, Read(tuple(Reader(self.handle(link, each), each) for each in subscriptions)))
+        self.send(link, Read(tuple(Reader(self.handle(link, each), each) for each in subscriptions)))
 
     def handle(self, link: int, subscription: str) -> int:
         """The handle under which a subscription is read on a link."""
@@ -236,11 +236,11 @@ class Desk:
     def publish(self, link: int, n: int, subject: str = SUBJECT, **attributes: Value) -> None:
         """Publish an event whose ``N`` is ``n``; publish numbers continue from the last one on this link."""
         number = self._published[link] = self._published.get(link, 0) + 1
-        self.say(link, Publish(number, Event(subject, {"N": n, **attributes})))
+        self.send(link, Publish(number, Event(subject, {"N": n, **attributes})))
 
     def ask(self, link: int, message: AgentMessage) -> Done | RequestRefused:
         """Send a request; return its response, which must be the last message sent on the link."""
-        self.say(link, message)
+        self.send(link, message)
         answer = self.out[link].pop()
         assert isinstance(answer, Done | RequestRefused)
         return answer
@@ -290,9 +290,9 @@ class Desk:
     def take(self, link: int, number: int, subscription: str | None = None) -> None:
         """Take everything up to a number, of all that is read on a link or of one subscription."""
         handles = self.reading.get(link, {})
-        self.say(link, *[Take(h, number) for each, h in handles.items() if subscription in (None, each)])
+        self.send(link, *[Take(h, number) for each, h in handles.items() if subscription in (None, each)])
 
-    def heard(self, link: int, kind: type[Kind]) -> list[Kind]:
+    def received(self, link: int, kind: type[Kind]) -> list[Kind]:
         """All messages of a kind that the broker has sent on a link so far."""
         return [message for message in self.out.get(link, ()) if isinstance(message, kind)]
 
@@ -306,7 +306,7 @@ class Desk:
         return sum(queue.waiting for queue in queues if queue is not None)
 
     def accepted(self, link: int) -> list[int]:
-        return [message.number for message in self.heard(link, PublishAccepted)]
+        return [message.number for message in self.received(link, PublishAccepted)]
 
     def written(self, kind: type[RecordKind]) -> list[RecordKind]:
         """Every record of a kind in the log."""

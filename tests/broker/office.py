@@ -34,7 +34,7 @@ class Office(Desk):
 def answers(office: Desk, link: int, request: OfOperators) -> list[Any]:
     """Send a request, and return all messages that the broker sends because of it."""
     before = len(office.out.get(link, ()))
-    office.say(link, request)
+    office.send(link, request)
     said = office.out[link][before:]
     del office.out[link][before:]
     return said

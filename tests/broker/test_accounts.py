@@ -59,7 +59,7 @@ def test_e05_x40_what_was_bound_to_a_device_that_left_is_dropped_and_stops_nobod
     desk.subscribed(laptop, "Kind == bound", this_device_only=True)
     desk.subscribed(phone, "N > 0")
     publish(desk, 1, 2, kind="bound")
-    desk.say(laptop, Leave(1))
+    desk.send(laptop, Leave(1))
     assert desk.stream(phone) == [1, 2]
     desk.take(phone, 2)
     assert (account(desk).delivered, account(desk).dropped) == (2, {"device_left": 2})
@@ -73,7 +73,7 @@ def test_e05_what_was_dropped_before_its_device_left_is_counted_once(desk: Desk)
     desk.subscribed(laptop, "N > 0", this_device_only=True, queue=QueuePolicy(notifications_max=1))
     desk.subscribed(phone, "N > 0")
     publish(desk, 1, 2)
-    desk.say(laptop, Leave(1))
+    desk.send(laptop, Leave(1))
     desk.take(phone, 2)
     assert account(desk).dropped == {"subscription.queue.notifications_max": 1, "device_left": 1}
     assert account(desk).delivered == 2
@@ -90,8 +90,8 @@ def test_e05_a_gap_is_for_the_device_whose_notification_it_was() -> None:
     publish(desk, 3, 4, kind="all")
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     assert (desk.stream(phone), desk.stream(laptop)) == ([(1, 1), 2, (3, 3), 4], [(3, 3), 4])
-    assert desk.heard(phone, NotifyGap)[0].lost == (Loss(bound.id, "queue.notifications_max", 1),)
-    assert desk.heard(laptop, NotifyGap)[0].lost == (Loss(free.id, "queue.notifications_max", 1),)
+    assert desk.received(phone, NotifyGap)[0].lost == (Loss(bound.id, "queue.notifications_max", 1),)
+    assert desk.received(laptop, NotifyGap)[0].lost == (Loss(free.id, "queue.notifications_max", 1),)
 
 
 def test_e05_of_one_event_for_both_each_device_is_told_what_it_lost() -> None:
@@ -105,8 +105,8 @@ def test_e05_of_one_event_for_both_each_device_is_told_what_it_lost() -> None:
     publish(desk, 1, 2)
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     assert (desk.stream(phone), desk.stream(laptop)) == ([1, 2], [(1, 1), 2])
-    assert desk.heard(phone, NotifyGap) == []
-    assert desk.heard(laptop, NotifyGap)[0].lost == (Loss(bound.id, "subscription.queue.notifications_max", 1),)
+    assert desk.received(phone, NotifyGap) == []
+    assert desk.received(laptop, NotifyGap)[0].lost == (Loss(bound.id, "subscription.queue.notifications_max", 1),)
     for link in (phone, laptop):
         desk.take(link, 2)
     assert account(desk).delivered == 3
@@ -249,22 +249,22 @@ def test_what_an_age_bounds_keeps_its_subscription_no_longer_however_often_the_s
 def test_design_5_6_an_outbox_has_numbers_of_its_own_over_all_lives_of_its_agent(desk: Desk, restart: str) -> None:
     link = desk.attach(epoch=1)
     event = Event(SUBJECT, {"N": 1})
-    desk.say(link, Publish(1, event), Publish(1, event, outbox=77), Publish(2, event, outbox=77))
-    desk.say(link, Publish(1, event))
-    first = desk.heard(link, PublishAccepted)
+    desk.send(link, Publish(1, event), Publish(1, event, outbox=77), Publish(2, event, outbox=77))
+    desk.send(link, Publish(1, event))
+    first = desk.received(link, PublishAccepted)
     assert [(m.number, m.outbox) for m in first] == [(1, False), (1, True), (2, True), (1, False)]
     assert first[3] == first[0]
     if restart != "no":
         desk.save()
         desk.restart(with_rows=restart == "from saved rows")
     again = desk.attach(epoch=2)
-    desk.say(again, Publish(2, event, outbox=77), Publish(1, event), Publish(3, Event("", {}), outbox=77))
-    told = desk.heard(again, PublishAccepted)
+    desk.send(again, Publish(2, event, outbox=77), Publish(1, event), Publish(3, Event("", {}), outbox=77))
+    told = desk.received(again, PublishAccepted)
     assert told[0] == first[2]
     assert (told[1].number, told[1].outbox) == (1, False)
-    assert [(m.number, m.outbox) for m in desk.heard(again, PublishRefused)] == [(3, True)]
+    assert [(m.number, m.outbox) for m in desk.received(again, PublishRefused)] == [(3, True)]
     assert len(desk.written(records.Published)) == 4
-    desk.say(again, Leave(1))
+    desk.send(again, Leave(1))
     assert len(desk.broker.state.publishers) == 0
 
 
@@ -274,8 +274,8 @@ def test_a_full_disk_refuses_what_is_new_and_nothing_else_until_there_is_room(de
     desk.publish(link, 1)
     desk.give(DiskFull())
     again = Publish(1, Event(SUBJECT, {"N": 1}))
-    desk.say(link, again, Publish(2, Event(SUBJECT, {"N": 2})))
-    (refused,) = desk.heard(link, PublishRefused)
+    desk.send(link, again, Publish(2, Event(SUBJECT, {"N": 2})))
+    (refused,) = desk.received(link, PublishRefused)
     assert (refused.number, refused.limit) == (2, "disk_full")
     assert "nothing was stored" in refused.reason
     assert desk.accepted(link) == [1, 1]
@@ -292,6 +292,6 @@ def test_a_full_disk_refuses_what_is_new_and_nothing_else_until_there_is_room(de
     desk.take(link, 1)
     assert account(desk).delivered == 1
     desk.give(DiskFreed())
-    desk.say(link, Publish(2, Event(SUBJECT, {"N": 2})))
+    desk.send(link, Publish(2, Event(SUBJECT, {"N": 2})))
     assert desk.accepted(link) == [1, 1, 2]
     assert isinstance(desk.subscribe(link, "N == 9"), Done)

@@ -82,7 +82,7 @@ def test_a_purge_drops_what_waits_and_leaves_a_gap_that_says_so(office: Office) 
     assert purged(office, adam, ALICE) == 0
     office.publish(bob, 4)
     assert office.stream(alice := office.attach()) == [(1, 3), 4]
-    assert office.heard(alice, protocol.NotifyGap)[0].lost[0].reason == "purged"
+    assert office.received(alice, protocol.NotifyGap)[0].lost[0].reason == "purged"
 
 
 def test_a_purge_of_one_subscription_leaves_the_others(office: Office) -> None:

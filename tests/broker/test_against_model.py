@@ -148,7 +148,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
     def publish(self, kinds: set[str]) -> None:
         n = len(self.submitted) + 1
         self.submitted.append(Publish(n, Event(SUBJECT, {"N": n} | dict.fromkeys(sorted(kinds), 1))))
-        self.desk.say(self.bob, self.submitted[-1])
+        self.desk.send(self.bob, self.submitted[-1])
         model, most = self.model(), self.desk.config.queue.notifications_max
         if kinds & {model.known[s].expression.split()[0] for s in model.live} - {"rare"}:
             assert len(model.entries()) <= (most or 0)
@@ -161,12 +161,12 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         model = self.model()
         for identity in model.live:
             if model.known[identity].expression.startswith(kind):
-                self.desk.say(phone, protocol.Unsubscribe(1, identity))
+                self.desk.send(phone, protocol.Unsubscribe(1, identity))
                 return
         policy = {"tight": QueuePolicy(2, when_full=self.own_full), "fresh": QueuePolicy(age_max_s=10.0)}
         restrictions = (Frequency(10.0),) if kind == "rare" else ()
         queue = policy.get(kind, QueuePolicy())
-        self.desk.say(phone, Subscribe(1, SUBJECT, f"{kind} > 0", None, restrictions, kind == "bound", queue))
+        self.desk.send(phone, Subscribe(1, SUBJECT, f"{kind} > 0", None, restrictions, kind == "bound", queue))
 
     @rule(name=devices)
     def come_back(self, name: str) -> None:
@@ -196,7 +196,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         if device.link is not None:
             self.listen(device)
             self.sync()
-            self.desk.say(device.link, Leave(1))
+            self.desk.send(device.link, Leave(1))
             self.devices[name] = Device(name)
             self.devices[name].life = device.life + 1
 
@@ -224,7 +224,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         for handle, subscription in list(device.handles.items()):
             if device.link is not None and self.kind(subscription) in device.ignores:
                 del device.handles[handle]
-                self.desk.say(device.link, protocol.StopReading(handle))
+                self.desk.send(device.link, protocol.StopReading(handle))
                 place = self.place(device, subscription)
                 place.seen = place.taken  # the broker redelivers what the device has not taken
         self.read_all(device)
@@ -274,13 +274,13 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     def bob_returns(self) -> None:
         self.bob = self.desk.attach(BOB)
-        self.desk.say(self.bob, *[publish for publish in self.submitted if publish.number not in self.accepted])
+        self.desk.send(self.bob, *[publish for publish in self.submitted if publish.number not in self.accepted])
 
     def attach(self, device: Device, *, keep: bool = True) -> None:
         device.link = self.desk.open(ALICE, device.name)
         device.read = 0
         device.handles.clear()
-        self.desk.say(device.link, Attach(device.life, "default", None, keep))
+        self.desk.send(device.link, Attach(device.life, "default", None, keep))
         self.read_all(device)
 
     def read_all(self, device: Device) -> None:
@@ -303,7 +303,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             device.handles[self.handle] = subscription
             place = self.place(device, subscription)
             taken = Position(self.desk.epoch(), place.taken) if place.taken else None
-            self.desk.say(device.link, Read((Reader(self.handle, subscription, taken),)))
+            self.desk.send(device.link, Read((Reader(self.handle, subscription, taken),)))
 
     def present(self, subscription: str) -> str:
         """Subscription that inherited the queue of ``subscription``, or ``subscription`` itself."""
@@ -328,7 +328,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             number = place.taken + round((place.seen - place.taken) * share)
             if device.link is not None and number > place.taken:
                 place.taken = number
-                self.desk.say(device.link, Take(handle, number))
+                self.desk.send(device.link, Take(handle, number))
 
     def listen(self, device: Device) -> None:
         """Read the new messages: each is the next one for each reader, or a gap."""
@@ -390,7 +390,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             place.ever_seen = max(place.ever_seen, place.seen)
 
     def hear_bob(self) -> None:
-        for accepted in self.desk.heard(self.bob, PublishAccepted):
+        for accepted in self.desk.received(self.bob, PublishAccepted):
             record = decode_record(self.desk.log[accepted.id.offset])
             assert isinstance(record, Published)
             assert record.number == accepted.number

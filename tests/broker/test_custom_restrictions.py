@@ -112,7 +112,7 @@ def test_b01_no_restriction_is_asked_about_an_event_that_does_not_match(together
     events += [Event("Other", {"N": 2}), Event(SUBJECT, {"N": 2}), Event(SUBJECT, {"N": 0})]
     messages = [Publish(number, event) for number, event in enumerate(events, 1)]
     for some in [messages] if together else [[message] for message in messages]:
-        desk.say(link, *some)
+        desk.send(link, *some)
     assert desk.stream(link) == [2]
     assert asked == [(SUBJECT, 2)]
 

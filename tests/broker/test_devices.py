@@ -106,8 +106,8 @@ def test_e05_one_event_for_a_bound_and_a_free_subscription_names_those_that_are_
     phone, laptop, bob = pair(desk, expression="N > 0", this_device_only=True)
     free = desk.subscribed(laptop, "N > 0")
     desk.publish(bob, 1)
-    assert [len(notify.subscriptions) for notify in desk.heard(phone, Notify)] == [2]
-    assert [notify.subscriptions for notify in desk.heard(laptop, Notify)] == [(free.id,)]
+    assert [len(notify.subscriptions) for notify in desk.received(phone, Notify)] == [2]
+    assert [notify.subscriptions for notify in desk.received(laptop, Notify)] == [(free.id,)]
 
 
 def test_e05_more_than_a_window_of_what_is_bound_elsewhere_does_not_stop_the_stream() -> None:
@@ -249,8 +249,8 @@ def test_x40_the_grace_runs_on_over_a_restart(with_rows: bool) -> None:
 def test_x40_with_no_member_at_all_the_queue_waits(desk: Desk) -> None:
     phone, laptop, bob = pair(desk)
     for number, link in enumerate((phone, laptop), 1):
-        desk.say(link, Leave(number))
-        assert desk.heard(link, Done)[-1] == Done(number, ())
+        desk.send(link, Leave(number))
+        assert desk.received(link, Done)[-1] == Done(number, ())
     desk.publish(bob, 1)
     assert desk.broker.state.sessions[DEFAULT].devices == []
     assert desk.stream(desk.attach(device="tablet")) == [1]
@@ -261,11 +261,11 @@ def test_leaving_frees_the_queue_and_ends_the_status(desk: Desk) -> None:
     desk.publish(bob, 1)
     desk.publish(laptop, 2)
     desk.take(phone, 2)
-    desk.say(laptop, Leave(1))
+    desk.send(laptop, Leave(1))
     assert len(desk.broker.state.queue) == 0
     assert f"{ALICE}/laptop" not in desk.broker.state.devices
     assert f"{ALICE}/laptop" not in desk.broker.state.publishers
-    desk.say(phone, Leave(1))
+    desk.send(phone, Leave(1))
     assert desk.broker.status(ALICE) == "DISCONNECTED"
     assert desk.statuses[-1] == UserStatusChanged(ALICE, "DISCONNECTED")
 
@@ -284,7 +284,7 @@ def test_a_device_is_in_one_session_at_a_time_and_its_place_counts_there(desk: D
         desk.publish(bob, n, Kind="work")
     work = desk.attach(session="work", epoch=3)
     assert desk.stream(work) == [6, 7]
-    assert [notify.redelivered for notify in desk.heard(work, Notify)] == [False, False]
+    assert [notify.redelivered for notify in desk.received(work, Notify)] == [False, False]
     desk.take(work, 2)
     assert desk.broker.state.sessions[f"{ALICE}/home"].devices == []
     assert len(desk.broker.state.queue) == 0
@@ -297,26 +297,26 @@ def test_bounds_of_sessions_and_devices_are_named_in_the_refusal(config: BrokerC
     desk = Desk(config)
     desk.attach()
     link = desk.attach(device="laptop", session="default" if limit == "devices_max" else "work")
-    (refused,) = desk.heard(link, RequestRefused)
+    (refused,) = desk.received(link, RequestRefused)
     assert (refused.request, refused.limit) == (0, limit)
     assert limit in refused.reason
-    assert desk.heard(link, Attachment) == []
-    assert desk.heard(desk.attach(), Attachment)
-    assert desk.heard(desk.attach(BOB), Attachment)
+    assert desk.received(link, Attachment) == []
+    assert desk.received(desk.attach(), Attachment)
+    assert desk.received(desk.attach(BOB), Attachment)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "é", "x" * 65, "a b", "a\n"])
 def test_a_session_name_is_plain(desk: Desk, name: str) -> None:
     link = desk.attach(session=name)
-    (refused,) = desk.heard(link, RequestRefused)
+    (refused,) = desk.received(link, RequestRefused)
     assert "session's name" in refused.reason
     assert len(desk.broker.state.sessions) == 0
 
 
 def test_a_second_attachment_on_one_link_is_ignored(desk: Desk) -> None:
     link = desk.attach()
-    desk.say(link, Attach(9, "work", None, False))
-    assert len(desk.heard(link, Attachment)) == 1
+    desk.send(link, Attach(9, "work", None, False))
+    assert len(desk.received(link, Attachment)) == 1
     assert list(dict(desk.broker.state.sessions.items())) == [DEFAULT]
 
 
@@ -344,6 +344,6 @@ def test_x40_nothing_is_remembered_of_devices_that_are_members_no_more(how: str)
     keeper = desk.attach(device="keeper")
     for n in range(20):
         link = desk.attach(device=f"device{n}")
-        desk.say(link, Leave(1)) if how == "left" else desk.say(keeper, Kick(n + 1, ALICE, f"device{n}", True))
+        desk.send(link, Leave(1)) if how == "left" else desk.send(keeper, Kick(n + 1, ALICE, f"device{n}", True))
     assert [row.device for row in desk.broker.state.devices.values()] == ["keeper"]
     assert desk.broker._links._handed == {}

@@ -64,7 +64,7 @@ def test_g24_the_hook_is_told_of_each_change_and_what_waits() -> None:
     desk.publish(bob, 1)
     desk.later(50.0)
     back = desk.attach()
-    desk.say(back, Leave(7))
+    desk.send(back, Leave(7))
     assert [change for change in desk.asked if change.user == ALICE] == [
         DeviceChange(
             change="disconnected",
@@ -195,7 +195,7 @@ def test_g24_a_device_may_have_to_leave_at_once(kicked: bool) -> None:
     phone, laptop, bob = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB)
     desk.subscribed(laptop)
     if kicked:
-        desk.say(laptop, Kick(1, ALICE, "phone", forget=True))
+        desk.send(laptop, Kick(1, ALICE, "phone", forget=True))
     else:
         desk.close(phone)
     assert desk.members() == ["laptop"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
-from tests.broker.test_lifetimes import query, renewed, told
+from tests.broker.test_lifetimes import ended_unasked, query, renewed
 from wanderbus import records
 from wanderbus.protocol import Attach, SubscriptionEnded, Unsubscribe
 
@@ -18,24 +18,24 @@ def test_g10_each_device_is_told_of_an_expiry_at_the_match(desk: Desk) -> None:
     subscription = desk.subscribed(phone, lifetime_s=10.0)
     desk.later(10.0)
     desk.publish(desk.attach(BOB), 1)
-    assert told(desk, phone) == told(desk, laptop) == [(subscription.id, "expired")]
-    assert desk.heard(phone, SubscriptionEnded)[0].subscription == subscription
-    assert told(desk, elsewhere) == []
+    assert ended_unasked(desk, phone) == ended_unasked(desk, laptop) == [(subscription.id, "expired")]
+    assert desk.received(phone, SubscriptionEnded)[0].subscription == subscription
+    assert ended_unasked(desk, elsewhere) == []
 
 
 def test_g10_of_one_that_is_bound_its_device_alone_is_told(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     subscription = desk.subscribed(phone, lifetime_s=10.0, this_device_only=True)
     desk.later(61.0)
-    assert told(desk, phone) == [(subscription.id, "expired")]
-    assert told(desk, laptop) == []
+    assert ended_unasked(desk, phone) == [(subscription.id, "expired")]
+    assert ended_unasked(desk, laptop) == []
 
 
 def test_g10_who_asked_for_the_end_is_not_told_of_it(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     subscription = desk.subscribed(phone)
     desk.ask(phone, Unsubscribe(1, subscription.id))
-    assert told(desk, phone) == told(desk, laptop) == []
+    assert ended_unasked(desk, phone) == ended_unasked(desk, laptop) == []
 
 
 def test_g10_g09_other_devices_are_told_of_a_discard(desk: Desk) -> None:
@@ -43,8 +43,8 @@ def test_g10_g09_other_devices_are_told_of_a_discard(desk: Desk) -> None:
     subscription = desk.subscribed(phone)
     desk.close(phone)
     again = desk.attach(epoch=2, keep=False)
-    assert told(desk, laptop) == [(subscription.id, "discarded")]
-    assert told(desk, again) == []
+    assert ended_unasked(desk, laptop) == [(subscription.id, "discarded")]
+    assert ended_unasked(desk, again) == []
 
 
 @pytest.mark.parametrize("keep_queue", [False, True])
@@ -55,7 +55,7 @@ def test_g09_x20_what_is_queued_goes_with_the_subscriptions_or_is_kept(desk: Des
     bob = desk.attach(BOB)
     desk.publish(bob, 1)
     again = desk.open(ALICE, "phone")
-    desk.say(again, Attach(2, "default", None, keep=False, keep_queue=keep_queue))
+    desk.send(again, Attach(2, "default", None, keep=False, keep_queue=keep_queue))
     desk.publish(bob, 2)
     desk.read(again, subscription.id)
     assert desk.stream(again) == ([1] if keep_queue else [])
@@ -78,7 +78,7 @@ def test_g10_what_an_operator_removes_is_told(desk: Desk) -> None:
     subscription = desk.subscribed(link)
     desk.broker._subscriptions.end(subscription, "removed")
     desk.give()
-    assert told(desk, link) == [(subscription.id, "removed")]
+    assert ended_unasked(desk, link) == [(subscription.id, "removed")]
     assert query(desk, link) == []
 
 
@@ -88,7 +88,7 @@ def test_g10_g12_a_query_tells_the_same_to_who_was_away(desk: Desk) -> None:
     desk.close(phone)
     desk.later(100.0)
     back = desk.attach(resume=0)
-    assert told(desk, back) == []
+    assert ended_unasked(desk, back) == []
     assert query(desk, back) == [lasting]
     assert renewed(desk, back, short.id).id == short.id
 
@@ -99,10 +99,10 @@ def test_an_end_that_is_told_of_is_in_the_log_before(desk: Desk) -> None:
     desk.held = True
     laptop = desk.attach(device="laptop", keep=False)
     assert subscription.id not in desk.broker.state.subscriptions
-    assert told(desk, link) == []
+    assert ended_unasked(desk, link) == []
     desk.held = False
     desk.sync()
-    assert told(desk, link) == [(subscription.id, "discarded")]
+    assert ended_unasked(desk, link) == [(subscription.id, "discarded")]
     assert query(desk, laptop) == []
 
 

@@ -40,7 +40,7 @@ def outcome(desk: Desk, event: EventId, subscription: Subscription, device: str 
 def published(desk: Desk, link: int, n: int, **more: Any) -> EventId:
     """Publish; give the event's id."""
     desk.publish(link, n, **more)
-    return desk.heard(link, PublishAccepted)[-1].id
+    return desk.received(link, PublishAccepted)[-1].id
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_when_there_was_no_such_subscription(desk: Desk, bob: int) -> None:
     alice = desk.attach()
     early = published(desk, bob, 1)
     short, asked = desk.subscribed(alice, lifetime_s=10.0), desk.subscribed(alice, "N > 0")
-    desk.say(alice, Unsubscribe(90, asked.id))
+    desk.send(alice, Unsubscribe(90, asked.id))
     desk.later(11)
     late = published(desk, bob, 2)
     assert outcome(desk, early, short)[0] == "not_submitted"
@@ -153,7 +153,7 @@ def test_when_there_was_no_such_subscription(desk: Desk, bob: int) -> None:
         "ended",
         "the subscription was ended at 2023-11-14T22:13:20.000Z as its user asked",
     )
-    desk.say(alice, protocol.Renew(91, short.id, None))
+    desk.send(alice, protocol.Renew(91, short.id, None))
     assert outcome(desk, published(desk, bob, 3), short)[0] == "queued"
     assert outcome(desk, late, short)[0] == "expired"
 
@@ -217,7 +217,7 @@ def test_when_the_queue_was_full() -> None:
     )
     assert outcome(desk, second, subscription)[0] == "queued"
     again = desk.attach()
-    desk.say(again, Purge(1, ALICE, "default", None))
+    desk.send(again, Purge(1, ALICE, "default", None))
     assert "purged" in outcome(desk, second, subscription)[1]
 
 
@@ -226,7 +226,7 @@ def test_what_was_taken_before_the_drop_was_delivered(desk: Desk, bob: int) -> N
     subscription = desk.subscribed(phone)
     event = published(desk, bob, 1)
     desk.take(phone, 1)
-    desk.say(phone, Purge(1, ALICE, "default", None))
+    desk.send(phone, Purge(1, ALICE, "default", None))
     found = explained(desk, event, subscription.id)
     assert (found.outcome, [each.device for each in found.devices if each.took_us]) == ("dropped", ["phone"])
     assert outcome(desk, event, subscription, "phone")[0] == "delivered"
@@ -281,11 +281,11 @@ class Story:
 
     def take(self, device: str, count: int) -> None:
         if link := self.links.get(device):
-            heard = self.desk.heard(link, Notify)
+            heard = self.desk.received(link, Notify)
             start = self.read.get(link, 0)
             for notify in heard[start : start + count]:
                 self.took |= {(notify.id, each, device) for each in self.waiting(link, notify)}
-                self.desk.say(link, *[Take(reader, notify.number) for reader in notify.readers])
+                self.desk.send(link, *[Take(reader, notify.number) for reader in notify.readers])
             self.read[link] = min(len(heard), start + count)
 
     def waiting(self, link: int, notify: Notify) -> set[str]:
@@ -321,11 +321,11 @@ class Story:
 
     def unsubscribe(self, device: str) -> None:
         if (link := self.links.get(device)) and (live := list(self.desk.broker.state.subscriptions.values())):
-            self.desk.say(link, Unsubscribe(98, live[0].subscription.id))
+            self.desk.send(link, Unsubscribe(98, live[0].subscription.id))
 
     def purge(self, device: str) -> None:
         if link := self.links.get(device):
-            self.desk.say(link, Purge(97, ALICE, "default", None))
+            self.desk.send(link, Purge(97, ALICE, "default", None))
 
     def later(self, seconds: int) -> None:
         self.desk.later(seconds)
@@ -374,10 +374,10 @@ def test_what_comes_later_or_concerns_others_changes_nothing(desk: Desk, bob: in
     phone, tablet = desk.attach(), desk.attach(ALICE, "tablet")
     bound, other = desk.subscribed(phone, this_device_only=True), desk.subscribed(phone, "N > 0")
     event = published(desk, bob, 1)
-    desk.say(tablet, Purge(1, ALICE, "default", other.id))
+    desk.send(tablet, Purge(1, ALICE, "default", other.id))
     assert outcome(desk, event, bound)[0] == "queued"
     desk.take(phone, 1)
-    desk.say(phone, Unsubscribe(90, bound.id))
+    desk.send(phone, Unsubscribe(90, bound.id))
     desk.ask(phone, protocol.Leave(91))
     desk.take(tablet, 1)
     assert outcome(desk, event, bound)[0] == "delivered"

@@ -201,7 +201,7 @@ def test_addresses_of_the_original_eci_have_one_share_and_what_waits_of_them_is_
     links = [-1 - number for number in range(20)]
     for link in links:
         hall.give(LinkOpened(link, f"eci:192.0.2.1:{5000 - link}", "eci", unattended=True))
-        hall.say(link, Attach(1, "default", None, True))
+        hall.send(link, Attach(1, "default", None, True))
     outputs = hall.turn(*[each for n in range(1, 501) for link in links for each in published(link, n, n)])
     assert len(hall.broker._backlog) <= UNATTENDED_MAX
     assert [each.limit for each in outputs if isinstance(each, Limited)] == ["backlog.UNATTENDED_MAX"]

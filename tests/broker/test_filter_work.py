@@ -41,10 +41,10 @@ def test_an_event_beyond_filter_work_max_leaves_a_gap_that_names_it() -> None:
     publish(desk, other, 2)
     publish(desk, other, 3, text="short")
     assert named(desk.out[link]) == [1, (2, 2), 3]
-    [gap] = desk.heard(link, NotifyGap)
+    [gap] = desk.received(link, NotifyGap)
     assert [(loss.subscription, loss.reason, loss.count) for loss in gap.lost] == [(identity, "filter_work_max", 1)]
     assert desk.broker.state.sessions[f"{ALICE}/default"].dropped == {"filter_work_max": 1}
-    found = explained(desk, desk.heard(other, PublishAccepted)[1].id, identity)
+    found = explained(desk, desk.received(other, PublishAccepted)[1].id, identity)
     assert found.outcome == "dropped"
     assert "not evaluated" in found.reason
     assert "because of broker.filter_work_max: the filter takes up to" in found.reason
@@ -109,7 +109,7 @@ def test_events_that_come_together_are_decided_as_one_by_one() -> None:
         costly(desk, link)
         said: list[AgentMessage] = [Publish(n, Event("Trade", {"N": n, "Text": LONG})) for n in range(1, 6)]
         for messages in [said] if together else [[each] for each in said]:
-            desk.say(other, *messages)
+            desk.send(other, *messages)
         heard.append(named(desk.out[link]))
     assert heard[0] == heard[1]
     assert heard[0][:2] == [1, 2]
@@ -123,4 +123,4 @@ def test_what_is_undecided_refuses_no_event() -> None:
     costly(desk, link)
     publish(desk, other, 1, text="short")
     publish(desk, other, 2)
-    assert len(desk.heard(other, PublishAccepted)) == 2
+    assert len(desk.received(other, PublishAccepted)) == 2

@@ -57,10 +57,10 @@ def test_an_event_of_a_time_beyond_the_calendar_is_refused_and_nothing_else(desk
     alice, bob = desk.attach(), desk.attach(BOB)
     desk.subscribed(bob)
     event = msgspec.structs.replace(Event(SUBJECT, {"N": 1}), **{name: at_us})
-    desk.say(alice, Publish(1, event))
-    desk.say(bob, Publish(1, Event(SUBJECT, {"N": 2})))
-    desk.say(alice, Publish(2, Event(SUBJECT, {"N": 3}, EVENT_TIME_US_MAX)))
-    assert [(m.number, name in m.reason) for m in desk.heard(alice, PublishRefused)] == [(1, True)]
+    desk.send(alice, Publish(1, event))
+    desk.send(bob, Publish(1, Event(SUBJECT, {"N": 2})))
+    desk.send(alice, Publish(2, Event(SUBJECT, {"N": 3}, EVENT_TIME_US_MAX)))
+    assert [(m.number, name in m.reason) for m in desk.received(alice, PublishRefused)] == [(1, True)]
     assert desk.accepted(alice) == [2]
     assert desk.stream(bob) == [2, 3]
     assert [record.number for record in desk.written(records.Published)] == [1, 2]
@@ -75,21 +75,21 @@ def test_a_number_that_readers_of_the_log_cannot_hold_is_no_message(desk: Desk, 
     attach, event = Attach(NUMBER_MAX, "default", None, True), Event(SUBJECT, {"N": 1})
     match name:
         case "epoch":
-            desk.say(alice, msgspec.structs.replace(attach, epoch=number))
+            desk.send(alice, msgspec.structs.replace(attach, epoch=number))
         case "resume":
-            desk.say(alice, msgspec.structs.replace(attach, resume=Position(1, number)))
+            desk.send(alice, msgspec.structs.replace(attach, resume=Position(1, number)))
         case "resume epoch":
-            desk.say(alice, msgspec.structs.replace(attach, resume=Position(number, 1)))
+            desk.send(alice, msgspec.structs.replace(attach, resume=Position(number, 1)))
         case "number":
-            desk.say(alice, attach, Publish(number, event))
+            desk.send(alice, attach, Publish(number, event))
         case "outbox":
-            desk.say(alice, attach, Publish(1, event, number))
+            desk.send(alice, attach, Publish(1, event, number))
         case "take":
-            desk.say(alice, attach, Take(1, number))
+            desk.send(alice, attach, Take(1, number))
     assert [r.reason[:5] for r in desk.written(records.StatusChanged) if r.status == "DISCONNECTED"] == ["not a"]
     kinds = {type(record) for record in map(records.decode_record, desk.log[before:])}
     assert kinds <= {records.Attached, records.StatusChanged}
-    desk.say(bob, Publish(NUMBER_MAX, Event(SUBJECT, {"N": 2})))
+    desk.send(bob, Publish(NUMBER_MAX, Event(SUBJECT, {"N": 2})))
     assert desk.stream(bob) == [2]
 
 

@@ -33,7 +33,7 @@ def test_x21_renewing_what_another_has_inherited_renews_that_one(desk: Desk, end
     phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
     ended, heir = inherited(desk, phone, tablet)
     if ends_too:
-        desk.say(tablet, Unsubscribe(1, heir.id))
+        desk.send(tablet, Unsubscribe(1, heir.id))
     assert renewed(desk, phone, ended.id).id == heir.id
     assert list(dict(desk.broker.state.subscriptions.items())) == [heir.id]
     desk.publish(desk.attach(BOB), 3)
@@ -61,7 +61,7 @@ def test_ending_the_earlier_reader_leaves_the_later_one_reading(desk: Desk) -> N
     phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
     ended, heir = inherited(desk, phone, tablet)
     desk.read(phone, heir.id)
-    desk.say(phone, StopReading(desk.handle(phone, ended.id)))
+    desk.send(phone, StopReading(desk.handle(phone, ended.id)))
     desk.publish(desk.attach(BOB), 3)
     assert desk.stream(phone)[-1] == 3
 
@@ -70,7 +70,7 @@ def test_a_handle_of_before_that_reads_again_begins_where_the_device_is(desk: De
     phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
     ended, heir = inherited(desk, phone, tablet)
     desk.read(phone, heir.id)
-    desk.say(phone, Read((Reader(desk.handle(phone, ended.id), heir.id),)))
+    desk.send(phone, Read((Reader(desk.handle(phone, ended.id), heir.id),)))
     assert desk.stream(phone) == [1, 2, 1, 2, 1, 2]
 
 

@@ -34,9 +34,9 @@ def renewed(desk: Desk, link: int, identity: str, lifetime_s: float | None = Non
     return answer.subscriptions[0]
 
 
-def told(desk: Desk, link: int) -> list[tuple[str, str]]:
+def ended_unasked(desk: Desk, link: int) -> list[tuple[str, str]]:
     """Notices on a link about ended subscriptions that the device did not end itself."""
-    return [(message.subscription.id, message.reason) for message in desk.heard(link, SubscriptionEnded)]
+    return [(message.subscription.id, message.reason) for message in desk.received(link, SubscriptionEnded)]
 
 
 # When it expires (G-04, X17) --------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_g06_x18_a_sweep_ends_what_has_expired_while_nothing_is_published(desk: 
     desk.give()
     assert [(r.subscription, r.reason) for r in desk.written(records.Unsubscribed)] == [(short.id, "expired")]
     assert {s.id for s in query(desk, link)} == {renewed_once.id, lasting.id}
-    assert told(desk, link) == [(short.id, "expired")]
+    assert ended_unasked(desk, link) == [(short.id, "expired")]
 
 
 def test_g06_x18_the_broker_sweeps_by_itself_and_can_be_told_not_to() -> None:

@@ -31,7 +31,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.ended: dict[str, tuple[int, float]] = {}
         """Content and second of the end, by id, in that order."""
         self.seen: list[str] = []
-        self.told: list[tuple[str, str]] = []
+        self.expected_ends: list[tuple[str, str]] = []
 
     def end(self, identity: str) -> None:
         self.ended[identity] = (self.live.pop(identity)[0], self.desk.now)
@@ -85,12 +85,12 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
 
     @rule(content=CONTENTS)
     def publish(self, content: int) -> None:
-        before = len(self.desk.heard(self.link, Notify))
+        before = len(self.desk.received(self.link, Notify))
         self.desk.publish(self.link, 1, K=content)
-        heard = [set(message.subscriptions) for message in self.desk.heard(self.link, Notify)[before:]]
+        heard = [set(message.subscriptions) for message in self.desk.received(self.link, Notify)[before:]]
         matched = {identity for identity, (each, _) in self.live.items() if each == content}
         assert heard == ([matched] if matched else [])
-        for message in self.desk.heard(self.link, Notify)[before:]:
+        for message in self.desk.received(self.link, Notify)[before:]:
             self.desk.take(self.link, message.number)
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 19.0, 49.0, 60.0]))
@@ -98,7 +98,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.desk.later(seconds)
         for identity in [i for i, (_, until) in self.live.items() if until is not None and until <= self.desk.now]:
             self.end(identity)
-            self.told.append((identity, "expired"))
+            self.expected_ends.append((identity, "expired"))
 
     @rule()
     def sweep(self) -> None:
@@ -115,7 +115,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.desk.restart(with_rows=with_rows)
         self.epoch += 1
         self.link = self.desk.attach(epoch=self.epoch)
-        self.told.clear()
+        self.expected_ends.clear()
 
     @invariant()
     def a_query_lists_what_lives(self) -> None:
@@ -125,8 +125,8 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def what_expired_was_told(self) -> None:
-        heard = self.desk.heard(self.link, SubscriptionEnded)
-        assert [(message.subscription.id, message.reason) for message in heard] == self.told
+        heard = self.desk.received(self.link, SubscriptionEnded)
+        assert [(message.subscription.id, message.reason) for message in heard] == self.expected_ends
 
 
 LifetimesAgainstModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

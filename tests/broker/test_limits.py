@@ -71,7 +71,7 @@ def test_refusals_and_drops_of_bounds_are_reported_with_their_settings() -> None
     server = Server(BrokerConfig(roles=ROLES, sessions_max=1, queue=QueuePolicy(notifications_max=2)))
     with_queue(server, 1, 2, 3)
     link = server.open(ALICE, "second")
-    server.say(link, Attach(1, "another", None, True))
+    server.send(link, Attach(1, "another", None, True))
     assert server.limited == [
         Limited("broker.queue.notifications_max", ALICE, "dropped from session default"),
         Limited("broker.sessions_max", ALICE, "sessions_max is 1, and it is reached"),

@@ -146,7 +146,7 @@ def test_a_subscription_that_ends_meanwhile_hides_no_other(office: Office) -> No
     alice, olga = office.attach(), office.attach(OLGA)
     ids = [office.subscribed(alice, f"N > {count}").id for count in range(4)]
     rows, after = listed(office, olga, Inspect(1, "subscriptions", None, None, 2))
-    office.say(alice, protocol.Unsubscribe(99, ids[0]), protocol.Unsubscribe(98, ids[1]))
+    office.send(alice, protocol.Unsubscribe(99, ids[0]), protocol.Unsubscribe(98, ids[1]))
     more, _ = listed(office, olga, Inspect(2, "subscriptions", None, after, 2))
     assert [row["subscription"] for row in [*rows, *more]] == ids
 
@@ -164,7 +164,7 @@ def test_one_answer_looks_at_a_bounded_part(office: Office, monkeypatch: pytest.
 def test_an_answer_is_bounded_in_bytes_and_cut_into_messages(office: Office) -> None:
     bob = with_queue(office)
     for number in range(1, 31):
-        office.say(bob, Publish(number, Event(SUBJECT, {"text": "x" * 30_000})))
+        office.send(bob, Publish(number, Event(SUBJECT, {"text": "x" * 30_000})))
     olga = office.attach(OLGA)
     said = answers(office, olga, Peek(1, ALICE, "default", 1, 1_000))
     assert all(len(protocol.encode(part)) <= MESSAGE_BYTES_MAX for part in said)

@@ -77,7 +77,7 @@ def subscription(number: int, expression: str = "") -> Subscription:
 def test_events_of_one_batch_are_matched_together(desk: Desk, matched: list[list[object]]) -> None:
     link = desk.attach()
     desk.subscribed(link, "N > 1")
-    desk.say(link, *publishes(1, 2, 3))
+    desk.send(link, *publishes(1, 2, 3))
     assert matched == [[1, 2, 3]]
     assert desk.stream(link) == [2, 3]
 
@@ -85,7 +85,7 @@ def test_events_of_one_batch_are_matched_together(desk: Desk, matched: list[list
 def test_one_that_comes_alone_is_matched_at_once(desk: Desk, matched: list[list[object]]) -> None:
     link = desk.attach()
     desk.subscribed(link)
-    desk.say(link, *publishes(1))
+    desk.send(link, *publishes(1))
     assert matched == [[1]]
     assert desk.stream(link) == [1]
 
@@ -110,9 +110,9 @@ def test_those_of_several_links_are_matched_together_and_what_only_takes_does_no
 def test_nobody_looks_beyond_what_may_add_a_subscription(desk: Desk, matched: list[list[object]], asked: str) -> None:
     link = desk.attach()
     first = desk.subscribed(link, "N < 3").id
-    desk.say(link, Unsubscribe(8, first))
+    desk.send(link, Unsubscribe(8, first))
     between = msgspec.structs.replace(subscribe(9), reader=9) if asked == "subscribe" else Renew(9, first, None)
-    desk.say(link, *publishes(1, 2), between, *publishes(3, 4))
+    desk.send(link, *publishes(1, 2), between, *publishes(3, 4))
     assert matched == [[1, 2], [3, 4]]
     assert desk.stream(link) == ([3, 4] if asked == "subscribe" else [])
 
@@ -120,9 +120,9 @@ def test_nobody_looks_beyond_what_may_add_a_subscription(desk: Desk, matched: li
 def test_a_renewed_subscription_hears_of_what_follows_in_the_batch(desk: Desk) -> None:
     link = desk.attach()
     other, first = desk.subscribed(link, "N > 3").id, desk.subscribed(link).id
-    desk.say(link, Unsubscribe(8, first))
-    desk.say(link, *publishes(1, 2), Renew(9, first, None), *publishes(3, 4))
-    assert [notify.subscriptions for notify in desk.heard(link, protocol.Notify)] == [(first,), (other, first)]
+    desk.send(link, Unsubscribe(8, first))
+    desk.send(link, *publishes(1, 2), Renew(9, first, None), *publishes(3, 4))
+    assert [notify.subscriptions for notify in desk.received(link, protocol.Notify)] == [(first,), (other, first)]
 
 
 def test_a_window_is_parted_where_it_is_too_much(
@@ -131,14 +131,14 @@ def test_a_window_is_parted_where_it_is_too_much(
     monkeypatch.setattr(core, "PREMATCHED_MAX", 3)
     link = desk.attach()
     desk.subscribed(link)
-    desk.say(link, *publishes(*range(1, 9)))
+    desk.send(link, *publishes(*range(1, 9)))
     assert matched == [[1, 2, 3], [4, 5, 6], [7, 8]]
     assert desk.stream(link) == list(range(1, 9))
 
 
 def test_repeats_bad_events_and_those_of_nobody_are_not_matched(desk: Desk, matched: list[list[object]]) -> None:
     link, unattached = desk.attach(epoch=5), desk.open(BOB, "phone")
-    desk.say(link, *publishes(1, 2))
+    desk.send(link, *publishes(1, 2))
     bad = Publish(3, Event(SUBJECT, {"N": 2**63}))
     said = [(link, each) for each in [*publishes(1, 2), bad, *publishes(4, 5)]]
     said += [(unattached, Publish(1, event(6))), (99, Publish(1, event(7)))]
@@ -150,7 +150,7 @@ def test_repeats_bad_events_and_those_of_nobody_are_not_matched(desk: Desk, matc
 def test_with_a_full_disk_nothing_is_matched(desk: Desk, matched: list[list[object]]) -> None:
     link = desk.attach()
     desk.give(core.DiskFull())
-    desk.say(link, *publishes(1, 2))
+    desk.send(link, *publishes(1, 2))
     assert matched == []
 
 
@@ -302,9 +302,9 @@ def lived(*kernels: Kernel) -> tuple[list[bytes], dict[int, Any]]:
         if first == 31:
             for kernel in kernels[1:]:
                 desk.give(KernelLoaded(kernel))
-        desk.say(links[0], *[Publish(n, Event(SUBJECT, {"N": n % 9, "K": n})) for n in range(first, first + 6)])
+        desk.send(links[0], *[Publish(n, Event(SUBJECT, {"N": n % 9, "K": n})) for n in range(first, first + 6)])
         desk.take(links[1], first)
-        desk.say(links[0], Unsubscribe(first, rng.choice(names(desk.broker.state))))
+        desk.send(links[0], Unsubscribe(first, rng.choice(names(desk.broker.state))))
     return desk.log, desk.out
 
 
@@ -349,13 +349,13 @@ def test_the_compiled_kernel_is_asked_for_once_it_saves_what_loading_it_costs(mo
     for n in range(SCANNED_MAX + 9):
         desk.subscribed(link, f"N > {n}")
     for number in range(1, 31):  # matched by trying: they are no reason
-        desk.say(link, Publish(number, Event(SUBJECT, {"N": 5})))
+        desk.send(link, Publish(number, Event(SUBJECT, {"N": 5})))
     desk.give(KernelLoaded("numpy"))
     for number in range(31, 50):
-        desk.say(link, Publish(number, Event(SUBJECT, {"N": 5})))
+        desk.send(link, Publish(number, Event(SUBJECT, {"N": 5})))
     assert desk.asked(KernelWanted) == [KernelWanted("numpy")]
     for number in range(50, 90):
-        desk.say(link, Publish(number, Event(SUBJECT, {"N": 5})))
+        desk.send(link, Publish(number, Event(SUBJECT, {"N": 5})))
     assert desk.asked(KernelWanted) == [KernelWanted("numpy"), KernelWanted("numba")]
 
 
@@ -404,7 +404,7 @@ def test_an_expression_that_cannot_be_read_any_more_does_not_keep_the_broker_fro
     assert identity in desk.broker.state.subscriptions
     link = desk.attach()
     desk.publish(link, 5)
-    assert [notify.subscriptions for notify in desk.heard(link, protocol.Notify)] == [
+    assert [notify.subscriptions for notify in desk.received(link, protocol.Notify)] == [
         tuple(each for each in names(desk.broker.state) if each != identity)
     ]
     desk.later(70.0)

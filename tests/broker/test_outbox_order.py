@@ -12,7 +12,7 @@ SUBJECT = "Trade"
 
 
 def send(desk: Desk, link: int, *numbers: int) -> None:
-    desk.say(link, *[Publish(number, Event(SUBJECT, {"N": number}), outbox=77) for number in numbers])
+    desk.send(link, *[Publish(number, Event(SUBJECT, {"N": number}), outbox=77) for number in numbers])
 
 
 def answers(desk: Desk, link: int) -> list[tuple[int, bool, str | None]]:
@@ -70,7 +70,7 @@ def test_x25_a_new_connection_begins_with_the_first_of_them_and_repeats_are_know
 def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
     desk = Desk()
     link = desk.attach()
-    desk.say(link, Publish(1, Event("", {}), outbox=77))
+    desk.send(link, Publish(1, Event("", {}), outbox=77))
     send(desk, link, 2)
     assert published(desk) == [2]
 
@@ -89,9 +89,9 @@ def test_x25_who_was_removed_and_comes_back_does_not_publish_twice_what_was_acce
     desk = Desk()
     link = desk.attach()
     send(desk, link, 1, 2)
-    desk.say(link, Publish(1, Event(SUBJECT, {"N": 9})))
-    desk.say(desk.attach(device="laptop"), Kick(1, ALICE, "phone", True))
+    desk.send(link, Publish(1, Event(SUBJECT, {"N": 9})))
+    desk.send(desk.attach(device="laptop"), Kick(1, ALICE, "phone", True))
     back = desk.attach()
     send(desk, back, 2, 3)
-    desk.say(back, Publish(1, Event(SUBJECT, {"N": 9})))
+    desk.send(back, Publish(1, Event(SUBJECT, {"N": 9})))
     assert published(desk) == [1, 2, 1, 3]

@@ -29,7 +29,7 @@ from wanderbus.records import decode_record
 from wanderbus.subscription import QueuePolicy
 
 
-def said(outputs: list[Output]) -> list[object]:
+def sent_kinds(outputs: list[Output]) -> list[object]:
     """The kinds of message that leave in ``outputs``."""
     return [type(protocol.decode_from_broker(o.payload)) for o in outputs if isinstance(o, SendOnLink)]
 
@@ -55,11 +55,11 @@ def test_design_5_1_a_publish_is_acknowledged_and_notified_after_its_sync_and_no
 ) -> None:
     desk, link = busy
     outputs = desk.step(message(link, Publish(1, Event(SUBJECT, {"N": 1}))))
-    assert said(outputs) == []
+    assert sent_kinds(outputs) == []
     assert kinds_written(outputs) == [records.Published]
     offset = len(desk.log)
     assert desk.step(Appended(offset)) == []
-    assert said(desk.step(Appended(offset + 1))) == [Notify, PublishAccepted]
+    assert sent_kinds(desk.step(Appended(offset + 1))) == [Notify, PublishAccepted]
 
 
 def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple[Desk, int]) -> None:
@@ -85,17 +85,17 @@ def test_design_5_1_requests_are_answered_when_durable(
     desk, link = busy
     assert next(iter(desk.broker.state.subscriptions.values())).subscription.id == "wb-3"
     outputs = desk.step(message(link, asked))
-    assert said(outputs) == []
+    assert sent_kinds(outputs) == []
     assert kinds_written(outputs) == written
-    assert said(desk.step(Appended(len(desk.log) + 1))) == [answer]
+    assert sent_kinds(desk.step(Appended(len(desk.log) + 1))) == [answer]
 
 
 def test_design_5_1_an_attachment_is_confirmed_when_durable(desk: Desk) -> None:
     """The epoch of an agent's life must not be forgotten after it was used to tell repeats."""
     link = desk.open(ALICE, "phone")
     outputs = desk.step(message(link, Attach(1, "default", None, True)))
-    assert said(outputs) == []
-    assert said(desk.step(Appended(len(desk.log) + 1))) == [Attachment]
+    assert sent_kinds(outputs) == []
+    assert sent_kinds(desk.step(Appended(len(desk.log) + 1))) == [Attachment]
 
 
 def test_design_5_1_several_commits_release_their_outputs_one_by_one_in_order(busy: tuple[Desk, int]) -> None:
@@ -104,7 +104,7 @@ def test_design_5_1_several_commits_release_their_outputs_one_by_one_in_order(bu
     for n in (1, 2, 3):
         desk.publish(link, n)
     start = len(desk.log) - 3
-    released = [said(desk.step(Appended(start + done))) for done in (1, 2, 3)]
+    released = [sent_kinds(desk.step(Appended(start + done))) for done in (1, 2, 3)]
     assert released == [[Notify, PublishAccepted]] * 3
 
 
@@ -112,9 +112,9 @@ def test_design_5_1_a_later_answer_waits_behind_an_earlier_commit(busy: tuple[De
     """A query writes nothing, but its response depends on a subscription that is not durable yet."""
     desk, link = busy
     desk.held = True
-    desk.say(link, Subscribe(7, SUBJECT, "A == 1", None, (), False))
+    desk.send(link, Subscribe(7, SUBJECT, "A == 1", None, (), False))
     before = len(desk.out[link])
-    desk.say(link, Query(8))
+    desk.send(link, Query(8))
     assert desk.out[link][before:] == []
     desk.sync()
     assert [m.request for m in desk.out[link][before:] if isinstance(m, Done)] == [7, 8]
@@ -127,7 +127,7 @@ def test_took_and_status_records_hold_nothing_back(busy: tuple[Desk, int]) -> No
     desk.held = True
     outputs = desk.step(message(link, Take(1, 1)), message(link, Query(9)))
     assert kinds_written(outputs) == [records.Acknowledged]
-    assert said(outputs) == [Done]
+    assert sent_kinds(outputs) == [Done]
 
 
 def test_an_append_is_urgent_if_anything_may_wait_for_it(busy: tuple[Desk, int]) -> None:
@@ -212,9 +212,9 @@ def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
     assert isinstance(decode_record(desk.log[published]), records.Dropped)
     desk.give(Appended(published))
     desk.take(link, 1)
-    assert desk.heard(link, NotifyGap) == []
+    assert desk.received(link, NotifyGap) == []
     desk.sync()
-    assert [(gap.first, gap.last) for gap in desk.heard(link, NotifyGap)] == [(2, 2)]
+    assert [(gap.first, gap.last) for gap in desk.received(link, NotifyGap)] == [(2, 2)]
 
 
 def test_what_was_taken_is_synced_when_its_reader_ends(busy: tuple[Desk, int]) -> None:

@@ -33,13 +33,13 @@ def desk() -> Desk:
 def test_a_publish_that_is_not_allowed_is_refused_by_a_line_that_names_the_subject(desk: Desk) -> None:
     alice, bob = desk.attach(ALICE), desk.attach(BOB)
     before = len(desk.log)
-    desk.say(alice, Publish(1, Event("Trade", {})), Publish(2, Event("News", {})))
-    desk.say(bob, Publish(1, Event("Trade", {})), Publish(2, Event("trade", {})))
-    (refused,) = desk.heard(alice, PublishRefused)
+    desk.send(alice, Publish(1, Event("Trade", {})), Publish(2, Event("News", {})))
+    desk.send(bob, Publish(1, Event("Trade", {})), Publish(2, Event("trade", {})))
+    (refused,) = desk.received(alice, PublishRefused)
     assert refused.reason == f"{ALICE} may not publish 'Trade'; the broker's may_publish allows News"
-    (refused,) = desk.heard(bob, PublishRefused)
+    (refused,) = desk.received(bob, PublishRefused)
     assert refused.reason == f"{BOB} may not publish 'trade'; the broker's may_publish allows Tr*, News"
-    assert len(desk.heard(alice, PublishAccepted)) == len(desk.heard(bob, PublishAccepted)) == 1
+    assert len(desk.received(alice, PublishAccepted)) == len(desk.received(bob, PublishAccepted)) == 1
     assert len(desk.log) == before + 2
 
 
@@ -58,8 +58,8 @@ def test_without_permissions_everything_is_allowed() -> None:
     desk = Desk()
     alice = desk.attach(ALICE)
     assert subscribe(desk, alice, "*") is None
-    desk.say(alice, Publish(1, Event("Trade", {})))
-    assert len(desk.heard(alice, PublishAccepted)) == 1
+    desk.send(alice, Publish(1, Event("Trade", {})))
+    assert len(desk.received(alice, PublishAccepted)) == 1
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -69,8 +69,8 @@ def test_a_star_is_every_subject_and_the_expression_still_holds(together: bool) 
     assert subscribe(desk, alice, "*", "n > 1") is None
     events = [Publish(n, Event(subject, {"n": n})) for n, subject in enumerate(("Trade", "News", "*", "Trade"), 1)]
     for several in [events] if together else [[each] for each in events]:
-        desk.say(bob, *several)
-    assert len(desk.heard(alice, Notify)) == 3
+        desk.send(bob, *several)
+    assert len(desk.received(alice, Notify)) == 3
 
 
 def test_a_star_stays_through_a_restart_and_ends_with_its_subscription() -> None:
@@ -79,8 +79,8 @@ def test_a_star_stays_through_a_restart_and_ends_with_its_subscription() -> None
     subscribe(desk, alice, "*")
     desk.start()
     alice, bob = desk.attach(ALICE), desk.attach(BOB)
-    desk.say(bob, Publish(1, Event("Trade", {})))
-    assert len(desk.heard(alice, Notify)) == 1
+    desk.send(bob, Publish(1, Event("Trade", {})))
+    assert len(desk.received(alice, Notify)) == 1
 
 
 def test_a_user_ends_a_subscription_of_any_session_from_operations_and_its_devices_hear_of_it() -> None:
@@ -90,9 +90,9 @@ def test_a_user_ends_a_subscription_of_any_session_from_operations_and_its_devic
     for user, session in ((BOB, "operations"), (ALICE, "work")):
         link = desk.attach(user, "other", session=session)
         assert desk.ask(link, Unsubscribe(1, subscription.id)) == Done(1, ())
-        assert desk.heard(alice, SubscriptionEnded) == []
+        assert desk.received(alice, SubscriptionEnded) == []
         desk.close(link)
     asking = desk.attach(ALICE, "asking", session="operations")
     assert desk.ask(asking, Unsubscribe(1, subscription.id)) == Done(1, ())
-    (ended,) = desk.heard(alice, SubscriptionEnded)
+    (ended,) = desk.received(alice, SubscriptionEnded)
     assert (ended.subscription.id, ended.reason) == (subscription.id, "unsubscribed")

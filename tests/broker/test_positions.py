@@ -21,14 +21,14 @@ def published(desk: Desk, count: int) -> int:
 
 
 def marks(desk: Desk, link: int) -> dict[int, bool]:
-    return {notify.number: notify.redelivered for notify in desk.heard(link, Notify)}
+    return {notify.number: notify.redelivered for notify in desk.received(link, Notify)}
 
 
 def test_the_attachment_tells_the_epoch_and_the_reader_goes_on_at_its_place(desk: Desk) -> None:
     link = published(desk, 3)
     desk.take(link, 2)
     again = desk.attach()
-    assert desk.heard(again, Attachment) == [Attachment(desk.epoch())]
+    assert desk.received(again, Attachment) == [Attachment(desk.epoch())]
     assert desk.stream(again) == [3]
 
 
@@ -112,7 +112,7 @@ def test_resuming_beyond_the_stream_takes_what_there_is(desk: Desk) -> None:
 def test_a_position_of_another_epoch_is_not_of_this_stream(desk: Desk) -> None:
     published(desk, 3)
     link = desk.open(ALICE, "phone")
-    desk.say(link, Attach(2, "default", Position(7, 3), True))
+    desk.send(link, Attach(2, "default", Position(7, 3), True))
     desk.read(link, *desk.broker.state.sessions[f"{ALICE}/default"].subscriptions)
     assert desk.stream(link) == [1, 2, 3]
 
@@ -135,7 +135,7 @@ def test_a_broker_that_lost_everything_begins_another_stream(desk: Desk) -> None
     fresh.now = desk.now + 60.0
     published(fresh, 2)
     link = fresh.open(ALICE, "phone")
-    fresh.say(link, Attach(1, "default", lost, True))
+    fresh.send(link, Attach(1, "default", lost, True))
     fresh.read(link, *fresh.broker.state.sessions[f"{ALICE}/default"].subscriptions)
     assert fresh.epoch() > lost.epoch
     assert fresh.stream(link) == [1, 2]

@@ -32,8 +32,8 @@ def test_a12_a13_the_event_arrives_as_it_was_published(desk: Desk) -> None:
     link = desk.attach()
     desk.subscribed(link)
     event = Event(SUBJECT, {"N": 1, "Price": 23.5, "Open": True, "Tags": ["a", "b"]}, 123_456, None)
-    desk.say(link, Publish(1, event))
-    (notify,) = desk.heard(link, Notify)
+    desk.send(link, Publish(1, event))
+    (notify,) = desk.received(link, Notify)
     assert decode_event(bytes(notify.event)) == event
 
 
@@ -43,11 +43,11 @@ def test_j04_a_notification_names_the_subscriptions_that_it_matched_and_comes_on
     third = desk.subscribed(link, "N < 100")
     desk.publish(link, 3)
     desk.publish(link, 7)
-    assert [notify.subscriptions for notify in desk.heard(link, Notify)] == [
+    assert [notify.subscriptions for notify in desk.received(link, Notify)] == [
         (first.id, third.id),
         (first.id, second.id, third.id),
     ]
-    assert [notify.number for notify in desk.heard(link, Notify)] == [1, 2]
+    assert [notify.number for notify in desk.received(link, Notify)] == [1, 2]
 
 
 def test_an_event_goes_to_every_session_that_matches(desk: Desk) -> None:
@@ -61,7 +61,7 @@ def test_an_event_goes_to_every_session_that_matches(desk: Desk) -> None:
 def test_design_5_2_the_event_id_is_origin_and_log_offset(desk: Desk) -> None:
     link = desk.attach()
     desk.publish(link, 1)
-    (accepted,) = desk.heard(link, PublishAccepted)
+    (accepted,) = desk.received(link, PublishAccepted)
     assert accepted.id == EventId("wb", len(desk.log) - 1)
     assert str(accepted.id) == f"wb-{len(desk.log) - 1}"
 
@@ -72,14 +72,14 @@ def test_design_5_2_a_repeated_publish_is_answered_as_at_first_and_published_onc
     desk.subscribed(link)
     for n in (1, 2):
         desk.publish(link, n)
-    first = desk.heard(link, PublishAccepted)
+    first = desk.received(link, PublishAccepted)
     if restart != "no":
         desk.save()
         desk.restart(with_rows=restart == "from saved rows")
     again = desk.attach(epoch=5, resume=2)
     for n in (1, 2, 3):
         desk.publish(again, n)
-    assert desk.heard(again, PublishAccepted)[:2] == first
+    assert desk.received(again, PublishAccepted)[:2] == first
     assert desk.accepted(again) == [1, 2, 3]
     assert [record.event["N"] for record in desk.written(records.Published)] == [1, 2, 3]
     assert desk.stream(again) == [3]
@@ -110,8 +110,8 @@ def test_a_repeat_of_long_ago_is_refused_and_not_published_again() -> None:
     again = desk.attach()
     for n in (1, 2, 3):
         desk.publish(again, n)
-    assert [refused.number for refused in desk.heard(again, PublishRefused)] == [1]
-    assert "too long ago" in desk.heard(again, PublishRefused)[0].reason
+    assert [refused.number for refused in desk.received(again, PublishRefused)] == [1]
+    assert "too long ago" in desk.received(again, PublishRefused)[0].reason
     assert desk.accepted(again) == [2, 3]
     assert len(desk.written(records.Published)) == 3
 
@@ -119,7 +119,7 @@ def test_a_repeat_of_long_ago_is_refused_and_not_published_again() -> None:
 def test_numbers_that_are_left_out_do_not_make_it_remember_more() -> None:
     desk = Desk(BrokerConfig(publishes_remembered=2))
     link = desk.attach()
-    desk.say(link, *[Publish(number, Event(SUBJECT, {})) for number in (1, 2, 9, 10, 30)])
+    desk.send(link, *[Publish(number, Event(SUBJECT, {})) for number in (1, 2, 9, 10, 30)])
     assert list(desk.broker.state.publishers[f"{ALICE}/phone"].recent) == [30]
 
 
@@ -143,8 +143,8 @@ BAD_EVENTS: list[tuple[Event, str]] = [
 @pytest.mark.parametrize(("event", "reason"), BAD_EVENTS, ids=[reason for _, reason in BAD_EVENTS])
 def test_a_bad_event_is_refused_with_its_fault_and_the_next_one_is_taken(desk: Desk, event: Event, reason: str) -> None:
     link = desk.attach()
-    desk.say(link, Publish(1, event), Publish(2, Event(SUBJECT, {"N": 2})))
-    (refused,) = desk.heard(link, PublishRefused)
+    desk.send(link, Publish(1, event), Publish(2, Event(SUBJECT, {"N": 2})))
+    (refused,) = desk.received(link, PublishRefused)
     assert refused.number == 1
     assert reason in refused.reason
     assert desk.accepted(link) == [2]
@@ -153,10 +153,10 @@ def test_a_bad_event_is_refused_with_its_fault_and_the_next_one_is_taken(desk: D
 
 def test_a_refused_publish_is_refused_when_repeated_after_others(desk: Desk) -> None:
     link = desk.attach()
-    desk.say(link, Publish(1, Event("", {})), Publish(2, Event(SUBJECT, {"N": 2})))
+    desk.send(link, Publish(1, Event("", {})), Publish(2, Event(SUBJECT, {"N": 2})))
     again = desk.attach()
-    desk.say(again, Publish(1, Event("", {})), Publish(2, Event(SUBJECT, {"N": 2})))
-    assert [refused.number for refused in desk.heard(again, PublishRefused)] == [1]
+    desk.send(again, Publish(1, Event("", {})), Publish(2, Event(SUBJECT, {"N": 2})))
+    assert [refused.number for refused in desk.received(again, PublishRefused)] == [1]
     assert desk.accepted(again) == [2]
 
 
@@ -170,9 +170,9 @@ def test_the_largest_event_can_be_notified_to_as_many_subscriptions_as_a_session
     text = "x" * (EVENT_BYTES_MAX - 1_000)
     spare = EVENT_BYTES_MAX - size_of(Event(SUBJECT, {"N": 1, "Text": text}))
     largest, larger = (Event(SUBJECT, {"N": 1, "Text": text + "x" * extra}) for extra in (spare, spare + 1))
-    desk.say(link, Publish(1, largest), Publish(2, larger))
+    desk.send(link, Publish(1, largest), Publish(2, larger))
     assert desk.accepted(link) == [1]
-    (notify,) = desk.heard(link, Notify)
+    (notify,) = desk.received(link, Notify)
     assert len(notify.subscriptions) == config.user_subscriptions_max
 
 

@@ -31,7 +31,7 @@ def test_g13_g19_the_queue_waits_for_who_is_away_and_comes_first_oldest_first(de
     back = desk.attach()
     desk.publish(bob, 4)
     assert desk.stream(back) == [1, 2, 3, 4]
-    assert [notify.number for notify in desk.heard(back, Notify)] == [1, 2, 3, 4]
+    assert [notify.number for notify in desk.received(back, Notify)] == [1, 2, 3, 4]
 
 
 def test_g13_a_notification_whose_sending_failed_is_not_lost(desk: Desk) -> None:
@@ -84,7 +84,7 @@ def test_g15_g16_cap_three_and_five_events_give_one_gap_of_two_and_the_last_thre
         desk.publish(bob, n)
     back = desk.attach()
     assert desk.stream(back) == [(1, 2), 3, 4, 5]
-    assert [gap.lost[0].reason for gap in desk.heard(back, NotifyGap)] == ["queue.notifications_max"]
+    assert [gap.lost[0].reason for gap in desk.received(back, NotifyGap)] == ["queue.notifications_max"]
 
 
 def test_g21_u02_what_was_dropped_is_counted_and_told_in_its_place() -> None:
@@ -94,8 +94,8 @@ def test_g21_u02_what_was_dropped_is_counted_and_told_in_its_place() -> None:
     for n in range(1, 30):
         desk.publish(bob, n)
     back = desk.attach()
-    numbers = [notify.number for notify in desk.heard(back, Notify)]
-    gaps = [number for gap in desk.heard(back, NotifyGap) for number in range(gap.first, gap.last + 1)]
+    numbers = [notify.number for notify in desk.received(back, Notify)]
+    gaps = [number for gap in desk.received(back, NotifyGap) for number in range(gap.first, gap.last + 1)]
     assert gaps + numbers == list(range(1, 30))
     dropped = desk.written(records.Dropped)
     assert sum(record.last - record.first + 1 for record in dropped) == len(gaps) == 25
@@ -144,7 +144,7 @@ def test_g18_queue_max_of_a_subscription_drops_its_own_oldest_and_leaves_the_oth
         desk.publish(bob, n, Kind=kind)
     back = desk.attach()
     assert desk.stream(back) == [(1, 3), 2, 4, 5, 6], "the gap is of the quotes, the order has its own queue"
-    assert {gap.lost[0].reason for gap in desk.heard(back, NotifyGap)} == {"subscription.queue.notifications_max"}
+    assert {gap.lost[0].reason for gap in desk.received(back, NotifyGap)} == {"subscription.queue.notifications_max"}
 
 
 def test_g18_x24_a_subscription_can_only_tighten_the_bound_of_the_system() -> None:

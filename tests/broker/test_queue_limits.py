@@ -44,7 +44,7 @@ def session_of(desk: Desk, user: str = ALICE) -> SessionRow:
 
 
 def losses(desk: Desk, link: int) -> list[tuple[Loss, ...]]:
-    return [gap.lost for gap in desk.heard(link, NotifyGap)]
+    return [gap.lost for gap in desk.received(link, NotifyGap)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_g18_an_entry_dropped_for_one_subscription_stays_for_the_others(desk: De
     desk.close(link)
     publish(desk, 3)
     back = desk.attach()
-    notifies = desk.heard(back, Notify)
+    notifies = desk.received(back, Notify)
     handles = desk.reading[back]
     readers = [(handles[free.id],), (handles[free.id],), (handles[tight.id], handles[free.id])]
     assert [notify.readers for notify in notifies] == readers
@@ -120,7 +120,7 @@ def test_u02_the_reasons_of_one_gap_are_all_named(desk: Desk) -> None:
     publish(desk, 1, first=4)
     back = desk.attach()
     assert desk.stream(back) == [(1, 3), 4]
-    (gap,) = desk.heard(back, NotifyGap)
+    (gap,) = desk.received(back, NotifyGap)
     assert [loss.reason for loss in gap.lost] == ["subscription.queue.notifications_max", "queue.notifications_max"]
 
 
@@ -194,7 +194,7 @@ def test_u02_a_publish_is_refused_before_any_fan_out_where_the_operator_says_so(
         desk.take(carol, n)
     log = list(desk.log)
     desk.publish(bob, 3)
-    (refused,) = desk.heard(bob, PublishRefused)
+    (refused,) = desk.received(bob, PublishRefused)
     assert (refused.number, refused.limit) == (3, limit)
     assert "alice" not in refused.reason
     assert desk.log == log, "nothing is recorded of it"
@@ -301,7 +301,7 @@ def test_g17_g18_a_shorter_age_of_a_subscription_takes_its_matches_alone(desk: D
         desk.broker._subscriptions.end(short, "removed")
     desk.later(11.0)
     back = desk.attach()
-    assert [notify.readers for notify in desk.heard(back, Notify)] == [(desk.reading[back][long.id],)] * 3
+    assert [notify.readers for notify in desk.received(back, Notify)] == [(desk.reading[back][long.id],)] * 3
     assert losses(desk, back) == [(Loss(short.id, "subscription.queue.age_max_s", 2),)]
     desk.close(back)
     desk.later(100.0)
@@ -384,9 +384,9 @@ def test_a_publish_that_is_repeated_after_a_refusal_of_its_bound_is_a_new_try() 
     bob = desk.attach(BOB)
     again = Publish(2, Event(SUBJECT, {"N": 2}))
     desk.publish(bob, 1)
-    desk.say(bob, again)
+    desk.send(bob, again)
     desk.take(desk.attach(), 1)
-    desk.say(bob, again)
+    desk.send(bob, again)
     assert [type(m) for m in desk.out[bob][-2:]] == [PublishRefused, PublishAccepted]
 
 

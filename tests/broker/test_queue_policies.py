@@ -87,7 +87,7 @@ def test_g23_a_policy_of_the_operator_drops_what_it_chooses(restart: bool, by_de
         desk.restart()
     back = desk.attach(epoch=2)
     assert notified(desk, back) == [3, 4, 5]
-    gaps = desk.heard(back, NotifyGap)
+    gaps = desk.received(back, NotifyGap)
     assert sum(loss.count for gap in gaps for loss in gap.lost) == 2
     assert {loss.reason for gap in gaps for loss in gap.lost} == {"policy.latest"}
 

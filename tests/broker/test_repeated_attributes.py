@@ -52,7 +52,7 @@ def published(desk: Desk) -> dict[int, str]:
     """Publish every event; return their names by their numbers."""
     bob = desk.attach(BOB)
     messages = [Publish(n, Event(SUBJECT, gathered(pairs))) for n, pairs in enumerate(EVENTS.values(), 1)]
-    desk.say(bob, *messages)
+    desk.send(bob, *messages)
     return dict(enumerate(EVENTS, 1))
 
 
@@ -80,7 +80,7 @@ def test_a16_repeated_attributes_survive_the_log_the_wire_and_xml(desk: Desk, re
     if restart:
         desk.restart()
     back = desk.attach(epoch=2)
-    received = [protocol.decode_event(bytes(notify.event)) for notify in desk.heard(back, Notify)]
+    received = [protocol.decode_event(bytes(notify.event)) for notify in desk.received(back, Notify)]
     assert [repr(event.attributes) for event in received] == [repr(gathered(pairs)) for pairs in EVENTS.values()]
     for event, pairs in zip(received, EVENTS.values(), strict=True):
         values = [value for name, value in pairs if name == "Score"]

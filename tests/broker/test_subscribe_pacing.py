@@ -30,15 +30,15 @@ def submit(number: int, expression: str = LONG) -> Subscribe:
 
 
 def answered(desk: Desk, link: int) -> list[int]:
-    return [each.request for each in desk.heard(link, Done)]
+    return [each.request for each in desk.received(link, Done)]
 
 
 def test_what_comes_too_fast_is_answered_later_and_in_order() -> None:
     desk = Paced()
     link, other, bob = desk.attach(), desk.attach(device="desk"), desk.attach(BOB)
-    desk.say(link, *map(submit, range(1, 6)), Query(6))
-    desk.say(other, Query(7))
-    desk.say(bob, submit(8, "b == 1"))
+    desk.send(link, *map(submit, range(1, 6)), Query(6))
+    desk.send(other, Query(7))
+    desk.send(bob, submit(8, "b == 1"))
     assert answered(desk, link) == [1, 2]
     assert answered(desk, other) == [7]
     assert answered(desk, bob) == [8]
@@ -46,7 +46,7 @@ def test_what_comes_too_fast_is_answered_later_and_in_order() -> None:
     assert answered(desk, link) == [1, 2, 3]
     desk.later(5.0)
     assert answered(desk, link) == [1, 2, 3, 4, 5, 6]
-    assert len(desk.heard(link, Done)[-1].subscriptions) == 5
+    assert len(desk.received(link, Done)[-1].subscriptions) == 5
     assert {(each.limit, each.party) for each in desk.limited} == {("broker.user_filter_characters_per_s", ALICE)}
 
 
@@ -54,11 +54,11 @@ def test_all_links_of_a_user_share_the_pace_and_it_comes_back() -> None:
     desk = Paced()
     links = [desk.attach(), desk.attach(device="desk")]
     for number in range(1, 5):
-        desk.say(links[number % 2], submit(number))
+        desk.send(links[number % 2], submit(number))
     assert sum(len(answered(desk, link)) for link in links) == 2
     desk.later(10.0)
     assert sum(len(answered(desk, link)) for link in links) == 4
-    desk.say(links[0], submit(5), submit(6))
+    desk.send(links[0], submit(5), submit(6))
     assert answered(desk, links[0])[-2:] == [5, 6]
 
 
@@ -68,7 +68,7 @@ def test_renewing_what_has_ended_keeps_the_pace() -> None:
     identity = desk.subscribed(link, LONG.format(1)).id
     desk.later(10.0)
     for number in range(10, 18, 2):
-        desk.say(link, Unsubscribe(number, identity), Renew(number + 1, identity, None))
+        desk.send(link, Unsubscribe(number, identity), Renew(number + 1, identity, None))
     assert answered(desk, link) == [10, 11, 12, 13, 14]
     desk.later(10.0)
     assert answered(desk, link) == list(range(10, 18))
@@ -77,9 +77,9 @@ def test_renewing_what_has_ended_keeps_the_pace() -> None:
 def test_what_waits_goes_with_its_link() -> None:
     desk = Paced()
     link, other = desk.attach(), desk.attach(device="desk")
-    desk.say(link, *map(submit, range(1, 6)))
+    desk.send(link, *map(submit, range(1, 6)))
     desk.close(link)
-    desk.say(other, submit(6))
+    desk.send(other, submit(6))
     desk.later(10.0)
     assert answered(desk, other) == [6]
     assert len(desk.broker.state.subscriptions) == 3
@@ -89,8 +89,8 @@ def test_many_short_expressions_are_read_sooner_than_few_long_ones() -> None:
     """With as many characters in all, since everybody waits while one is read."""
     desk = Paced()
     link, bob = desk.attach(), desk.attach(BOB)
-    desk.say(link, *(submit(number, "a == {}") for number in range(20)))
-    desk.say(bob, *(submit(number, "a == 1 or " * 140 + "b == {}") for number in range(2)))
+    desk.send(link, *(submit(number, "a == {}") for number in range(20)))
+    desk.send(bob, *(submit(number, "a == 1 or " * 140 + "b == {}") for number in range(2)))
     assert len(answered(desk, link)) == 20
     assert len(answered(desk, bob)) == 1
 
@@ -100,7 +100,7 @@ def test_no_more_than_so_many_characters_wait() -> None:
     link = desk.attach()
     long = "a in (" + "1, " * 5_000 + "1) or b == {}"
     count = WAITING_CHARACTERS_MAX // len(long) + 5
-    desk.say(link, *(submit(number, long) for number in range(1, count)))
-    [first, *_] = desk.heard(link, RequestRefused)
+    desk.send(link, *(submit(number, long) for number in range(1, count)))
+    [first, *_] = desk.received(link, RequestRefused)
     assert first.limit == "user_filter_characters_per_s"
     assert AT_ONCE_S > 0

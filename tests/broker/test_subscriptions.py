@@ -174,7 +174,7 @@ def test_g06_the_next_publish_removes_an_expired_subscription(desk: Desk, n: int
     lasting = desk.subscribed(link, "N > 0", subject="Other", lifetime_s=1000.0)
     desk.later(5.0)
     assert subscription.id in desk.broker.state.subscriptions
-    desk.say(link, *[Publish(number, Event(SUBJECT, {"N": n})) for number in range(1, 2 + others)])
+    desk.send(link, *[Publish(number, Event(SUBJECT, {"N": n})) for number in range(1, 2 + others)])
     assert [identity for identity, _ in desk.broker.state.subscriptions.items()] == [lasting.id]
     assert [(r.subscription, r.reason) for r in desk.written(records.Unsubscribed)] == [(subscription.id, "expired")]
     assert desk.stream(link) == []
@@ -372,8 +372,8 @@ def test_g08_a_long_list_comes_in_parts_that_fit_a_message() -> None:
     link = desk.attach()
     subscriptions = [desk.subscribed(link, f"A == '{'x' * 12_000}{n}'") for n in range(10)]
     desk.out[link].clear()
-    desk.say(link, Query(7))
-    parts = desk.heard(link, Done)
+    desk.send(link, Query(7))
+    parts = desk.received(link, Done)
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
     assert len(parts) == 5
     assert [s for part in parts for s in part.subscriptions] == subscriptions

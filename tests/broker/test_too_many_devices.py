@@ -43,26 +43,26 @@ def test_a_device_too_many_is_refused_with_the_bound_and_leaves_nothing_behind()
     desk.open(ALICE, "unattached")
     log = list(desk.log)
     link = desk.attach(device="tablet")
-    (refused,) = desk.heard(link, RequestRefused)
+    (refused,) = desk.received(link, RequestRefused)
     assert (refused.request, refused.limit) == (0, "user_devices_max")
     assert refused.reason == "user_devices_max is 3, and it is reached"
     assert desk.dropped_links == [LinkDropped(link, refused.reason)]
     desk.give(DialogChanged(ALICE, "tablet", "10.0.0.1:40000", b"dialog"))
     desk.close(link)
     assert desk.log == log, "nothing is recorded of it"
-    assert desk.heard(desk.attach(BOB), Attachment)
-    assert desk.heard(desk.attach(device="phone"), Attachment), "who is known may always come back"
-    desk.say(laptop, Leave(1))
-    assert desk.heard(desk.attach(device="tablet"), Attachment)
+    assert desk.received(desk.attach(BOB), Attachment)
+    assert desk.received(desk.attach(device="phone"), Attachment), "who is known may always come back"
+    desk.send(laptop, Leave(1))
+    assert desk.received(desk.attach(device="tablet"), Attachment)
 
 
 def test_devices_that_are_not_attached_count_until_they_are_gone() -> None:
     desk = Desk(BrokerConfig(user_devices_max=2))
     links = [desk.open(ALICE, f"device{n}") for n in range(3)]
     assert [dropped.link for dropped in desk.dropped_links] == [links[2]]
-    desk.say(links[0], Attach(1, "default", None, True))
+    desk.send(links[0], Attach(1, "default", None, True))
     desk.close(links[1])
-    assert desk.heard(desk.attach(), Attachment)
+    assert desk.received(desk.attach(), Attachment)
     assert desk.dropped_links[1:] == []
 
 
@@ -87,9 +87,9 @@ def removed(desk: Desk, device: str, how: str) -> None:
     """A device publishes, also from its outbox, and is removed."""
     link = desk.attach(device=device)
     event = Event(SUBJECT, {"N": 1})
-    desk.say(link, Publish(1, event), Publish(1, event, outbox=7))
+    desk.send(link, Publish(1, event), Publish(1, event, outbox=7))
     if how == "kicked":
-        desk.say(desk.attach(device="keeper"), Kick(1, ALICE, device, True))
+        desk.send(desk.attach(device="keeper"), Kick(1, ALICE, device, True))
     else:
         desk.close(link)
         desk.later(101.0)
@@ -102,7 +102,7 @@ def test_what_removed_devices_published_is_recognised_but_not_of_more_and_more_o
 ) -> None:
     desk = Desk(BrokerConfig(user_devices_max=3, device_grace_s=100.0))
     keeper = desk.attach(device="keeper")
-    desk.say(keeper, Publish(1, Event(SUBJECT, {"N": 1})))
+    desk.send(keeper, Publish(1, Event(SUBJECT, {"N": 1})))
     for n in range(1, 6):
         removed(desk, f"device{n}", how)
         desk.save()
@@ -112,11 +112,11 @@ def test_what_removed_devices_published_is_recognised_but_not_of_more_and_more_o
     desk.restart(with_rows=with_rows)
     published = len(desk.written(records.Published))
     back = desk.attach(device="device3")
-    desk.say(back, Publish(1, Event(SUBJECT, {"N": 1})), Publish(1, Event(SUBJECT, {"N": 1}), outbox=7))
-    desk.say(desk.attach(device="keeper"), Publish(1, Event(SUBJECT, {"N": 1})))
+    desk.send(back, Publish(1, Event(SUBJECT, {"N": 1})), Publish(1, Event(SUBJECT, {"N": 1}), outbox=7))
+    desk.send(desk.attach(device="keeper"), Publish(1, Event(SUBJECT, {"N": 1})))
     assert len(desk.written(records.Published)) == published, "they are repeats"
     assert desk.broker.state.former[ALICE].devices == ["device4", "device5"]
-    desk.say(back, Leave(1))
+    desk.send(back, Leave(1))
     assert f"{ALICE}/device3" not in desk.broker.state.publishers
     assert desk.broker.state.former[ALICE].devices == ["device4", "device5"]
 
@@ -133,5 +133,5 @@ def test_who_comes_back_is_the_last_to_be_forgotten() -> None:
 def test_of_a_removed_device_that_published_nothing_nothing_is_kept(desk: Desk) -> None:
     keeper = desk.attach(device="keeper")
     desk.attach()
-    desk.say(keeper, Kick(1, ALICE, "phone", True))
+    desk.send(keeper, Kick(1, ALICE, "phone", True))
     assert len(desk.broker.state.former) == len(desk.broker.state.publishers) == 0

@@ -54,16 +54,18 @@ class History:
             desk.publish(self.carol, len(desk.log))
         elif what == "forget":
             # By the user's own other device, as one that is stolen would be forgotten.
-            desk.say(desk.attach(person.user, "another", reads=False), Kick(7, person.user, person.device, forget=True))
+            desk.send(
+                desk.attach(person.user, "another", reads=False), Kick(7, person.user, person.device, forget=True)
+            )
         elif person.link:
-            self.say(person, what)
+            self.send(person, what)
         for dropped in desk.dropped_links:
             desk.close(dropped.link)
             for each in self.people:
                 each.link = 0 if each.link == dropped.link else each.link
         desk.dropped_links.clear()
 
-    def say(self, person: Person, what: str) -> None:
+    def send(self, person: Person, what: str) -> None:
         desk, link = self.desk, person.link
         match what:
             case "close":
@@ -80,14 +82,14 @@ class History:
                 person.subscribed += 1
                 reader, expression = 50 + person.subscribed, f"N > {person.subscribed}"
                 bound = what == "bound"
-                desk.say(link, Subscribe(1, SUBJECT, expression, None, (), bound, QueuePolicy(), reader=reader))
+                desk.send(link, Subscribe(1, SUBJECT, expression, None, (), bound, QueuePolicy(), reader=reader))
             case "leave":
-                desk.say(link, Leave(9))
+                desk.send(link, Leave(9))
                 person.link = 0
 
     def publish(self, person: Person, *, outbox: bool) -> None:
         event = Event(SUBJECT, {"N": person.number, "By": person.user})
-        self.desk.say(person.link, Publish(person.number, event, outbox=7 if outbox else None))
+        self.desk.send(person.link, Publish(person.number, event, outbox=7 if outbox else None))
 
     def seen(self, user: str) -> list[bytes]:
         """Return everything that was sent to a user, as bytes in which the names of devices are alike."""
@@ -113,8 +115,8 @@ def test_numbers_of_one_user_are_no_repeats_of_another_with_the_same_device_id(d
         for outbox in (None, 7):
             for user in (ALICE, BOB):
                 link = desk.attach(user, "mobile", epoch=5)
-                desk.say(link, Publish(1, Event(SUBJECT, {"By": user}), outbox=outbox))
-                assert len(desk.heard(link, PublishAccepted)) == 1
+                desk.send(link, Publish(1, Event(SUBJECT, {"By": user}), outbox=outbox))
+                assert len(desk.received(link, PublishAccepted)) == 1
         assert len(desk.written(records.Published)) == 4, "two users, with an outbox and without"
         desk.save()
         desk.restart(with_rows=with_rows)
@@ -126,7 +128,7 @@ def test_another_user_cannot_end_or_list_a_device_by_its_id(desk: Desk) -> None:
         answer = desk.ask(bob, Kick(3, ALICE, "mobile", forget))
         assert isinstance(answer, RequestRefused)
     assert not desk.dropped_links
-    desk.say(desk.attach(BOB, "other"), Kick(3, BOB, "mobile", True))
+    desk.send(desk.attach(BOB, "other"), Kick(3, BOB, "mobile", True))
     assert [each.link for each in desk.dropped_links if isinstance(each, LinkDropped)] == [bob]
     desk.subscribed(alice)
     desk.publish(desk.attach(CAROL, "desk"), 1)
@@ -138,7 +140,7 @@ def test_no_name_of_a_user_is_the_beginning_of_anothers_device(desk: Desk, user:
     """Rows are kept by user and device with a slash between; domains hold none, so that no two pairs are one key."""
     for device in ("mobile", "mobile/outbox", "/", "example.org/mobile"):
         mine, theirs = desk.attach(ALICE, device), desk.attach(user, device)
-        assert desk.heard(mine, Attachment)
-        assert desk.heard(theirs, Attachment)
+        assert desk.received(mine, Attachment)
+        assert desk.received(theirs, Attachment)
     assert not desk.dropped_links
     assert len({key for key, _ in desk.broker.state.devices.items()}) == 8

@@ -50,7 +50,7 @@ def test_g25_a_reader_that_stands_still_is_warned_of_once_until_it_takes_somethi
     desk.take(alice, 2)
     desk.later(200)
     assert [(each.device, each.waiting) for each in desk.warned] == [("phone", 9), ("phone", 7)], "another episode"
-    assert desk.heard(alice, NotRead) == [], "its agent has seen that for itself"
+    assert desk.received(alice, NotRead) == [], "its agent has seen that for itself"
 
 
 def test_g25_a_subscription_that_nobody_reads_is_warned_of_once_at_both_sides(desk: WatchedDesk) -> None:
@@ -63,7 +63,7 @@ def test_g25_a_subscription_that_nobody_reads_is_warned_of_once_at_both_sides(de
     assert desk.warned == []
     desk.later(500)
     assert desk.warned == [SubscriptionUnread(ALICE, "default", subscription.id, None, 3, 60.0)]
-    assert desk.heard(alice, NotRead) == [NotRead(subscription, 3)]
+    assert desk.received(alice, NotRead) == [NotRead(subscription, 3)]
     desk.read(alice, subscription.id)
     desk.take(alice, 2)
     desk.later(20)

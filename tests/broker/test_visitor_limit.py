@@ -12,9 +12,9 @@ OURS = ALICE.rpartition("@")[2]
 def refused(desk: Desk, user: str, device: str = "phone") -> str | None:
     """Return the bound that refuses a new device of ``user``; None once it is attached."""
     link = desk.attach(user, device=device)
-    answers = desk.heard(link, RequestRefused)
+    answers = desk.received(link, RequestRefused)
     if not answers:
-        assert desk.heard(link, Attachment)
+        assert desk.received(link, Attachment)
         return None
     return answers[0].limit
 

@@ -29,12 +29,12 @@ EVENTS: dict[str, dict[str, Any]] = {
 
 
 def received(desk: Desk, link: int) -> list[Notification]:
-    return [presentation.read(notify, desk.epoch()) for notify in desk.heard(link, Notify)]
+    return [presentation.read(notify, desk.epoch()) for notify in desk.received(link, Notify)]
 
 
 def publish(desk: Desk, *events: dict[str, Any]) -> None:
     bob = desk.attach(BOB)
-    desk.say(bob, *[Publish(n, Event(SUBJECT, attributes, 5)) for n, attributes in enumerate(events, 1)])
+    desk.send(bob, *[Publish(n, Event(SUBJECT, attributes, 5)) for n, attributes in enumerate(events, 1)])
     assert desk.accepted(bob) == list(range(1, len(events) + 1))
 
 
@@ -97,7 +97,7 @@ def test_o03_a_text_that_says_something_else_ends_the_connection(desk: Desk) -> 
     link = desk.attach()
     desk.subscribed(link, format="xml")
     publish(desk, {"N": 1})
-    (notify,) = desk.heard(link, Notify)
+    (notify,) = desk.received(link, Notify)
     for other in (
         msgspec.structs.replace(notify, number=notify.number + 1),
         msgspec.structs.replace(notify, subscriptions=("wb-99",)),

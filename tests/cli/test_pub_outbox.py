@@ -30,7 +30,7 @@ def subscribe(shell: Shell) -> None:
     assert ended(reader)[0] == 0
 
 
-def heard(shell: Shell, count: int) -> list[int]:
+def missed(shell: Shell, count: int) -> list[int]:
     """The events that waited for Alice; only the event that is published last follows them."""
     assert shell.run("pub", "Departure", "n=-2", *shell.as_user(*BOB))[0] == 0
     status, out, err = shell.run("sub", "Departure", "--keep", "kept", "--count", str(count + 1), *shell.as_user())
@@ -60,7 +60,7 @@ def test_events_are_stored_and_then_published(shell: Shell) -> None:
     *stored, summary = [json.loads(line) for line in out.splitlines()]
     assert stored == [{"stored": n} for n in range(1, 599)]
     assert summary == {"published": 598, "left_behind": 0, "refused": 0, "waiting": 0}
-    assert heard(shell, 599) == list(range(1, 600))
+    assert missed(shell, 599) == list(range(1, 600))
 
 
 def test_what_is_stored_when_server_and_command_are_killed_arrives_once(shell: Shell) -> None:
@@ -82,7 +82,7 @@ def test_what_is_stored_when_server_and_command_are_killed_arrives_once(shell: S
     summary = json.loads(out)
     assert 17 <= summary["published"] == summary["left_behind"] <= 20
     assert shell.run("pub", "Departure", "n=21", *outbox)[0] == 0
-    assert heard(shell, 21) == list(range(1, 22))
+    assert missed(shell, 21) == list(range(1, 22))
 
 
 @pytest.mark.parametrize("after", [1, 150])
@@ -100,14 +100,14 @@ def test_what_is_under_way_when_the_command_is_killed_arrives_once(shell: Shell,
     assert shell.run("pub", *outbox)[::2] == (0, "")
     published = shell.logged("published") - 1
     assert published >= len([line for line in stored if line.startswith("stored ")])
-    assert heard(shell, published) == list(range(1, published + 1))
+    assert missed(shell, published) == list(range(1, published + 1))
 
 
 def test_nothing_is_queued_for_the_device_that_an_outbox_is(shell: Shell) -> None:
     shell.up()
     subscribe(shell)
     assert shell.run("pub", "Departure", "n=1", "--outbox", "out.db", *shell.as_user())[0] == 0
-    assert heard(shell, 1) == [1]
+    assert missed(shell, 1) == [1]
     status, out, err = shell.run("sessions", "--json", *shell.as_user()[:-2])
     assert (status, err) == (0, "")
     sessions = {row["session"]: row for row in map(json.loads, out.splitlines())}
@@ -122,7 +122,7 @@ def test_a_bad_line_ends_the_input_and_those_before_it_are_published(shell: Shel
     status, out, err = shell.run("pub", "Departure", "-", *outbox, input=f"{lines(1, 2)}nonsense\n{lines(3)}")
     assert (status, out) == (2, "stored 1\nstored 2\n")
     assert one_line(err).startswith("standard input, line 3: ")
-    assert heard(shell, 2) == [1, 2]
+    assert missed(shell, 2) == [1, 2]
 
 
 def test_what_the_broker_will_not_have_is_told_and_the_rest_published(shell: Shell) -> None:
@@ -139,7 +139,7 @@ def test_what_the_broker_will_not_have_is_told_and_the_rest_published(shell: She
     error = json.loads(err.splitlines()[-1])["error"]
     assert error["type"] == "Refused"
     assert error["message"].startswith("the broker refused 1 events, reason of the first: the subject")
-    assert heard(shell, 1) == [2]
+    assert missed(shell, 1) == [2]
 
 
 def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,7 +218,7 @@ def test_a_server_that_is_down_gets_later_what_is_stored_now(shell: Shell) -> No
     shell.up()
     status, out, err = shell.run("pub", *outbox[:2], "--timeout", "10", *outbox[4:])
     assert (status, out, err) == (0, "published 399, of which 399 were left from earlier\n", "")
-    assert heard(shell, 399) == list(range(1, 400))
+    assert missed(shell, 399) == list(range(1, 400))
 
 
 def test_what_is_stored_by_somebody_who_is_refused_stays(shell: Shell) -> None:

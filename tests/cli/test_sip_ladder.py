@@ -28,7 +28,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+def ladder_lines(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
     """Output of ``wanderbus sip ladder`` with these arguments; it must succeed."""
     status = run(["sip", "ladder", *map(str, arguments)])
     shown = capsys.readouterr()
@@ -37,28 +37,30 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
 
 
 def test_the_ladder(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = said(capsys, trace)
+    lines = ladder_lines(capsys, trace)
     assert lines[0].split() == ["broker", "alice", "alice"]
     assert len(lines) == 3 + MESSAGES
 
 
 def test_one_call_of_one_user_for_a_while(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert all("REGISTER" not in line for line in said(capsys, trace, "--call", "call"))
-    assert "REGISTER 3" in said(capsys, trace, "--user", "alice@example.org", "--since", 1)[3]
-    lines = said(capsys, trace, "--call", "call", "--until", 1.0, "--user", "sip:broker@example.org")
+    assert all("REGISTER" not in line for line in ladder_lines(capsys, trace, "--call", "call"))
+    assert "REGISTER 3" in ladder_lines(capsys, trace, "--user", "alice@example.org", "--since", 1)[3]
+    lines = ladder_lines(capsys, trace, "--call", "call", "--until", 1.0, "--user", "sip:broker@example.org")
     assert "INVITE 1 SDP" in lines[3]
     assert "ACK 2" in lines[-1]
 
 
 def test_payloads_and_difference(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert any(line.startswith("        WWW-Authenticate: Digest") for line in said(capsys, trace, "--payloads"))
-    lines = said(capsys, trace, "--diff", 2, 6)
+    assert any(
+        line.startswith("        WWW-Authenticate: Digest") for line in ladder_lines(capsys, trace, "--payloads")
+    )
+    lines = ladder_lines(capsys, trace, "--diff", 2, 6)
     assert "-CSeq: 1 REGISTER" in lines
     assert any(line.startswith("+Authorization: Digest username=") for line in lines)
 
 
 def test_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [json.loads(line) for line in said(capsys, trace, "--json")]
+    rows = [json.loads(line) for line in ladder_lines(capsys, trace, "--json")]
     assert [row["number"] for row in rows] == list(range(1, MESSAGES + 1))
     assert rows[0]["message"]["method"] == "REGISTER"
     assert rows[0]["destination"] == "10.0.0.1:5060"
@@ -66,7 +68,7 @@ def test_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_files_for_other_tools(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     svg, capture = tmp_path / "x.svg", tmp_path / "x.pcap"
-    assert said(capsys, trace, "--svg", svg, "--pcap", capture) == [
+    assert ladder_lines(capsys, trace, "--svg", svg, "--pcap", capture) == [
         f"{svg}: {MESSAGES} messages",
         f"{capture}: {MESSAGES} messages",
     ]
@@ -80,16 +82,16 @@ def test_hep_reaches_a_collector(trace: Path, capsys: pytest.CaptureFixture[str]
         collector.bind(("127.0.0.1", 0))
         collector.settimeout(10)
         place = f"127.0.0.1:{collector.getsockname()[1]}"
-        assert said(capsys, trace, "--hep", place) == [f"{place}: {MESSAGES} messages sent"]
+        assert ladder_lines(capsys, trace, "--hep", place) == [f"{place}: {MESSAGES} messages sent"]
         packets = [collector.recv(65_535) for _ in range(MESSAGES)]
     assert all(packet.startswith(b"HEP3") for packet in packets)
 
 
 def test_no_secret_is_printed(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     svg, capture = tmp_path / "x.svg", tmp_path / "x.pcap"
-    said(capsys, trace, "--svg", svg, "--pcap", capture)
+    ladder_lines(capsys, trace, "--svg", svg, "--pcap", capture)
     options = [["--payloads"], ["--json"], *(["--diff", "1", str(number)] for number in range(1, MESSAGES + 1))]
-    printed = "\n".join(line for option in options for line in said(capsys, trace, *option)).encode()
+    printed = "\n".join(line for option in options for line in ladder_lines(capsys, trace, *option)).encode()
     outputs = (printed, svg.read_bytes(), capture.read_bytes())
     assert [secret for secret in secrets_of(moving_call()) for output in outputs if secret in output] == []
 

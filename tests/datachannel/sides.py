@@ -95,7 +95,7 @@ class Side:
         self.node.feed([SendMessage(self.channel.local, payload) for payload in payloads])
 
     @property
-    def heard(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         return [report.payload for report in self.reports if isinstance(report, MessageReceived)]
 
     def reported(self, kind: type[Output]) -> bool:
@@ -130,13 +130,13 @@ class Call:
         self.world.at(end, lambda: None)
         self.world.run(end)
 
-    def heard(self, sender: str, *payloads: bytes) -> list[bytes]:
+    def delivered(self, sender: str, *payloads: bytes) -> list[bytes]:
         """Send from one side; return the messages that the other side received."""
         one, other = self.sides(sender)
-        before = len(other.heard)
+        before = len(other.received)
         one.send(*payloads)
         self.run(1.0)
-        return other.heard[before:]
+        return other.received[before:]
 
 
 def changed(media: MediaDescription, **attributes: str | None) -> MediaDescription:

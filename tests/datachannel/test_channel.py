@@ -28,8 +28,8 @@ either_offers = pytest.mark.parametrize("offerer", ["agent", "broker"])
 @either_offers
 def test_the_first_agreement_opens_the_connection_on_both_sides(call: Call, offerer: str) -> None:
     assert call.agree(offerer) == (True, True)
-    assert call.heard("agent", b"one", b"two") == [b"one", b"two"]
-    assert call.heard("broker", b"three") == [b"three"]
+    assert call.delivered("agent", b"one", b"two") == [b"one", b"two"]
+    assert call.delivered("broker", b"three") == [b"three"]
 
 
 def test_f01_the_agent_connects_and_the_broker_listens() -> None:
@@ -61,7 +61,7 @@ def test_a_move_keeps_the_connection_and_changes_its_path(call: Call, mover: str
     assert (call.agent.channel.local, call.broker.channel.local) == ids
     assert read_end(side.describe()).generation == 1
     if call.agent.channel.protocol == "UDP" or mover == "agent":
-        assert call.heard("broker" if other is call.broker else "agent", b"follows") == [b"follows"]
+        assert call.delivered("broker" if other is call.broker else "agent", b"follows") == [b"follows"]
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -106,8 +106,8 @@ def test_a_lost_connection_is_begun_anew_on_both_sides_with_fresh_ids(call: Call
     call.sides(offerer)[0].channel.lost()
     assert call.agree(offerer) == (True, True)
     assert ids.isdisjoint({call.agent.channel.local, call.broker.channel.local})
-    assert call.heard("agent", b"anew") == [b"anew"]
-    assert call.heard("broker", b"anew") == [b"anew"]
+    assert call.delivered("agent", b"anew") == [b"anew"]
+    assert call.delivered("broker", b"anew") == [b"anew"]
 
 
 def test_who_lost_it_answers_with_a_fresh_id_and_the_other_follows(call: Call) -> None:
@@ -115,7 +115,7 @@ def test_who_lost_it_answers_with_a_fresh_id_and_the_other_follows(call: Call) -
     call.agree()
     call.broker.perform(call.broker.channel.close(call.world.now))
     assert call.agree() == (True, True)
-    assert call.heard("broker", b"anew") == [b"anew"]
+    assert call.delivered("broker", b"anew") == [b"anew"]
 
 
 @pytest.mark.parametrize(("loser", "second"), [("agent", (True, True)), ("broker", (True, False))])
@@ -124,8 +124,8 @@ def test_an_answer_that_was_lost_does_not_part_the_two(call: Call, loser: str, s
     call.sides(loser)[0].channel.lost()
     assert call.agree(lost_answer=True) == (None, True)
     assert call.agree() == second
-    assert call.heard("agent", b"one") == [b"one"]
-    assert call.heard("broker", b"two") == [b"two"]
+    assert call.delivered("agent", b"one") == [b"one"]
+    assert call.delivered("broker", b"two") == [b"two"]
 
 
 def test_offering_twice_while_nothing_is_agreed_forgets_the_first_id(call: Call) -> None:
@@ -148,7 +148,7 @@ def test_what_was_not_offered_cannot_be_agreed_on(call: Call) -> None:
 def test_a_closed_channel_hears_nothing_more(call: Call) -> None:
     call.agree()
     call.broker.perform(call.broker.channel.close(call.world.now))
-    assert call.heard("agent", b"late") == []
+    assert call.delivered("agent", b"late") == []
     assert call.broker.channel.remote is None
     assert call.broker.transports._over_tcp == set()
     call.run(60.0)
@@ -172,7 +172,7 @@ def test_an_old_description_of_the_same_dialog_is_refused(call: Call) -> None:
     call.agent.move("10.0.9.9")
     call.agree()
     assert "older than its last move" in refused(call.broker, old)
-    assert call.heard("broker", b"there") == [b"there"]
+    assert call.delivered("broker", b"there") == [b"there"]
 
 
 @pytest.mark.parametrize("host", ["ff02::1", "224.0.0.1", "::ffff:255.255.255.255", "::", "64:ff9b::e000:1"])
@@ -181,7 +181,7 @@ def test_an_address_of_many_hosts_or_none_is_refused(call: Call, host: str) -> N
     call.agree()
     described = msgspec.structs.replace(call.agent.describe(), address=host)
     assert "not a single host" in refused(call.broker, described)
-    assert call.heard("broker", b"there") == [b"there"]
+    assert call.delivered("broker", b"there") == [b"there"]
 
 
 def test_a_living_connection_does_not_change_its_key() -> None:
@@ -224,8 +224,8 @@ def test_who_does_not_know_the_password_hears_nothing(protocol: Protocol, encryp
     call = Call(protocol, encryption=encryption, broker=thief)
     call.broker.perform(call.broker.channel.accept(read_end(call.agent.offer()), 0.0)[1])
     call.agent.perform(call.agent.channel.agreed(read_end(call.broker.describe()), 0.0)[1])
-    assert call.heard("agent", b"secret") == []
-    assert call.heard("broker", b"forged") == []
+    assert call.delivered("agent", b"secret") == []
+    assert call.delivered("broker", b"forged") == []
 
 
 # A failed connection is probed (SPEC D-10) --------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_who_does_not_know_the_password_hears_nothing(protocol: Protocol, encryp
 
 def cut_until_it_fails(call: Call) -> None:
     call.agree()
-    assert call.heard("agent", b"told") == [b"told"]
+    assert call.delivered("agent", b"told") == [b"told"]
     call.network.cut(call.agent.address[0])
     call.agent.send(b"lost")
     call.run(30.0)
@@ -247,9 +247,9 @@ def test_d10_a_probe_is_answered_as_soon_as_the_way_is_free(call: Call) -> None:
     call.agent.perform(call.agent.channel.probe(call.world.now))
     call.run(1.0)
     assert call.agent.reported(ProbeAnswered)
-    assert call.broker.heard == [b"told"]
+    assert call.broker.received == [b"told"]
     assert call.agree() == (True, True)
-    assert call.heard("agent", b"anew") == [b"anew"]
+    assert call.delivered("agent", b"anew") == [b"anew"]
 
 
 def test_d10_a_side_that_forgot_the_connection_answers_by_a_reset(call: Call) -> None:

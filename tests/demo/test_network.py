@@ -96,7 +96,7 @@ def test_a_move_takes_the_old_address_away_and_the_new_one_is_reached(net: Names
     ).stdout
     assert new in shown
     assert old not in shown
-    assert net._namespaces.heard("server", net.address("server"), by="bruno") == new
+    assert net._namespaces.source_seen("server", net.address("server"), by="bruno") == new
 
 
 @pytest.mark.integration
@@ -122,7 +122,7 @@ def test_behind_nat_every_place_is_behind_another_public_address(behind_nat: Nat
     for _ in range(PLACES):
         for host in ("ana", "bruno"):
             address = behind_nat.address("server")
-            seen.setdefault(host, []).append(behind_nat._internet.namespaces.heard("server", address, by=host))
+            seen.setdefault(host, []).append(behind_nat._internet.namespaces.source_seen("server", address, by=host))
             behind_nat.move(host)
     assert all(len(set(addresses)) == PLACES and "" not in addresses for addresses in seen.values())
     assert all(one != other for one, other in zip(*seen.values(), strict=True))

@@ -64,7 +64,7 @@ def test_e02_two_devices_are_one_user(town: Town) -> None:
     assert phone.uri == laptop.uri
     phone.publish(1)
     town.run(0.5)
-    assert phone.heard == laptop.heard == [1]
+    assert phone.received == laptop.received == [1]
     assert len(town.access.broker.state.sessions) == 1
 
 
@@ -76,7 +76,7 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     bob.publish(2)
     second = connected(town, number=1, epoch=9)
     town.run(1.0)
-    assert second.heard == [1, 2]
+    assert second.received == [1, 2]
     sessions = town.access._sessions.by_id
     assert [session.device for session in sessions.values() if session.user == first.uri] == [first.properties.device]
     assert len(town.access._transports.udp._connections) == 2
@@ -104,7 +104,7 @@ def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_lea
     ]
     town.network.mend(alice.ip)
     town.run(10.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert town.access.broker.status(alice.uri) == "CONNECTED"
     assert town.access._user_agent.sessions[alice.agent._session].media_status is RemoteMediaStatus.CONNECTED
 
@@ -121,7 +121,7 @@ def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_noti
     town.network.mend(alice.ip)
     alice.move("10.1.9.9")
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert town.access.broker.status(alice.uri) == "CONNECTED"
 
 
@@ -137,7 +137,7 @@ def test_c14_an_idle_agent_learns_at_its_next_keepalive_that_the_server_gave_it_
     assert alice.statuses == ["CONNECTED"]
     town.run(30.0)
     assert town.access.broker.status(alice.uri) == "CONNECTED"
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 def test_the_end_of_a_session_is_the_end_of_its_entry(town: Town) -> None:
@@ -171,7 +171,7 @@ def test_design_6_3_after_a_restart_idle_sessions_are_renewed_by_the_server(town
     assert town.access.broker.status(alice.uri) == town.access.broker.status(bob.uri) == "CONNECTED"
     bob.publish(1)
     town.run(0.5)
-    assert alice.heard == bob.heard == [1]
+    assert alice.received == bob.received == [1]
 
 
 def test_design_6_3_an_agent_whose_tcp_connection_went_in_silence_is_renewed_over_tcp(town: Town) -> None:
@@ -187,7 +187,7 @@ def test_design_6_3_an_agent_whose_tcp_connection_went_in_silence_is_renewed_ove
     assert town.access.broker.status(alice.uri) == "CONNECTED"
     alice.publish(1)
     town.run(0.5)
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 def test_design_6_3_a_sending_agent_learns_of_the_restart_by_a_reset_and_comes_itself(town: Town) -> None:
@@ -201,7 +201,7 @@ def test_design_6_3_a_sending_agent_learns_of_the_restart_by_a_reset_and_comes_i
     assert resets
     assert reinvites[0].source == (alice.ip, 5060)
     assert "the broker was restarted" in [change.reason for change in alice.reports if hasattr(change, "reason")]
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert len(alice.all_of(PublishSettled)) == 1
 
 
@@ -214,7 +214,7 @@ def test_design_6_3_over_tcp_too_a_sending_agent_learns_of_the_restart_and_comes
     reinvites = [s for s in town.since(at) if s.method == "INVITE"]
     assert reinvites[0].source == (alice.ip, 5060)
     assert "the broker was restarted" in [change.reason for change in alice.reports if hasattr(change, "reason")]
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
@@ -256,7 +256,7 @@ def test_design_5_1_a_publish_in_flight_over_a_power_cut_is_published_once(town:
         town.run(0.3)
         town.server.start()
         town.run(5.0)
-    assert alice.heard == bob.heard == [1, 2, 3, 4, 5]
+    assert alice.received == bob.received == [1, 2, 3, 4, 5]
     assert town.server.crashes == 5
 
 
@@ -269,7 +269,7 @@ def test_an_agent_that_moved_while_the_server_was_down_is_found_again(town: Town
     town.run(10.0)
     bob.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 def access_server(state: BrokerState | None = None) -> AccessServer:
@@ -375,7 +375,7 @@ def test_noise_on_either_socket_does_nothing(town: Town) -> None:
             node.feed([DatagramReceived(socket, ("192.0.2.66", 6), data)])
     alice.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 def test_a_broker_that_nobody_lets_register_says_so_and_goes_on_trying() -> None:

@@ -22,7 +22,7 @@ def test_a_flood_beyond_the_window_is_published_once_each_and_in_order(over: str
     for n in range(FLOOD):
         mallory.publish(n)
     town.run(30.0)
-    assert alice.heard == list(range(FLOOD))
+    assert alice.received == list(range(FLOOD))
     assert [settled.number for settled in mallory.all_of(PublishSettled)] == list(range(1, FLOOD + 1))
     assert mallory.statuses == ["CONNECTED"]
 

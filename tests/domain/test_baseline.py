@@ -78,7 +78,7 @@ def test_only_who_has_attached_from_an_address_is_heard(town: EciTown) -> None:
     pager = Pager(town).connect()
     pager.subscribe()
     throw(town, protocol.Publish(1, Event(SUBJECT, {"N": 1})), protocol.Query(1), protocol.Leave(2))
-    assert pager.heard == []
+    assert pager.received == []
     assert town.to(STRANGER) == []
     assert town.baseline.dropped == 3
     assert not any(user_at(STRANGER) in key for key, _ in state_of(town).devices.items())
@@ -92,7 +92,7 @@ def test_garbage_from_an_address_does_not_end_its_stream(town: EciTown, data: by
     assert town.baseline.dropped == 1
     pager.publish(1)
     town.run(0.1)
-    assert pager.heard == [1]
+    assert pager.received == [1]
 
 
 def test_a_repeated_attachment_is_no_new_one(town: EciTown) -> None:
@@ -126,7 +126,7 @@ def test_who_leaves_is_forgotten_with_its_subscriptions_and_told_so(town: EciTow
     assert (settled.refusal, settled.answered) == (None, True)
     seller.publish(1)
     town.run(0.2)
-    assert pager.heard == []
+    assert pager.received == []
     state = state_of(town)
     assert [key for key, _ in state.devices.items() if pager.user in key] == []
     assert len(state.subscriptions) == 0
@@ -141,7 +141,7 @@ def test_an_address_may_come_back_after_it_left(town: EciTown) -> None:
     again.subscribe()
     again.publish(1)
     town.run(0.1)
-    assert (again.accepted, again.heard) == ([1], [1])
+    assert (again.accepted, again.received) == ([1], [1])
 
 
 def test_identities_max_turns_further_addresses_away() -> None:
@@ -170,8 +170,8 @@ def test_an_idle_address_is_forgotten_with_its_subscriptions() -> None:
         town.run(3.0)
         busy.publish(value)
     town.run(0.5)
-    assert silent.heard == [0, 1, 2]
-    assert busy.heard == [0, 1, 2, 3, 4]
+    assert silent.received == [0, 1, 2]
+    assert busy.received == [0, 1, 2, 3, 4]
     assert [row.subscription.owner for row in state_of(town).subscriptions.values()] == [busy.user]
     town.run(20.0)
     assert len(state_of(town).subscriptions) == 0
@@ -191,7 +191,7 @@ def test_a_restart_of_the_server_goes_on_sending_where_it_did(town: EciTown) -> 
     town.restart()
     seller.publish(2)
     town.run(0.2)
-    assert (seller.accepted, buyer.heard) == ([1, 2], [1, 2])
+    assert (seller.accepted, buyer.received) == ([1, 2], [1, 2])
     assert buyer.statuses == ["CONNECTED"]
 
 
@@ -217,7 +217,7 @@ def test_users_of_both_systems_hear_of_each_other() -> None:
     alice.publish(1)
     pager.publish(2)
     both.run(1.0)
-    assert (alice.heard, pager.heard) == ([1, 2], [1, 2])
+    assert (alice.received, pager.received) == ([1, 2], [1, 2])
 
 
 def test_without_the_mode_nobody_answers(town: EciTown) -> None:

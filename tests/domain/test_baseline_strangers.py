@@ -108,7 +108,7 @@ def test_who_forges_an_attached_address_cannot_begin_another_life_of_it() -> Non
     town.run(0.2)
     seller.publish(1)
     town.run(0.2)
-    assert buyer.heard == [1]
+    assert buyer.received == [1]
 
 
 def test_one_host_does_not_take_every_place() -> None:

@@ -37,12 +37,12 @@ def test_events_wait_and_come_once_and_in_order(held: tuple[Town, Phone, Phone])
     for n in range(1, 301):
         bob.publish(n)
     town.run(3.0)
-    assert alice.heard == []
+    assert alice.received == []
     assert len(town.access.broker.state.subscriptions) == 2
     assert alice.statuses[-1] == "CONNECTED"
     direct(alice, "sendrecv")
     town.run(3.0)
-    assert alice.heard == list(range(1, 301))
+    assert alice.received == list(range(1, 301))
 
 
 @pytest.mark.parametrize("direction", ["sendonly", "recvonly"])
@@ -51,7 +51,7 @@ def test_only_a_device_that_does_not_receive_is_spared(town_of: tuple[Town, Phon
     direct(alice, direction)
     bob.publish(1)
     town.run(1.0)
-    assert alice.heard == ([1] if direction == "recvonly" else [])
+    assert alice.received == ([1] if direction == "recvonly" else [])
 
 
 @pytest.fixture
@@ -70,4 +70,4 @@ def test_what_is_withheld_is_bounded_and_the_events_stay_in_the_queue(
     town.run(0.5)
     del alice.agent._media
     town.run(20.0)
-    assert alice.heard == list(range(1, 11))
+    assert alice.received == list(range(1, 11))

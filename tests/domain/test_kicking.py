@@ -44,7 +44,7 @@ def test_a_kicked_device_may_come_back_and_has_missed_what_was_not_kept_for_it(t
     town.run(30.0)
     laptop.publish(2)
     town.run(1.0)
-    assert phone.heard == ([2] if forget else [1, 2])
+    assert phone.received == ([2] if forget else [1, 2])
     assert phone.statuses[0] == phone.statuses[-1] == "CONNECTED"
     assert "DISCONNECTED" in phone.statuses
 

@@ -52,7 +52,7 @@ def test_design_6_3_a_server_that_was_renewing_when_the_agent_came_itself_offers
     assert stale == []
     alice.publish(1)
     town.run(0.5)
-    assert alice.heard == [1]
+    assert alice.received == [1]
     assert alice.statuses[-1] == "CONNECTED"
 
 
@@ -71,7 +71,7 @@ def test_design_6_3_an_agent_whose_update_met_a_renewal_offers_nothing_stale(tow
     town.run(30.0)
     assert [sent for sent in town.since(at) if offered in connection_ids(sent)] == []
     assert alice.statuses[-1] == "CONNECTED"
-    assert alice.heard == [1]
+    assert alice.received == [1]
 
 
 @pytest.mark.parametrize("over", ["UDP", "TCP"])
@@ -111,5 +111,5 @@ def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
     town.run(1.0)
     stream = [type(message) for message in said if not isinstance(message, protocol.Done)]
     assert stream == [protocol.Attachment, *[protocol.Notify] * 3]
-    assert alice.heard == [1, 2, 3]
+    assert alice.received == [1, 2, 3]
     assert alice.statuses == ["CONNECTED", "CONNECTED"]

@@ -48,9 +48,9 @@ def test_the_same_device_id_is_no_reason_to_end_anothers_session(town: Town) -> 
     again.publish(5)
     alice.publish(6)
     town.run(1.0)
-    assert alice.heard == [1, 2, 3, 4, 5, 6]
-    assert bob.heard == [1, 2, 3, 4]
-    assert again.heard == [5, 6]
+    assert alice.received == [1, 2, 3, 4, 5, 6]
+    assert bob.received == [1, 2, 3, 4]
+    assert again.received == [5, 6]
     assert alice.statuses == ["CONNECTED"]
 
 
@@ -61,7 +61,7 @@ def test_who_describes_anothers_end_as_the_own_gets_and_ends_nothing_of_it(town:
     for n in range(1, 21):
         bob.publish(n)
         town.run(3.0)
-    assert alice.heard == bob.heard == list(range(1, 21))
+    assert alice.received == bob.received == list(range(1, 21))
     assert alice.statuses == bob.statuses == ["CONNECTED"]
 
 
@@ -75,7 +75,7 @@ def test_datagrams_of_another_user_that_are_sent_again_move_and_repeat_nothing(t
             town.network.carry(mallory, DATA_ADDRESS, sent.data, 0.0)
             town.network.carry(bob.addresses()[1], DATA_ADDRESS, sent.data, 0.0)
     town.run(5.0)
-    assert alice.heard == bob.heard == list(range(1, 11))
+    assert alice.received == bob.received == list(range(1, 11))
     assert not [each for each in town.sent if each.destination == mallory]
     assert alice.statuses == bob.statuses == ["CONNECTED"]
 
@@ -124,4 +124,4 @@ def test_a_data_channel_is_not_sent_to_where_no_agent_can_be(
     assert [reason for reason in town.access.refused if reason.startswith("the data channel is described at ")]
     alice.publish(1)
     town.run(1.0)
-    assert alice.heard == [1]
+    assert alice.received == [1]

@@ -118,12 +118,12 @@ class Coming(RuleBasedStateMachine):
         self.pool = [normal_form(of_node(node)) for _ in range(3) for node in random_alike(rng, 6)]
         self.merged = MergedSet(mode, precision_min=0.7)
         self.there: dict[int, int] = {}
-        self.told: set[Conjunction] = set()
+        self.current: set[Conjunction] = set()
 
     def hear(self, change: Change) -> None:
-        assert not self.told & set(change.added)
-        assert set(change.removed) <= self.told
-        self.told = (self.told - set(change.removed)) | set(change.added)
+        assert not self.current & set(change.added)
+        assert set(change.removed) <= self.current
+        self.current = (self.current - set(change.removed)) | set(change.added)
 
     @rule(id=st.integers(0, 12), which=st.integers(0, 17))
     def add(self, id: int, which: int) -> None:
@@ -153,7 +153,7 @@ class Coming(RuleBasedStateMachine):
         anew = merge_conjunctions(
             (each for which in self.there.values() for each in self.pool[which]), self.mode, precision_min=0.7
         )
-        assert set(self.merged.conjunctions()) == set(anew) == self.told
+        assert set(self.merged.conjunctions()) == set(anew) == self.current
         assert len(self.merged) == len(anew)
 
 

@@ -62,7 +62,7 @@ class Baresip(Phone):
     async def state(self) -> str:
         return self._state
 
-    async def heard(self) -> int:
+    async def audio_packets(self) -> int:
         found = re.search(r"rcvd=(\d+)", await self.command("audio_debug"))
         return int(found[1]) if found else 0
 

@@ -68,7 +68,7 @@ class Linphone(Phone):
         found = re.search(r"(?m)^\d+ +\|[^|]*\| *(\w+) *\|", answer)
         return "idle" if found is None else _STATES.get(found[1], found[1])
 
-    async def heard(self) -> int:
+    async def audio_packets(self) -> int:
         sound = self._heard.read_bytes()[_WAV_HEADER_BYTES:] if self._heard.exists() else b""
         return len(sound.replace(b"\0\0", b"")) // _PACKET_BYTES
 

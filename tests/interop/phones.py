@@ -64,7 +64,7 @@ class Phone(ABC):
         """Return ``idle``, ``calling``, ``ringing`` (a call comes in) or ``talking``."""
 
     @abstractmethod
-    async def heard(self) -> int:
+    async def audio_packets(self) -> int:
         """Return how much audio came from the other side of the call so far, in packets of 20 ms."""
 
     async def until(self, state: str) -> None:
@@ -78,11 +78,11 @@ class Phone(ABC):
 
         await wait(reached, lambda: f"{self.user}'s phone is {found}, not {state}")
 
-    async def hears(self) -> None:
+    async def wait_for_audio(self) -> None:
         """Wait until audio from the other side arrives; AssertionError if none does."""
 
         async def reached() -> bool:
-            return await self.heard() >= PACKETS
+            return await self.audio_packets() >= PACKETS
 
         await wait(reached, lambda: f"{self.user} hears nothing")
 
@@ -111,7 +111,7 @@ async def talk(caller: Phone, callee: Phone, ender: Phone) -> None:
     for phone in (caller, callee):
         await phone.until("talking")
     for phone in (caller, callee):
-        await phone.hears()
+        await phone.wait_for_audio()
     await ender.hang_up()
     for phone in (caller, callee):
         await phone.until("idle")
@@ -177,7 +177,7 @@ class OurPhone(Phone):
             return "talking"
         return "ringing" if self._decision is not None and not self._decision.done() else "calling"
 
-    async def heard(self) -> int:
+    async def audio_packets(self) -> int:
         return self._audio.received
 
     async def _create(self, uri: str) -> None:

@@ -41,9 +41,9 @@ class Desk:
         self.now = 50.0
         self.timers: dict[str, float] = {}
         self.sent: list[SendDatagram] = []
-        self.told: list[Output] = []
+        self.reports: list[Output] = []
 
-    def tell(self, *given: object) -> None:
+    def step(self, *given: object) -> None:
         for output in self.driver.step(given, self.now):  # type: ignore[arg-type]
             match output:
                 case SendDatagram():
@@ -53,7 +53,7 @@ class Desk:
                 case CancelTimer(key=key):
                     self.timers.pop(str(key))
                 case _:
-                    self.told.append(output)
+                    self.reports.append(output)
 
     def commands(self) -> list[tuple[Address, ng.Command]]:
         """Return and remove the sent commands, decoded."""
@@ -66,7 +66,7 @@ class Desk:
         (relay, command) = [(each.destination, ng.read_command(each.data)) for each in self.sent][-1]
         data = ng.write_reply(cookie or command.cookie, fields)
         self.sent.clear()
-        self.tell(DatagramReceived("ng", source or relay, data))
+        self.step(DatagramReceived("ng", source or relay, data))
 
     def ok(self, sdp: str = "v=1\r\n") -> None:
         self.reply({"result": "ok", "sdp": sdp})
@@ -80,20 +80,20 @@ class Desk:
         key, at = min(self.timers.items(), key=lambda item: (item[1], item[0]))
         del self.timers[key]
         self.now = max(self.now, at)
-        self.tell(TimerFired(key))
+        self.step(TimerFired(key))
 
     def silence(self, relay: Address, call_id: str = "call") -> None:
         """Make ``relay``, which is the first choice for ``call_id``, not respond until it counts as down."""
-        self.tell(offer("lost", call_id))
+        self.step(offer("lost", call_id))
         for _ in range(TRIES_MAX):
             self.fire()
-        assert self.told[0] == RelayLost(relay)
+        assert self.reports[0] == RelayLost(relay)
 
 
 def first_of(call_id: str, *relays: Address) -> Address:
     """Return the relay that a fresh driver chooses first."""
     desk = Desk(*relays)
-    desk.tell(offer("x", call_id))
+    desk.step(offer("x", call_id))
     return desk.commands()[0][0]
 
 
@@ -104,20 +104,20 @@ def other(relay: Address) -> Address:
 class TestOneRelay:
     def test_an_offer_is_described(self) -> None:
         desk = Desk()
-        desk.tell(offer(source_ip="192.0.2.11"))
-        assert desk.told == []
+        desk.step(offer(source_ip="192.0.2.11"))
+        assert desk.reports == []
         (relay, command) = desk.commands()[0]
         assert relay == ONE
         assert (command.text("command"), command.text("call-id"), command.text("sdp")) == ("offer", "call", "v=0\r\n")
         assert (command.text("from-tag"), command.text("to-tag"), command.source_ip) == ("a", "", "192.0.2.11")
-        desk.tell(DatagramReceived("ng", ONE, ng.write_reply(command.cookie, {"result": "ok", "sdp": "v=1\r\n"})))
-        assert desk.told == [Described("k", b"v=1\r\n")]
+        desk.step(DatagramReceived("ng", ONE, ng.write_reply(command.cookie, {"result": "ok", "sdp": "v=1\r\n"})))
+        assert desk.reports == [Described("k", b"v=1\r\n")]
         assert desk.timers == {}
         assert len(desk.driver) == 0
 
     def test_it_is_repeated_word_for_word_and_then_given_up(self) -> None:
         desk = Desk()
-        desk.tell(offer())
+        desk.step(offer())
         times = []
         while desk.timers:
             times.append(desk.now)
@@ -125,18 +125,18 @@ class TestOneRelay:
         assert times == [50.0, 50.5, 51.0, 51.5], "a random 0.5 to 1 s apart, of which this source gives the least"
         assert len({each.data for each in desk.sent}) == 1
         assert len(desk.sent) == TRIES_MAX
-        assert desk.told == [RelayLost(ONE), Described("k", None, "192.0.2.1:2223 does not answer")]
+        assert desk.reports == [RelayLost(ONE), Described("k", None, "192.0.2.1:2223 does not answer")]
         assert len(desk.driver) == 0
 
     def test_the_only_relay_is_asked_again_although_it_was_lost(self) -> None:
         """Leaving it out would refuse every call for half a minute after a restart of one second."""
         desk = Desk()
         desk.silence(ONE)
-        desk.told.clear()
+        desk.reports.clear()
         desk.sent.clear()
-        desk.tell(offer("again"))
+        desk.step(offer("again"))
         desk.ok()
-        assert desk.told == [RelayFound(ONE), Described("again", b"v=1\r\n")]
+        assert desk.reports == [RelayFound(ONE), Described("again", b"v=1\r\n")]
 
     @pytest.mark.parametrize(
         "fields",
@@ -152,45 +152,45 @@ class TestOneRelay:
     )
     def test_what_is_no_description_is_a_failure(self, fields: ng.Fields) -> None:
         desk = Desk()
-        desk.tell(offer())
+        desk.step(offer())
         desk.reply(fields)
-        (told,) = desk.told
+        (told,) = desk.reports
         assert isinstance(told, Described)
         assert told.sdp is None
         assert told.reason
 
     def test_bytes_that_are_no_text_come_back_as_they_were(self) -> None:
         desk = Desk()
-        desk.tell(Describe("k", "offer", b"v=0\r\ns=\xff\xfe\r\n", "call", "a"))
+        desk.step(Describe("k", "offer", b"v=0\r\ns=\xff\xfe\r\n", "call", "a"))
         (_, command) = desk.commands()[0]
         data = ng.write_reply(command.cookie, {"result": "ok", "sdp": command.text("sdp")})
-        desk.tell(DatagramReceived("ng", ONE, data))
-        assert desk.told == [Described("k", b"v=0\r\ns=\xff\xfe\r\n")]
+        desk.step(DatagramReceived("ng", ONE, data))
+        assert desk.reports == [Described("k", b"v=0\r\ns=\xff\xfe\r\n")]
 
     def test_what_is_said_of_one_call_is_said_in_turn(self) -> None:
         """A deletion that is repeated late would end the call that the next offer began."""
         desk = Desk()
-        desk.tell(Release("call", "a"), offer(), offer("other", "another call"))
+        desk.step(Release("call", "a"), offer(), offer("other", "another call"))
         assert [command.text("command") for _, command in desk.commands()] == ["delete", "offer"]
         assert len(desk.driver) == 3
-        desk.tell(Release("call", "a", "b"))
+        desk.step(Release("call", "a", "b"))
         assert desk.sent == []
 
     def test_the_next_goes_when_the_first_is_answered(self) -> None:
         desk = Desk()
-        desk.tell(Release("call", "a"), offer())
+        desk.step(Release("call", "a"), offer())
         desk.reply({"result": "ok", "warning": "unknown"})
         assert [command.text("command") for _, command in desk.commands()] == ["offer"]
-        assert desk.told == []
+        assert desk.reports == []
 
     def test_a_line_that_fails_fails_at_once(self) -> None:
         """However long it is."""
         desk = Desk()
-        desk.tell(offer())
-        desk.tell(*(answer(str(number)) for number in range(COMMANDS_MAX - 1)))
+        desk.step(offer())
+        desk.step(*(answer(str(number)) for number in range(COMMANDS_MAX - 1)))
         for _ in range(TRIES_MAX):
             desk.fire()
-        described = [told for told in desk.told if isinstance(told, Described)]
+        described = [told for told in desk.reports if isinstance(told, Described)]
         assert len(described) == COMMANDS_MAX
         assert all(told.sdp is None for told in described)
         assert len(desk.driver) == 0
@@ -198,21 +198,21 @@ class TestOneRelay:
     def test_a_call_without_an_answer_can_be_ended_alone(self) -> None:
         desk = Desk()
         end = Release("call", "a", unless_answered=True)
-        desk.tell(offer(), end)
+        desk.step(offer(), end)
         desk.ok()
         assert [command.text("command") for _, command in desk.commands()] == ["delete"]
         desk = Desk()
-        desk.tell(offer(), answer(), end, offer("k3"))
+        desk.step(offer(), answer(), end, offer("k3"))
         desk.ok()
         desk.ok()
         assert [command.text("command") for _, command in desk.commands()] == ["offer"]
 
     def test_there_is_a_bound(self) -> None:
         desk = Desk()
-        desk.tell(*(offer(str(number), str(number)) for number in range(COMMANDS_MAX)))
+        desk.step(*(offer(str(number), str(number)) for number in range(COMMANDS_MAX)))
         desk.sent.clear()
-        desk.tell(offer("beyond", "beyond"), Release("beyond", "a"))
-        (told,) = desk.told
+        desk.step(offer("beyond", "beyond"), Release("beyond", "a"))
+        (told,) = desk.reports
         assert isinstance(told, Described)
         assert (told.key, told.sdp) == ("beyond", None)
         assert desk.sent == []
@@ -228,8 +228,8 @@ class TestOneRelay:
     )
     def test_what_no_datagram_carries_makes_no_relay_look_dead(self, wish: Describe) -> None:
         desk = Desk()
-        desk.tell(wish)
-        (told,) = desk.told
+        desk.step(wish)
+        (told,) = desk.reports
         assert isinstance(told, Described)
         assert told.sdp is None
         assert desk.sent == []
@@ -238,26 +238,26 @@ class TestOneRelay:
 class TestStrangers:
     def test_only_the_relay_that_was_asked_is_heard(self) -> None:
         desk = Desk(ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         (asked, command) = desk.commands()[0]
         data = ng.write_reply(command.cookie, {"result": "ok", "sdp": "v=6\r\n"})
         for source in (other(asked), ("203.0.113.6", 2223), (asked[0], 9)):
-            desk.tell(DatagramReceived("ng", source, data))
-        assert desk.told == []
+            desk.step(DatagramReceived("ng", source, data))
+        assert desk.reports == []
 
     def test_a_reply_under_another_cookie_is_not_ours(self) -> None:
         desk = Desk()
-        desk.tell(offer())
+        desk.step(offer())
         desk.reply({"result": "ok", "sdp": "v=6\r\n"}, cookie=b"guessed")
-        assert desk.told == []
+        assert desk.reports == []
 
     def test_a_reply_that_comes_twice_counts_once(self) -> None:
         desk = Desk()
-        desk.tell(offer())
+        desk.step(offer())
         (_, command) = desk.commands()[0]
         data = ng.write_reply(command.cookie, {"result": "ok", "sdp": "v=1\r\n"})
-        desk.tell(DatagramReceived("ng", ONE, data), DatagramReceived("ng", ONE, data))
-        assert len(desk.told) == 1
+        desk.step(DatagramReceived("ng", ONE, data), DatagramReceived("ng", ONE, data))
+        assert len(desk.reports) == 1
 
     def test_cookies_cannot_be_guessed(self) -> None:
         """They come from the source of randomness, and are no count of ours."""
@@ -268,13 +268,13 @@ class TestStrangers:
 
     def test_nothing_that_comes_breaks_it(self) -> None:
         random, desk = Random(5), Desk()
-        desk.tell(offer())
+        desk.step(offer())
         (_, command) = desk.commands()[0]
         for _ in range(2_000):
             body = random.choice([b"", b"d", b"de", b"d6:result2:oke", b"{", b"le", b"i1e", random.randbytes(9)])
             cookie = random.choice([command.cookie[:-1], b"", b" ", b"\xff", random.randbytes(4)])
-            desk.tell(DatagramReceived("ng", ONE, cookie + random.choice([b" ", b""]) + body))
-        assert desk.told == []
+            desk.step(DatagramReceived("ng", ONE, cookie + random.choice([b" ", b""]) + body))
+        assert desk.reports == []
         assert len(desk.driver) == 1
 
 
@@ -287,20 +287,20 @@ class TestSeveralRelays:
     @pytest.mark.parametrize("fields", [{"result": "error", "error-reason": "x"}, {"result": "load limit"}])
     def test_a_relay_that_refuses_is_followed_by_the_next(self, fields: ng.Fields) -> None:
         desk = Desk(ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         first = desk.sent[-1].destination
         desk.reply(fields)
         assert desk.sent[-1].destination == other(first)
         desk.ok()
-        assert desk.told == [Described("k", b"v=1\r\n")]
+        assert desk.reports == [Described("k", b"v=1\r\n")]
 
     def test_a_relay_that_refused_is_not_left_out(self) -> None:
         desk = Desk(ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         first = desk.sent[-1].destination
         desk.reply({"result": "load limit"})
         desk.ok()
-        desk.tell(offer("k3", _like("c", first)))
+        desk.step(offer("k3", _like("c", first)))
         assert desk.sent[-1].destination == first
 
     def test_a_relay_that_does_not_answer_is_left_out_for_a_while(self) -> None:
@@ -309,62 +309,62 @@ class TestSeveralRelays:
         desk.silence(first)
         assert desk.sent[-1].destination == other(first)
         desk.ok()
-        desk.told.clear()
-        desk.tell(offer("soon", _like("s", first)))
+        desk.reports.clear()
+        desk.step(offer("soon", _like("s", first)))
         assert desk.sent[-1].destination == other(first)
         desk.ok()
         desk.now += LEFT_OUT_S
-        desk.tell(offer("later", _like("l", first)))
+        desk.step(offer("later", _like("l", first)))
         assert desk.sent[-1].destination == first
         desk.ok()
-        assert RelayFound(first) in desk.told
+        assert RelayFound(first) in desk.reports
 
     def test_where_all_are_lost_the_one_lost_for_longest_is_asked(self) -> None:
         desk = Desk(ONE, TWO)
         first = first_of("call", ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         desk.pass_silently()
-        assert [told for told in desk.told if isinstance(told, RelayLost)] == [
+        assert [told for told in desk.reports if isinstance(told, RelayLost)] == [
             RelayLost(first),
             RelayLost(other(first)),
         ]
-        assert isinstance(desk.told[-1], Described)
-        desk.tell(offer("again", "any other"))
+        assert isinstance(desk.reports[-1], Described)
+        desk.step(offer("again", "any other"))
         assert desk.sent[-1].destination == first
         desk.pass_silently()
-        assert desk.told[-1] == Described("again", None, f"{first[0]}:2223 does not answer")
+        assert desk.reports[-1] == Described("again", None, f"{first[0]}:2223 does not answer")
 
     def test_an_answer_goes_to_where_its_offer_went(self) -> None:
         """And to no other relay, whatever the result."""
         desk = Desk(ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         first = desk.sent[-1].destination
         desk.reply({"result": "load limit"})
         desk.ok()
-        desk.tell(answer())
+        desk.step(answer())
         assert desk.sent[-1].destination == other(first)
         desk.reply({"result": "error"})
         assert desk.sent == []
-        (_, told) = desk.told
+        (_, told) = desk.reports
         assert isinstance(told, Described)
         assert told.sdp is None
 
     def test_a_deletion_goes_there_too(self) -> None:
         desk = Desk(ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         first = desk.sent[-1].destination
         desk.reply({"result": "load limit"})
         desk.ok()
-        desk.tell(Release("call", "a", "b"))
+        desk.step(Release("call", "a", "b"))
         assert desk.sent[-1].destination == other(first)
 
     def test_the_next_offer_goes_to_the_calls_own_relay_or_where_that_is_lost_elsewhere(self) -> None:
         desk = Desk(ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         first = desk.sent[-1].destination
         desk.reply({"result": "load limit"})
         desk.ok()
-        desk.tell(offer("k3"))
+        desk.step(offer("k3"))
         assert desk.sent[-1].destination == other(first)
         for _ in range(TRIES_MAX):
             desk.fire()
@@ -373,22 +373,22 @@ class TestSeveralRelays:
     def test_an_answer_whose_relay_is_lost_fails_at_once(self) -> None:
         desk = Desk(ONE, TWO)
         first = first_of("call", ONE, TWO)
-        desk.tell(offer())
+        desk.step(offer())
         desk.ok()
         call = _like("c", first)
-        desk.tell(offer("k3", call))
+        desk.step(offer("k3", call))
         for _ in range(TRIES_MAX):
             desk.fire()
         desk.sent.clear()
-        desk.tell(answer())
+        desk.step(answer())
         assert desk.sent == []
-        assert desk.told[-1] == Described("k2", None, "the call's media relay does not answer")
+        assert desk.reports[-1] == Described("k2", None, "the call's media relay does not answer")
 
     def test_it_forgets_old_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ng_client, "HOMES_MAX", 2)
         desk = Desk(ONE, TWO)
         for number in range(5):
-            desk.tell(offer(str(number), str(number)))
+            desk.step(offer(str(number), str(number)))
             desk.ok()
         assert len(desk.driver._call_relays) == 2
 
@@ -428,23 +428,23 @@ def test_our_relay_understands_it() -> None:
 @pytest.mark.parametrize("reason", [b'"' + b"x" * 60_000 + b'"', b"[" * 900 + b"]" * 900, b"{}", b"7", b'""'])
 def test_a_reason_of_any_size_or_form_is_one_short_text(reason: bytes) -> None:
     desk = Desk(ONE)
-    desk.tell(offer())
+    desk.step(offer())
     ((_, command),) = desk.commands()
     reply = command.cookie + b' {"result":"error","error-reason":' + reason + b"}"
-    desk.tell(DatagramReceived(SOCKET, ONE, reply))
-    (told,) = [each for each in desk.told if isinstance(each, Described)]
+    desk.step(DatagramReceived(SOCKET, ONE, reply))
+    (told,) = [each for each in desk.reports if isinstance(each, Described)]
     assert told.sdp is None
     assert 0 < len(told.reason) < 1_100
 
 
 def test_a_description_that_no_message_can_carry_is_a_failure_and_the_next_relay_is_asked() -> None:
     desk = Desk(ONE, TWO)
-    desk.tell(offer())
+    desk.step(offer())
     first = desk.sent[-1].destination
     desk.ok("v=0\r\n" + "a=x\r\n" * 12_000)
     assert desk.sent[-1].destination == other(first)
     desk.ok("v=0\r\n" + "a=x\r\n" * 7_000)
-    (told,) = desk.told
+    (told,) = desk.reports
     assert isinstance(told, Described)
     assert told.sdp is None
 
@@ -456,7 +456,7 @@ def test_relays_that_lie_cost_each_call_a_bounded_number_of_commands_and_one_ans
     sent: list[SendDatagram] = []
     calls = [str(number) for number in range(30)]
     for call_id in calls:
-        desk.tell(offer(f"o{call_id}", call_id), answer(f"a{call_id}", call_id), Release(call_id, "a", "b"))
+        desk.step(offer(f"o{call_id}", call_id), answer(f"a{call_id}", call_id), Release(call_id, "a", "b"))
     while desk.sent or desk.timers:
         commands, desk.sent = desk.sent, []
         sent += commands
@@ -464,7 +464,7 @@ def test_relays_that_lie_cost_each_call_a_bounded_number_of_commands_and_one_ans
             lie(random, desk, random.choice(sent))
         if desk.timers and not desk.sent:
             desk.fire()
-    described = [told.key for told in desk.told if isinstance(told, Described)]
+    described = [told.key for told in desk.reports if isinstance(told, Described)]
     assert sorted(described) == sorted(f"{kind}{call_id}" for kind in "oa" for call_id in calls)
     assert len(sent) <= len(calls) * TRIES_MAX * 4, "an offer at both relays, an answer and a deletion at one"
     assert len(desk.driver) == 0
@@ -484,4 +484,4 @@ def lie(random: Random, desk: Desk, command: SendDatagram) -> None:
     source = random.choice([command.destination, command.destination, ONE, TWO, ("203.0.113.6", 2223)])
     cookie = random.choice([cookie, cookie, cookie[:-1], cookie + b"0"])
     for _ in range(random.choice([0, 1, 1, 2])):
-        desk.tell(DatagramReceived(SOCKET, source, ng.write_reply(cookie, random.choice(replies))[:65_507]))
+        desk.step(DatagramReceived(SOCKET, source, ng.write_reply(cookie, random.choice(replies))[:65_507]))

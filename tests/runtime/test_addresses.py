@@ -20,12 +20,12 @@ class Route:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
         self.address = address
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.usable = True
         monkeypatch.setattr(addresses, "address_towards", lambda server: self.address)
 
     def changed(self, address: str) -> bool:
-        self.told.append(address)
+        self.reported.append(address)
         return self.usable
 
 
@@ -40,7 +40,7 @@ def watch(route: Route, story: Callable[[AddressMonitor], None], looks: int = 1)
         monitor.close()
 
     asyncio.run(main())
-    return route.told
+    return route.reported
 
 
 def test_the_route_to_loopback_begins_at_loopback() -> None:
@@ -97,21 +97,21 @@ def test_polling_finds_a_change_with_and_without_netlink(monkeypatch: pytest.Mon
         monitor = AddressMonitor(SERVER, route.changed, poll_s=0.005)
         route.address = "10.0.0.2"
         async with asyncio.timeout(5):
-            while not route.told:
+            while not route.reported:
                 await asyncio.sleep(0.002)
         monitor.close()
         route.address = "10.0.0.3"
         await asyncio.sleep(0.02)
 
     asyncio.run(main())
-    assert route.told == ["10.0.0.2"], "a closed monitor says nothing"
+    assert route.reported == ["10.0.0.2"], "a closed monitor says nothing"
 
 
 def test_the_kernels_word_is_followed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     route = Route(monkeypatch, "10.0.0.1")
-    kernel, told = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    told.setblocking(False)
-    monkeypatch.setattr(addresses, "_open_netlink", lambda: told)
+    kernel, netlink = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    netlink.setblocking(False)
+    monkeypatch.setattr(addresses, "_open_netlink", lambda: netlink)
 
     async def main() -> None:
         monitor = AddressMonitor(SERVER, route.changed, poll_s=60.0)
@@ -119,11 +119,11 @@ def test_the_kernels_word_is_followed_at_once(monkeypatch: pytest.MonkeyPatch) -
         kernel.send(b"something about addresses")
         kernel.send(b"something about routes")
         async with asyncio.timeout(5):
-            while not route.told:
+            while not route.reported:
                 await asyncio.sleep(0)
         monitor.close()
 
     asyncio.run(main())
     kernel.close()
-    assert route.told == ["10.0.0.2"]
-    assert told.fileno() == -1, "closing the monitor closes its socket"
+    assert route.reported == ["10.0.0.2"]
+    assert netlink.fileno() == -1, "closing the monitor closes its socket"

@@ -30,14 +30,14 @@ class Desk:
         self.store = StateStore.open(directory / "state.db")
         self.durable: list[int] = []
         self.failures: list[Exception] = []
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.committer = Committer(
             self.log,
             self.store,
             on_durable=self.durable.append,
             on_failure=self.failures.append,
-            on_full=lambda reason: self.told.append("full"),
-            on_room=lambda: self.told.append("room"),
+            on_full=lambda reason: self.reports.append("full"),
+            on_room=lambda: self.reports.append("room"),
         )
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -263,8 +263,8 @@ def test_rows_without_room_are_saved_with_those_that_came_since(
         gate.go_on.set()
         await desk.until(lambda: desk.store.offset == 2)
         assert gate.saved == [({"sessions": {"a": b"2", "b": b"1"}}, 2)]
-        await desk.until(lambda: desk.told[1:])
-        assert desk.told == ["full", "room"]
+        await desk.until(lambda: desk.reports[1:])
+        assert desk.reports == ["full", "room"]
         desk.close()
         assert desk.failures == []
 

@@ -52,11 +52,11 @@ class Recorder:
         return answers
 
     @property
-    def told(self) -> list[Input]:
+    def inputs(self) -> list[Input]:
         return [given for batch in self.batches for given in batch]
 
     def data(self) -> list[bytes]:
-        return [given.data for given in self.told if isinstance(given, DatagramReceived)]
+        return [given.data for given in self.inputs if isinstance(given, DatagramReceived)]
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -66,13 +66,13 @@ def play(request: pytest.FixtureRequest) -> Play:
     def run(story: Callable[[], Awaitable[None]]) -> None:
         faults: list[dict[str, Any]] = []
 
-        async def told() -> None:
+        async def guarded() -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
             async with asyncio.timeout(10):
                 await story()
 
         with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(told())
+            runner.run(guarded())
         assert faults == []
 
     return run
@@ -117,7 +117,7 @@ def test_bursts_of_datagrams_are_one_batch_each_but_for_the_first_which_was_not_
                 await until(lambda wanted=before + burst: len(machine.data()) == wanted)  # type: ignore[misc]
         driver.close()
         assert [len(batch) for batch in machine.batches] == [1, 39, 30, 1, 1, 1, 1]
-        assert machine.told == [
+        assert machine.inputs == [
             DatagramReceived("data", source, b"%d" % number) for burst in (40, 30, 1, 1, 2) for number in range(burst)
         ]
 
@@ -190,7 +190,7 @@ def test_what_is_to_be_taken_is_taken_at_once_after_what_was_fed(play: Play) -> 
         driver.close()
         driver.take(Noted("later still"))
         await asyncio.sleep(0.005)
-        assert machine.told == [Noted("fed"), Noted("taken"), Noted("later")]
+        assert machine.inputs == [Noted("fed"), Noted("taken"), Noted("later")]
 
     play(story)
 
@@ -249,9 +249,9 @@ def test_timers_fire_in_order_of_their_time(play: Play) -> None:
         driver, machine, _, _ = open_driver()
         now = asyncio.get_running_loop().time()
         driver.perform([SetTimer("late", now + 0.03), SetTimer("early", now + 0.01), SetTimer("past", now - 1.0)])
-        await until(lambda: len(machine.told) == 3)
+        await until(lambda: len(machine.inputs) == 3)
         driver.close()
-        assert machine.told == [TimerFired("past"), TimerFired("early"), TimerFired("late")]
+        assert machine.inputs == [TimerFired("past"), TimerFired("early"), TimerFired("late")]
 
     play(story)
 
@@ -264,10 +264,10 @@ def test_a_timer_set_again_is_replaced_and_a_cancelled_one_is_silent(play: Play)
         driver.perform([SetTimer("moved earlier", now + 9.0), SetTimer("moved earlier", now + 0.02)])
         driver.perform([SetTimer("gone", now + 0.01), CancelTimer("gone"), CancelTimer("never there")])
         driver.perform([SetTimer("back", now + 0.01), CancelTimer("back"), SetTimer("back", now + 0.01)])
-        await until(lambda: len(machine.told) == 3)
+        await until(lambda: len(machine.inputs) == 3)
         await asyncio.sleep(0.02)
         driver.close()
-        assert machine.told == [TimerFired("back"), TimerFired("moved earlier"), TimerFired("moved later")]
+        assert machine.inputs == [TimerFired("back"), TimerFired("moved earlier"), TimerFired("moved later")]
 
     play(story)
 
@@ -280,7 +280,7 @@ def test_timers_that_were_cancelled_or_put_off_do_not_pile_up(play: Play) -> Non
         for number in range(10_000):
             driver.perform([SetTimer("put off", now + 100 + number), SetTimer(number, now + 99.0), CancelTimer(number)])
         assert len(driver._heap) < 100
-        await until(lambda: machine.told == [TimerFired("due")])
+        await until(lambda: machine.inputs == [TimerFired("due")])
         driver.close()
 
     play(story)
@@ -293,7 +293,7 @@ def test_a_late_loop_fires_what_is_due_and_not_what_was_put_off(play: Play) -> N
         driver.perform([SetTimer(key, now + 0.001 * place) for place, key in enumerate("abcd", 1)])
         driver.perform([SetTimer("b", now + 9.0), CancelTimer("c")])
         time.sleep(0.02)
-        await until(lambda: len(machine.told) == 2)
+        await until(lambda: len(machine.inputs) == 2)
         driver.close()
         assert machine.batches == [[TimerFired("a"), TimerFired("d")]]
 
@@ -306,9 +306,9 @@ def test_a_timer_may_be_set_from_its_own_firing(play: Play) -> None:
         loop = asyncio.get_running_loop()
         machine.answers = [SetTimer("tick", loop.time() + 0.005)]
         driver.perform([SetTimer("tick", loop.time())])
-        await until(lambda: len(machine.told) == 2)
+        await until(lambda: len(machine.inputs) == 2)
         driver.close()
-        assert machine.told == [TimerFired("tick")] * 2
+        assert machine.inputs == [TimerFired("tick")] * 2
 
     play(story)
 

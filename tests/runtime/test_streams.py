@@ -40,14 +40,14 @@ class Machine:
     """Keeps its inputs, and answers every piece of a stream with the result of ``reply``."""
 
     def __init__(self, reply: Callable[[StreamReceived], bytes] = lambda item: b"") -> None:
-        self.told: list[Input] = []
+        self.inputs: list[Input] = []
         self.reports: list[Output] = []
         self._reply = reply
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         outputs: list[Output] = []
         for item in inputs:
-            self.told.append(item)
+            self.inputs.append(item)
             if isinstance(item, StreamReceived) and (data := self._reply(item)):
                 back = Target(item.transport, item.source)
                 outputs.append(SendOnStream(item.socket, back, data, item.connection))
@@ -55,15 +55,15 @@ class Machine:
 
     @property
     def data(self) -> bytes:
-        return b"".join(item.data for item in self.told if isinstance(item, StreamReceived))
+        return b"".join(item.data for item in self.inputs if isinstance(item, StreamReceived))
 
     @property
     def closed(self) -> list[StreamClosed]:
-        return [item for item in self.told if isinstance(item, StreamClosed)]
+        return [item for item in self.inputs if isinstance(item, StreamClosed)]
 
     @property
     def connections(self) -> set[int]:
-        return {item.connection for item in self.told if isinstance(item, StreamReceived)}
+        return {item.connection for item in self.inputs if isinstance(item, StreamReceived)}
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ def test_there_and_back_on_one_connection(kind: Any, host: str, certificates: Ce
             await until(lambda: client.data == b"ONE TWO ")
             driver.perform([SendOnStream("sip", target, b"three")])
             await until(lambda: client.data == b"ONE TWO THREE")
-            (heard,) = [item for item in client.told if isinstance(item, StreamReceived)][:1]
+            (heard,) = [item for item in client.inputs if isinstance(item, StreamReceived)][:1]
             assert (heard.transport, heard.target, heard.source) == (kind, target, bound[kind])
             assert len(server.connections) == len(client.connections) == 1
 
@@ -138,7 +138,7 @@ def test_a_certificate_of_a_stranger_is_refused(certificates: Certificates) -> N
         server, client = Machine(echo), Machine()
         tls = server_tls(certificates.certificate, certificates.key)
         for context in (client_tls(certificates.stranger), client_tls()):
-            client.told.clear()
+            client.inputs.clear()
             async with (
                 driving(server, {"TLS": ("127.0.0.1", 0)}, server_tls=tls) as (_, bound),
                 driving(client, client_tls=context) as (driver, _bound),
@@ -146,7 +146,7 @@ def test_a_certificate_of_a_stranger_is_refused(certificates: Certificates) -> N
                 driver.perform([SendOnStream("sip", Target("TLS", bound["TLS"]), b"x")])
                 await until(lambda: client.closed)
                 assert "certificate verify failed" in client.closed[0].reason
-                assert server.told == []
+                assert server.inputs == []
 
     asyncio.run(scenario())
 
@@ -349,7 +349,7 @@ def test_binding_anew_closes_what_was_and_numbers_go_on() -> None:
             await until(lambda: client.closed and server.closed)
             driver.perform([SendOnStream("sip", target, b"two")])
             await until(lambda: client.data == b"ONETWO")
-            sources = [item.source[0] for item in server.told if isinstance(item, StreamReceived)]
+            sources = [item.source[0] for item in server.inputs if isinstance(item, StreamReceived)]
             assert sources == ["127.0.0.1", "127.0.0.2"]
             assert len(client.connections) == 2
 
@@ -382,7 +382,7 @@ def test_garbage_instead_of_a_handshake_harms_nobody(certificates: Certificates)
                 with contextlib.suppress(ConnectionResetError):
                     await reader.read()
             writer.close()
-            assert server.told == []
+            assert server.inputs == []
 
     asyncio.run(scenario())
 
@@ -429,7 +429,7 @@ def test_rfc8122_another_fingerprint_gets_not_a_byte(kind: Any, fingerprint: byt
             await until(lambda: client.closed)
             assert client.closed[0].reason == "the certificate does not match the announced fingerprint"
             await asyncio.sleep(0.05)
-            assert server.told == client.told[1:] == []
+            assert server.inputs == client.inputs[1:] == []
 
     asyncio.run(scenario())
 

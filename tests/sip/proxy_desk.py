@@ -50,17 +50,17 @@ class Desk:
         known = {"bob", "carol"}.__contains__
         self.proxy = Proxy(domain, self.location, known, CountingRandom(), b"key", routing, relay=relay)
 
-    def tell(self, *reports: Report, now: float = NOW) -> list[Command]:
+    def step(self, *reports: Report, now: float = NOW) -> list[Command]:
         return self.proxy.step(reports, now)
 
     def ask(self, request: Request, transaction: str = "s1") -> list[Command]:
-        return self.tell(RequestReceived(transaction, request, CALLER))
+        return self.step(RequestReceived(transaction, request, CALLER))
 
     def forked(self, request: Request, transaction: str = "s1") -> list[SendRequest]:
         return sent(self.ask(request, transaction))
 
     def acked(self, request: Request) -> list[SendAck]:
-        commands = self.tell(AckReceived(request, CALLER))
+        commands = self.step(AckReceived(request, CALLER))
         return [command for command in commands if isinstance(command, SendAck)]
 
     def refused(self, request: Request) -> Response:

@@ -79,7 +79,7 @@ class Anchor:
         return sent(self.describe(wish.key))
 
     def describe(self, key: str, sdp: bytes | None = BY_RELAY) -> list[Command]:
-        return self.desk.tell(Described(key, sdp))
+        return self.desk.step(Described(key, sdp))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def anchor() -> Anchor:
 def route(desk: Desk) -> tuple[str, str]:
     """Return the Route of a dialog that the proxy stays with."""
     (branch,) = Anchor(desk).invite(transaction="first")
-    desk.tell(answer(branch, 200))
+    desk.step(answer(branch, 200))
     return "Route", branch.request.headers_all("Record-Route")[0]
 
 
@@ -122,7 +122,7 @@ class TestOffers:
         """The relay may have the offer already: its call is released, and its description is discarded."""
         request = offering()
         anchor.desk.ask(request)
-        commands = anchor.desk.tell(CancelReceived("s1", sip("CANCEL")))
+        commands = anchor.desk.step(CancelReceived("s1", sip("CANCEL")))
         assert statuses(commands) == [487]
         assert released(commands) == [Release("call-1", "a")]
         assert anchor.describe("s1") == []
@@ -130,7 +130,7 @@ class TestOffers:
 
     def test_a_cancelled_offer_within_a_call_ends_nothing_that_was_answered(self, anchor: Anchor) -> None:
         anchor.desk.ask(offering("INVITE", "sip:bob@10.0.0.2:5062", to_tag="b"))
-        commands = anchor.desk.tell(CancelReceived("s1", sip("CANCEL")))
+        commands = anchor.desk.step(CancelReceived("s1", sip("CANCEL")))
         assert statuses(commands) == [487]
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
@@ -138,7 +138,7 @@ class TestOffers:
         """RFC 4320 4.2."""
         commands = anchor.desk.ask(offering("UPDATE", "sip:bob@10.0.0.2:5062", to_tag="b"))
         assert statuses(commands) == []
-        assert anchor.desk.tell(TransactionTimedOut("s1")) == [Release("call-1", "a", unless_answered=True)]
+        assert anchor.desk.step(TransactionTimedOut("s1")) == [Release("call-1", "a", unless_answered=True)]
         assert anchor.describe("s1") == []
         assert len(anchor.desk.proxy) == 0
 
@@ -153,7 +153,7 @@ class TestOffers:
     def test_what_cannot_be_sent_on_lets_the_relay_go(self) -> None:
         desk = Desk(1, Script(Forward(targets=("sip:bob@a.host.name",), relay=True)), relay="nat")
         desk.ask(offering())
-        commands = desk.tell(Described("s1", BY_RELAY))
+        commands = desk.step(Described("s1", BY_RELAY))
         assert statuses(commands) == [502]
         assert released(commands) == [Release("call-1", "a")]
         assert len(desk.proxy) == 0
@@ -192,7 +192,7 @@ class TestWhichCalls:
         commands = desk.ask(offering(contact=contact))
         assert bool(asked(commands)) is anchored
         if anchored:
-            (branch,) = sent(desk.tell(Described("s1", BY_RELAY)))
+            (branch,) = sent(desk.step(Described("s1", BY_RELAY)))
             assert len(branch.request.record_routes) == 1, "or nobody would tell the relay of the end"
         else:
             assert sent(commands)[0].request.body == OFFER
@@ -213,7 +213,7 @@ class TestWhichCalls:
         (branch,) = sent(commands)
         assert branch.request.body == WANTS_RELAY
         assert responses(commands) == []
-        anchor.desk.tell(answering(branch, 200))
+        anchor.desk.step(answering(branch, 200))
         assert len(anchor.desk.proxy._media._under_way) == 0
 
     @pytest.mark.parametrize("body", [b"v=0\r\na=wanderbus-relays\r\n", b"v=0\r\ns=a=wanderbus-relay\r\n"])
@@ -252,7 +252,7 @@ class TestWhichCalls:
 class TestAnswers:
     def test_an_answer_waits_too(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        commands = anchor.desk.tell(answering(branch, 200))
+        commands = anchor.desk.step(answering(branch, 200))
         assert responses(commands) == []
         assert asked(commands) == [Describe("s1/answer-1", "answer", b"v=0\r\no=answer\r\n", "call-1", "a", "s1-0", "")]
         (passed,) = responses(anchor.describe("s1/answer-1"))
@@ -260,23 +260,23 @@ class TestAnswers:
 
     def test_one_that_the_relay_does_not_describe_passes_as_it_came(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        (wish,) = asked(anchor.desk.tell(answering(branch, 200)))
+        (wish,) = asked(anchor.desk.step(answering(branch, 200)))
         (passed,) = responses(anchor.describe(wish.key, None))
         assert passed.body == b"v=0\r\no=answer\r\n"
 
     def test_the_relay_is_told_where_its_device_is_seen(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
         said = answering(branch, 200, contact="<sip:bob@172.16.0.9>")
-        (wish,) = asked(anchor.desk.tell(msgspec.structs.replace(said, source=OUTSIDE)))
+        (wish,) = asked(anchor.desk.step(msgspec.structs.replace(said, source=OUTSIDE)))
         assert wish.source_ip == OUTSIDE[0]
 
     def test_what_is_said_to_a_caller_stays_in_its_order(self) -> None:
         first = Anchor(Desk(2, relay="nat"))
         branches = first.invite()
-        (early,) = asked(first.desk.tell(answering(branches[0], 183, b"v=0\r\no=early\r\n")))
-        (other,) = asked(first.desk.tell(answering(branches[1], 183, b"v=0\r\no=other\r\n")))
-        assert responses(first.desk.tell(answer(branches[0], 180))) == []
-        (last,) = asked(first.desk.tell(answering(branches[0], 200)))
+        (early,) = asked(first.desk.step(answering(branches[0], 183, b"v=0\r\no=early\r\n")))
+        (other,) = asked(first.desk.step(answering(branches[1], 183, b"v=0\r\no=other\r\n")))
+        assert responses(first.desk.step(answer(branches[0], 180))) == []
+        (last,) = asked(first.desk.step(answering(branches[0], 200)))
         assert first.describe(last.key) == first.describe(other.key) == []
         passed = responses(first.describe(early.key))
         assert [response.status for response in passed] == [183, 183, 180, 200]
@@ -284,32 +284,32 @@ class TestAnswers:
 
     def test_a_refusal_does_not_overtake_an_early_answer(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        (early,) = asked(anchor.desk.tell(answering(branch, 183)))
-        assert responses(anchor.desk.tell(answer(branch, 486))) == []
+        (early,) = asked(anchor.desk.step(answering(branch, 183)))
+        assert responses(anchor.desk.step(answer(branch, 486))) == []
         assert [response.status for response in responses(anchor.describe(early.key))] == [183, 486]
 
     def test_others_need_not_wait(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        anchor.desk.tell(answering(branch, 200))
+        anchor.desk.step(answering(branch, 200))
         assert statuses(anchor.desk.ask(sip("OPTIONS", "sip:example.org"), "s2")) == [200]
 
     def test_a_200_that_is_repeated_is_described_again(self, anchor: Anchor) -> None:
         """RFC 3261 13.3.1.4: the caller has received none of them yet, so it must be able to use each."""
         (branch,) = anchor.invite()
         for number in (1, 2):
-            (wish,) = asked(anchor.desk.tell(answering(branch, 200)))
+            (wish,) = asked(anchor.desk.step(answering(branch, 200)))
             assert wish.key == f"s1/answer-{number}"
-            again = anchor.desk.tell(answering(branch, 200))
+            again = anchor.desk.step(answering(branch, 200))
             assert (asked(again), responses(again)) == ([], []), "one that waits already is not asked for twice"
             assert [response.body for response in responses(anchor.describe(wish.key))] == [BY_RELAY]
 
     def test_the_line_is_bounded(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
         for number in range(media_queue.RESPONSES_HELD_MAX):
-            assert len(asked(anchor.desk.tell(answering(branch, 183, b"v=%d" % number)))) == 1
-        assert asked(anchor.desk.tell(answering(branch, 183, b"v=x"))) == []
-        anchor.desk.tell(*[answer(branch, 180)] * 50)
-        anchor.desk.tell(answer(branch, 486))
+            assert len(asked(anchor.desk.step(answering(branch, 183, b"v=%d" % number)))) == 1
+        assert asked(anchor.desk.step(answering(branch, 183, b"v=x"))) == []
+        anchor.desk.step(*[answer(branch, 180)] * 50)
+        anchor.desk.step(answer(branch, 486))
         for number in range(1, media_queue.RESPONSES_HELD_MAX + 1):
             passed = responses(anchor.describe(f"s1/answer-{number}"))
         assert [response.status for response in passed] == [183, 486]
@@ -317,16 +317,16 @@ class TestAnswers:
     def test_a_late_offer_and_its_answer_pass_as_they_are(self, anchor: Anchor) -> None:
         """The 200 offers, and the ACK answers."""
         (branch,) = anchor.desk.forked(sip("INVITE", BOB, BEHIND_NAT))
-        (passed,) = responses(anchor.desk.tell(answering(branch, 200)))
+        (passed,) = responses(anchor.desk.step(answering(branch, 200)))
         assert passed.body == b"v=0\r\no=answer\r\n"
 
     def test_an_answer_without_description_passes(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        assert statuses(anchor.desk.tell(answer(branch, 180))) == [180]
+        assert statuses(anchor.desk.step(answer(branch, 180))) == [180]
 
     def test_an_update_is_answered_after_it_is_forgotten(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite(offering("UPDATE", "sip:bob@10.0.0.2:5062", to_tag="b"))
-        (wish,) = asked(anchor.desk.tell(answering(branch, 200)))
+        (wish,) = asked(anchor.desk.step(answering(branch, 200)))
         assert len(anchor.desk.proxy) == 0
         assert [response.body for response in responses(anchor.describe(wish.key))] == [BY_RELAY]
 
@@ -339,7 +339,7 @@ class TestAnswers:
         assert (wish.from_tag, wish.to_tag, wish.source_ip) == ("b", "a", "")
         (branch,) = sent(anchor.describe(wish.key))
         said = answering(branch, 200, contact="<sip:alice@172.16.0.1:7>")
-        (wish,) = asked(anchor.desk.tell(msgspec.structs.replace(said, source=OUTSIDE)))
+        (wish,) = asked(anchor.desk.step(msgspec.structs.replace(said, source=OUTSIDE)))
         assert (wish.from_tag, wish.to_tag, wish.source_ip) == ("b", "a", OUTSIDE[0])
 
 
@@ -372,58 +372,58 @@ class TestTheEnd:
         commands = anchor.desk.ask(request)
         (branch,) = sent(commands)
         assert branch.request.body == OFFER
-        assert released(commands) == released(anchor.desk.tell(answer(branch, 180))) == []
+        assert released(commands) == released(anchor.desk.step(answer(branch, 180))) == []
         said = answering(branch, 200)
-        commands = anchor.desk.tell(said)
+        commands = anchor.desk.step(said)
         assert released(commands) == [Release("call-1", "a", "b")]
         assert [response.body for response in responses(commands)] == [b"v=0\r\no=answer\r\n"]
-        assert released(anchor.desk.tell(said)) == []
+        assert released(anchor.desk.step(said)) == []
 
     def test_where_that_is_refused_all_stays_as_it_was(self, anchor: Anchor) -> None:
         back = route(anchor.desk)
         (branch,) = anchor.desk.forked(offering("INVITE", BOB, back, to_tag="b", contact=CONTACT))
-        assert released(anchor.desk.tell(answer(branch, 488))) == []
+        assert released(anchor.desk.step(answer(branch, 488))) == []
 
     @pytest.mark.parametrize("status", [486, 603, 401, 407])
     def test_a_call_that_is_refused_needs_no_relay(self, anchor: Anchor, status: int) -> None:
         """Nor does one that is challenged, or strangers would hold the ports of all others."""
         (branch,) = anchor.invite()
-        assert released(anchor.desk.tell(answer(branch, status))) == [Release("call-1", "a")]
+        assert released(anchor.desk.step(answer(branch, status))) == [Release("call-1", "a")]
 
     def test_a_call_that_nobody_answers_needs_none(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
-        assert released(anchor.desk.tell(TransactionTimedOut(branch.transaction))) == [Release("call-1", "a")]
+        assert released(anchor.desk.step(TransactionTimedOut(branch.transaction))) == [Release("call-1", "a")]
 
     @pytest.mark.parametrize("status", [401, 420, 481, 491])
     def test_a_refused_offer_within_a_call_ends_nothing_that_was_answered(self, anchor: Anchor, status: int) -> None:
         """Anybody can write a To tag: without such a call, the relay keeps nothing."""
         (branch,) = anchor.invite(offering("INVITE", BOB, to_tag="b"))
-        commands = anchor.desk.tell(answer(branch, status))
+        commands = anchor.desk.step(answer(branch, status))
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
     def test_who_has_no_tag_ends_nothing(self, anchor: Anchor) -> None:
         """A relay would take that for the whole call, whoever is in it."""
         anchor.desk.ask(offering().replacing("From", "<sip:alice@example.org>"))
-        assert released(anchor.desk.tell(CancelReceived("s1", sip("CANCEL")))) == []
+        assert released(anchor.desk.step(CancelReceived("s1", sip("CANCEL")))) == []
 
     def test_an_update_that_nobody_answers_keeps_nothing_either(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite(offering("UPDATE", BOB, to_tag="b"))
-        commands = anchor.desk.tell(TransactionTimedOut(branch.transaction))
+        commands = anchor.desk.step(TransactionTimedOut(branch.transaction))
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
     def test_each_caller_of_one_call_id_is_let_go(self, anchor: Anchor) -> None:
         """Other transactions with that Call-ID make no difference."""
         other = offering().replacing("From", "<sip:alice@example.org>;tag=a2")
         (first,), (second,) = anchor.invite(), anchor.invite(other, "s2")
-        assert released(anchor.desk.tell(answer(first, 401))) == [Release("call-1", "a")]
-        assert released(anchor.desk.tell(answer(second, 401))) == [Release("call-1", "a2")]
+        assert released(anchor.desk.step(answer(first, 401))) == [Release("call-1", "a")]
+        assert released(anchor.desk.step(answer(second, 401))) == [Release("call-1", "a2")]
 
     def test_who_calls_again_from_elsewhere_keeps_the_relay(self, anchor: Anchor) -> None:
         """A caller that moved before it was answered repeats its INVITE, and the first one is refused."""
         (first,) = anchor.invite(transaction="s1")
         (second,) = anchor.invite(transaction="s2")
-        assert released(anchor.desk.tell(answer(first, 487))) == []
-        assert released(anchor.desk.tell(answer(second, 486))) == [Release("call-1", "a")]
+        assert released(anchor.desk.step(answer(first, 487))) == []
+        assert released(anchor.desk.step(answer(second, 486))) == [Release("call-1", "a")]
 
 
 class TestTheServer:
@@ -472,8 +472,8 @@ class TestTheServer:
 def test_each_transaction_has_its_own_line() -> None:
     anchor = Anchor()
     (one,), (two,) = anchor.invite(transaction="s1"), anchor.invite(transaction="s2")
-    (first,) = asked(anchor.desk.tell(answering(one, 200)))
-    (second,) = asked(anchor.desk.tell(answering(two, 200)))
+    (first,) = asked(anchor.desk.step(answering(one, 200)))
+    (second,) = asked(anchor.desk.step(answering(two, 200)))
     passed = anchor.describe(second.key)
     assert [command.transaction for command in passed if isinstance(command, Respond)] == ["s2"]
     assert len(responses(anchor.describe(first.key))) == 1

@@ -51,7 +51,7 @@ def alice() -> Clockwork:
 
 def start(node: Clockwork, method: str, name: str = "one") -> bytes:
     """Start a transaction and return the bytes of its request."""
-    (sent,) = node.tell(SendRequest(name, make_request(method), BOB))
+    (sent,) = node.step(SendRequest(name, make_request(method), BOB))
     assert isinstance(sent, SendDatagram)
     assert sent.destination == BOB
     return sent.data
@@ -88,21 +88,21 @@ def test_rfc3261_17_1_1_2_timer_a_doubles_and_timer_b_ends(alice: Clockwork) -> 
 
 def test_rfc3261_17_1_1_2_provisional_stops_both_timers(alice: Clockwork) -> None:
     data = start(alice, "INVITE")
-    assert reported(alice.tell(answer(data, 180))) == [180]
+    assert reported(alice.step(answer(data, 180))) == [180]
     assert not alice.timers
-    assert reported(alice.tell(answer(data, 183))) == [183]
+    assert reported(alice.step(answer(data, 183))) == [183]
     assert alice.run_to(1000.0) == []
-    assert reported(alice.tell(answer(data, 200))) == [200]
+    assert reported(alice.step(answer(data, 200))) == [200]
 
 
 def test_rfc3261_17_1_1_2_refusal_is_acknowledged_each_time_and_reported_once(alice: Clockwork) -> None:
     data = start(alice, "INVITE")
-    first = alice.tell(answer(data, 486))
+    first = alice.step(answer(data, 486))
     assert reported(first) == [486]
     assert [str(message.cseq) for message in messages(first)] == ["1 ACK"]
     assert scoped_letters(alice) == {"D": 32.0}
     alice.run_to(31.0)
-    again = alice.tell(answer(data, 486))
+    again = alice.step(answer(data, 486))
     assert reported(again) == []
     assert [str(message.cseq) for message in messages(again)] == ["1 ACK"]
     alice.run_to(32.0)
@@ -115,9 +115,9 @@ def test_what_was_accepted_is_not_kept_for_the_half_minute_in_which_it_may_be_ac
 ) -> None:
     data = start(alice, method)
     assert kept(alice) > 300
-    alice.tell(answer(data, 180))
+    alice.step(answer(data, 180))
     assert kept(alice) > 300
-    alice.tell(answer(data, 200))
+    alice.step(answer(data, 200))
     assert alice.layer.transaction_count == 1
     assert kept(alice) == 0
 
@@ -130,9 +130,9 @@ def kept(alice: Clockwork) -> int:
 
 def test_rfc3261_17_1_1_3_ack_is_made_from_invite_and_response(alice: Clockwork) -> None:
     routed = make_request("INVITE").with_header("Route", "<sip:one;lr>, <sip:two;lr>")
-    (sent,) = alice.tell(SendRequest("one", routed, BOB))
+    (sent,) = alice.step(SendRequest("one", routed, BOB))
     assert isinstance(sent, SendDatagram)
-    (ack,) = messages(alice.tell(answer(sent.data, 404, to_tag="refuser")))
+    (ack,) = messages(alice.step(answer(sent.data, 404, to_tag="refuser")))
     (invite,) = messages([sent])
     assert isinstance(ack, Request)
     assert isinstance(invite, Request)
@@ -151,15 +151,15 @@ def test_rfc3261_17_1_1_3_ack_has_only_the_top_via_of_a_proxied_invite() -> None
 
 def test_rfc6026_7_2_every_2xx_is_reported_until_timer_m(alice: Clockwork) -> None:
     data = start(alice, "INVITE")
-    accepted = alice.tell(answer(data, 200))
+    accepted = alice.step(answer(data, 200))
     assert reported(accepted) == [200]
     assert messages(accepted) == [], "the ACK for a 2xx is the transaction user's"
     assert scoped_letters(alice) == {"M": 32.0}
     alice.run_to(31.9)
-    assert reported(alice.tell(answer(data, 200))) == [200]
-    assert reported(alice.tell(answer(data, 486))) == []
+    assert reported(alice.step(answer(data, 200))) == [200]
+    assert reported(alice.step(answer(data, 486))) == []
     alice.run_to(32.0)
-    assert alice.tell(answer(data, 200)) == []
+    assert alice.step(answer(data, 200)) == []
     assert alice.layer.drops == {"stray response": 1}
 
 
@@ -172,16 +172,16 @@ def test_rfc3261_17_1_2_2_timer_e_doubles_to_t2_and_timer_f_ends(alice: Clockwor
 
 def test_rfc3261_17_1_2_2_provisional_slows_timer_e_to_t2(alice: Clockwork) -> None:
     data = start(alice, "REGISTER")
-    assert reported(alice.tell(answer(data, 100))) == [100]
+    assert reported(alice.step(answer(data, 100))) == [100]
     assert alice.sending_times(13.0) == [0.5, 4.5, 8.5, 12.5]
     assert alice.run_to(32.0)[-1] == (32.0, TransactionTimedOut("one"))
 
 
 def test_rfc3261_17_1_2_2_final_response_is_reported_once_and_timer_k_absorbs(alice: Clockwork) -> None:
     data = start(alice, "REGISTER")
-    assert reported(alice.tell(answer(data, 200))) == [200]
+    assert reported(alice.step(answer(data, 200))) == [200]
     assert scoped_letters(alice) == {"K": 5.0}
-    assert alice.tell(answer(data, 200)) == []
+    assert alice.step(answer(data, 200)) == []
     assert alice.layer.dropped == 0
     assert alice.run_to(5.0) == []
     assert alice.layer.transaction_count == 0
@@ -193,17 +193,17 @@ def test_timers_scale_with_t1_except_timer_d() -> None:
     node = Clockwork(layer)
     data = start(node, "OPTIONS")
     assert node.sending_times(1.25) == pytest.approx([0.1, 0.3, 0.6, 0.9, 1.2])
-    node.tell(answer(data, 200))
+    node.step(answer(data, 200))
     assert scoped_letters(node) == pytest.approx({"K": 2.25})
     refused = start(node, "INVITE", "two")
-    node.tell(answer(refused, 500))
+    node.step(answer(refused, 500))
     assert scoped_letters(node)["D"] == pytest.approx(33.25)
 
 
 def test_rfc3261_8_1_1_7_and_rfc3581_3_via_of_a_request(alice: Clockwork) -> None:
     branches = set()
     for number in range(20):
-        (sent,) = messages(alice.tell(SendRequest(str(number), make_request("OPTIONS"), BOB, ".loop")))
+        (sent,) = messages(alice.step(SendRequest(str(number), make_request("OPTIONS"), BOB, ".loop")))
         assert (sent.via.host, sent.via.port, sent.via.wants_rport) == ("192.0.2.1", 5060, True)
         branch = sent.via.branch or ""
         assert branch.startswith("z9hG4bK")
@@ -222,17 +222,17 @@ def test_rfc3261_17_1_3_response_matches_by_branch_sent_by_and_method(alice: Clo
         data.replace(b"OPTIONS", b"REGISTER"),
     ):
         assert forged != data
-        assert alice.tell(answer(forged, 200)) == []
+        assert alice.step(answer(forged, 200)) == []
     assert alice.layer.drops == {"stray response": 3}
-    assert reported(alice.tell(answer(data, 200))) == [200]
+    assert reported(alice.step(answer(data, 200))) == [200]
 
 
 def test_response_still_matches_after_our_address_changed(alice: Clockwork) -> None:
     """SPEC U-09: an address change in the middle of a transaction; its Via keeps the old sent-by."""
     data = start(alice, "OPTIONS")
     alice.layer.local = ("198.51.100.7", 5070)
-    assert reported(alice.tell(answer(data, 200))) == [200]
-    (sent,) = messages(alice.tell(SendRequest("two", make_request("OPTIONS"), BOB)))
+    assert reported(alice.step(answer(data, 200))) == [200]
+    (sent,) = messages(alice.step(SendRequest("two", make_request("OPTIONS"), BOB)))
     assert (sent.via.host, sent.via.port) == ("198.51.100.7", 5070)
 
 
@@ -241,55 +241,55 @@ def test_rfc3261_9_1_cancel_waits_for_a_provisional_and_shares_the_branch(alice:
     (invite,) = messages([SendDatagram("sip", BOB, data)])
     alice.layer.local = ("198.51.100.7", 5070)
     cancel = SendRequest("cancel", make_cancel(make_request("INVITE")), ("203.0.113.3", 9))
-    assert alice.tell(cancel) == []
-    outputs = alice.tell(answer(data, 100))
+    assert alice.step(cancel) == []
+    outputs = alice.step(answer(data, 100))
     (sent,) = [output for output in outputs if isinstance(output, SendDatagram)]
     (request,) = messages(outputs)
     assert isinstance(request, Request)
     assert request.method == "CANCEL"
     assert sent.destination == BOB, "a CANCEL goes where its INVITE went"
     assert request.headers_all("Via") == invite.headers_all("Via")
-    assert reported(alice.tell(answer(sent.data, 200))) == [200]
-    assert reported(alice.tell(answer(data, 487))) == [487]
+    assert reported(alice.step(answer(sent.data, 200))) == [200]
+    assert reported(alice.step(answer(data, 487))) == [487]
 
 
 def test_rfc3261_9_1_cancel_with_nothing_to_cancel_times_out_at_once(alice: Clockwork) -> None:
     cancel = SendRequest("cancel", make_cancel(make_request("INVITE")), BOB)
-    assert alice.tell(cancel) == [TransactionTimedOut("cancel")]
+    assert alice.step(cancel) == [TransactionTimedOut("cancel")]
     data = start(alice, "INVITE")
-    assert alice.tell(cancel) == []
-    assert alice.tell(answer(data, 486))[-1] == TransactionTimedOut("cancel")
-    assert alice.tell(cancel) == [TransactionTimedOut("cancel")]
+    assert alice.step(cancel) == []
+    assert alice.step(answer(data, 486))[-1] == TransactionTimedOut("cancel")
+    assert alice.step(cancel) == [TransactionTimedOut("cancel")]
 
 
 def test_rfc3261_13_2_2_4_ack_for_2xx_is_sent_once_under_a_fresh_branch(alice: Clockwork) -> None:
     start(alice, "INVITE")
     before = dict(alice.timers)
-    first, second = messages(alice.tell(*[SendAck(make_request("ACK", to_tag="b"), BOB)] * 2))
+    first, second = messages(alice.step(*[SendAck(make_request("ACK", to_tag="b"), BOB)] * 2))
     assert first.via.branch != second.via.branch
     assert alice.timers == before
 
 
 def test_forgotten_transaction_is_silent(alice: Clockwork) -> None:
     data = start(alice, "INVITE")
-    assert alice.tell(ForgetTransaction("one"), ForgetTransaction("unknown")) == []
+    assert alice.step(ForgetTransaction("one"), ForgetTransaction("unknown")) == []
     assert not alice.timers
-    assert alice.tell(answer(data, 200)) == []
+    assert alice.step(answer(data, 200)) == []
     assert alice.run_to(100.0) == []
 
 
 def test_name_is_free_again_after_the_final_response(alice: Clockwork) -> None:
     data = start(alice, "REGISTER")
     with pytest.raises(LocalProtocolError):
-        alice.tell(SendRequest("one", make_request("REGISTER", number=2), BOB))
-    alice.tell(answer(data, 401))
+        alice.step(SendRequest("one", make_request("REGISTER", number=2), BOB))
+    alice.step(answer(data, 401))
     second = start(alice, "REGISTER")
     alice.run_to(4.0)
-    assert reported(alice.tell(answer(second, 200))) == [200]
+    assert reported(alice.step(answer(second, 200))) == [200]
     assert alice.run_to(9.0) == []
     assert alice.layer.transaction_count == 0
 
 
 def test_ack_cannot_be_started_as_a_transaction(alice: Clockwork) -> None:
     with pytest.raises(LocalProtocolError):
-        alice.tell(SendRequest("one", make_request("ACK"), BOB))
+        alice.step(SendRequest("one", make_request("ACK"), BOB))

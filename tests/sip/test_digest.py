@@ -88,7 +88,7 @@ def client(username: str = "alice", password: str = "wonder land") -> DigestClie
     return DigestClient(username, password, CountingRandom())
 
 
-def told(peer: DigestClient, asked: Request, verdict: Verdict, *, asking: str = "WWW-Authenticate") -> bool:
+def learned(peer: DigestClient, asked: Request, verdict: Verdict, *, asking: str = "WWW-Authenticate") -> bool:
     """Give the verdict to the client as the response to ``asked``."""
     assert isinstance(verdict, Challenged)
     return peer.learn(make_response(asked, 401, headers=[(asking, value) for value in verdict.challenges]))
@@ -204,7 +204,7 @@ def test_a_user_with_the_password_is_accepted(algorithm: str) -> None:
     verdict = home.check(first, 10.0)
     assert isinstance(verdict, Challenged)
     assert not verdict.stale
-    assert told(alice, first, verdict)
+    assert learned(alice, first, verdict)
     assert home.check(alice.authorize(request(2)), 10.1) == Accepted("alice")
 
 
@@ -223,7 +223,7 @@ def test_the_servers_favourite_is_answered_once_per_realm_rfc8760_2_4() -> None:
 
 def test_the_next_request_is_sent_ahead_with_a_rising_count() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     for number in range(2, 6):
         authorized = alice.authorize(alice.authorize(request(number)) if number == 4 else request(number))
         assert len(authorized.headers_all("Authorization")) == 1
@@ -232,7 +232,7 @@ def test_the_next_request_is_sent_ahead_with_a_rising_count() -> None:
 
 def test_a_repeated_request_is_not_accepted_twice_rfc7616_5_12() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     earlier, later = alice.authorize(request(2)), alice.authorize(request(3))
     assert home.check(later, 1.0) == Accepted("alice")
     for again in (later, earlier):
@@ -243,7 +243,7 @@ def test_a_repeated_request_is_not_accepted_twice_rfc7616_5_12() -> None:
 
 def test_a_repetition_is_known_even_when_the_nonce_is_spelt_differently() -> None:
     alice, home = client("bob", "b"), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     authorized = alice.authorize(request(2))
     assert home.check(authorized, 1.0) == Accepted("bob")
     proof = Credentials.parse(authorized.headers_all("Authorization")[0])
@@ -254,38 +254,38 @@ def test_a_repetition_is_known_even_when_the_nonce_is_spelt_differently() -> Non
 
 def test_an_old_nonce_is_stale_and_the_client_tries_anew_rfc7616_3_3() -> None:
     alice, home = client(), server(nonce_lifetime_s=60.0)
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     assert home.check(alice.authorize(request(2)), 60.0) == Accepted("alice")
     late = alice.authorize(request(3))
     verdict = home.check(late, 60.1)
     assert isinstance(verdict, Challenged)
     assert verdict.stale
-    assert told(alice, late, verdict)
+    assert learned(alice, late, verdict)
     assert home.check(alice.authorize(request(4)), 60.1) == Accepted("alice")
 
 
 def test_a_restarted_server_calls_the_nonces_of_before_stale() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     reborn = Authenticator("localhost", PASSWORDS.get, b"another key")
     asked = alice.authorize(request(2))
     verdict = reborn.check(asked, 1.0)
     assert isinstance(verdict, Challenged)
     assert verdict.stale
-    assert told(alice, asked, verdict)
+    assert learned(alice, asked, verdict)
     assert reborn.check(alice.authorize(request(3)), 1.0) == Accepted("alice")
 
 
 def test_the_wrong_password_and_the_unknown_user_are_not_told_apart() -> None:
     for peer in (client(password="guess"), client("mallory"), client("mallory", "")):
         home = server()
-        told(peer, request(), home.check(request(), 0.0))
+        learned(peer, request(), home.check(request(), 0.0))
         assert home.check(peer.authorize(request(2)), 0.0) == Rejected(403, "Wrong User Or Password")
 
 
 def test_the_name_of_a_refused_user_forges_no_line_of_a_log() -> None:
     home, peer = server(), client("a from 1.2.3.4 refused\x1b[31m\u202e" + "x" * 900)
-    told(peer, request(), home.check(request(), 0.0))
+    learned(peer, request(), home.check(request(), 0.0))
     home.check(peer.authorize(request(2)), 0.0)
     (refused,) = home.take_refusals()
     assert refused.user == "sip:a%20from%201.2.3.4%20refused%1B%5B31m%E2%80%AE" + "x" * 36 + "@localhost"
@@ -294,7 +294,7 @@ def test_the_name_of_a_refused_user_forges_no_line_of_a_log() -> None:
 
 def test_a_proof_holds_for_its_method_and_realm_alone() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     (proof,) = alice.authorize(request(2)).headers_all("Authorization")
     assert home.check(request(3, "INVITE").with_header("Authorization", proof), 0.0) == Rejected(
         403, "Wrong User Or Password"
@@ -306,7 +306,7 @@ def test_a_proof_holds_for_its_method_and_realm_alone() -> None:
 def signed_for(uri: str) -> Verdict:
     """Check credentials for ``uri`` in a request whose Request-URI is ``sip:localhost``."""
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     proof = alice.authorize(msgspec.structs.replace(request(2), uri=uri)).header("Authorization")
     return home.check(request(3).with_header("Authorization", proof or ""), 0.0)
 
@@ -326,7 +326,7 @@ def test_a_proof_for_another_resource_is_refused_rfc7616_3_4_6(uri: str) -> None
 )
 def test_incomplete_credentials_are_challenged_again(change: dict[str, object]) -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     (proof,) = alice.authorize(request(2)).headers_all("Authorization")
     changed = msgspec.structs.replace(Credentials.parse(proof), **change)
     assert isinstance(home.check(request(2).with_header("Authorization", str(changed)), 0.0), Challenged)
@@ -338,7 +338,7 @@ def test_the_table_of_counts_is_bounded_and_what_it_forgets_is_stale(monkeypatch
     proofs = []
     for number in range(1, 12, 2):
         alice = client()
-        told(alice, request(number), home.check(request(number), 0.0))
+        learned(alice, request(number), home.check(request(number), 0.0))
         proofs.append(alice.authorize(request(number + 1)))
         assert home.check(proofs[-1], 0.0) == Accepted("alice")
     assert len(home._counts) == len(home._serials) == 4
@@ -348,32 +348,32 @@ def test_the_table_of_counts_is_bounded_and_what_it_forgets_is_stale(monkeypatch
 
 def test_a_refused_password_is_not_tried_again() -> None:
     alice, home = client(password="guess"), server()
-    assert told(alice, request(), home.check(request(), 0.0))
+    assert learned(alice, request(), home.check(request(), 0.0))
     asked = alice.authorize(request(2))
-    assert not told(alice, asked, home.check(request(), 0.0))
+    assert not learned(alice, asked, home.check(request(), 0.0))
 
 
 def test_a_worn_nonce_that_is_not_called_stale_is_worth_one_more_try() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     alice.authorize(request(2))
     second, third = alice.authorize(request(3)), alice.authorize(request(4))
-    assert told(alice, second, home.check(request(), 0.0))
-    assert told(alice, third, home.check(request(), 0.0))
-    assert not told(alice, alice.authorize(request(5)), home.check(request(), 0.0))
+    assert learned(alice, second, home.check(request(), 0.0))
+    assert learned(alice, third, home.check(request(), 0.0))
+    assert not learned(alice, alice.authorize(request(5)), home.check(request(), 0.0))
 
 
 def test_the_same_nonce_asked_for_again_means_that_the_password_was_refused() -> None:
     alice = client()
     again = Challenged([str(Challenge("old", "fixed", qop=()))], stale=False)
-    assert told(alice, request(), again)
+    assert learned(alice, request(), again)
     alice.authorize(request(2))
-    assert not told(alice, alice.authorize(request(3)), again)
+    assert not learned(alice, alice.authorize(request(3)), again)
 
 
 def test_a_proxy_has_its_own_fields_rfc3261_22_3() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0), asking="Proxy-Authenticate")
+    learned(alice, request(), home.check(request(), 0.0), asking="Proxy-Authenticate")
     authorized = alice.authorize(request(2))
     assert authorized.header("Authorization") is None
     assert home.check(authorized, 0.0, header="Proxy-Authorization") == Accepted("alice")
@@ -405,7 +405,7 @@ def test_a_client_keeps_a_bounded_number_of_realms_and_requests() -> None:
 
 def test_secrets_are_not_shown() -> None:
     alice, home = client(), server()
-    told(alice, request(), home.check(request(), 0.0))
+    learned(alice, request(), home.check(request(), 0.0))
     (proof,) = alice.authorize(request(2)).headers_all("Authorization")
     credentials = Credentials.parse(proof)
     shown = repr(credentials) + str(credentials.__rich_repr__()) + repr(alice) + repr(home)

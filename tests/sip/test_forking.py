@@ -28,12 +28,12 @@ def test_the_first_to_accept_wins_and_the_others_are_cancelled_once() -> None:
     """RFC 3261 16.7 items 5 and 10."""
     desk = Desk(3)
     first, second, third = desk.forked(sip())
-    commands = desk.tell(answer(second, 200))
+    commands = desk.step(answer(second, 200))
     assert statuses(commands) == [200]
     assert cancelled(commands) == [first.request.uri, third.request.uri]
-    assert cancelled(desk.tell(answer(second, 200))) == []
-    assert statuses(desk.tell(answer(first, 487), answer(third, 487))) == []
-    assert desk.tell(TimerFired("s1"), now=NOW + SETTLING_S) == [CancelTimer("s1")]
+    assert cancelled(desk.step(answer(second, 200))) == []
+    assert statuses(desk.step(answer(first, 487), answer(third, 487))) == []
+    assert desk.step(TimerFired("s1"), now=NOW + SETTLING_S) == [CancelTimer("s1")]
     assert len(desk.proxy) == 0
 
 
@@ -41,24 +41,24 @@ def test_a_second_device_that_accepts_is_passed_on_too() -> None:
     """RFC 3261 16.7 item 5, 13.2.2.4: the caller must receive it to end that dialog."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    passed = responses(desk.tell(answer(first, 200), answer(second, 200), answer(first, 200)))
-    assert not [c for c in desk.tell(answer(second, 200), now=NOW + 20) if isinstance(c, SetTimer)]
+    passed = responses(desk.step(answer(first, 200), answer(second, 200), answer(first, 200)))
+    assert not [c for c in desk.step(answer(second, 200), now=NOW + 20) if isinstance(c, SetTimer)]
     assert [response.to.tag for response in passed] == ["s1-0", "s1-1", "s1-0"]
 
 
 def test_no_ringing_is_passed_on_after_the_answer() -> None:
     desk = Desk(2)
     first, second = desk.forked(sip())
-    desk.tell(answer(first, 200))
-    assert statuses(desk.tell(answer(second, 180))) == []
+    desk.step(answer(first, 200))
+    assert statuses(desk.step(answer(second, 180))) == []
 
 
 def test_refusals_wait_for_the_last_device_and_one_is_passed_on() -> None:
     """RFC 3261 16.7 item 6."""
     desk = Desk(3)
     first, second, third = desk.forked(sip())
-    assert statuses(desk.tell(answer(first, 486), answer(second, 404))) == []
-    assert statuses(desk.tell(answer(third, 503))) == [486]
+    assert statuses(desk.step(answer(first, 486), answer(second, 404))) == []
+    assert statuses(desk.step(answer(third, 503))) == [486]
     assert len(desk.proxy) == 0
 
 
@@ -67,8 +67,8 @@ def test_a_refusal_that_tells_what_to_change_is_preferred(telling: int) -> None:
     """RFC 3261 16.7 item 6: among the 4xx."""
     desk = Desk(3)
     first, second, third = desk.forked(sip())
-    desk.tell(answer(first, 486), answer(second, telling))
-    assert statuses(desk.tell(answer(third, 500))) == [telling]
+    desk.step(answer(first, 486), answer(second, telling))
+    assert statuses(desk.step(answer(third, 500))) == [telling]
 
 
 def test_a_device_is_reached_on_the_stream_that_it_keeps_open() -> None:
@@ -86,36 +86,36 @@ def test_a_6xx_speaks_for_all_devices() -> None:
     """RFC 3261 16.7 item 5: the others are cancelled, and it is passed on when they have ended."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    commands = desk.tell(answer(first, 603))
+    commands = desk.step(answer(first, 603))
     assert cancelled(commands) == [second.request.uri]
     assert statuses(commands) == []
-    assert statuses(desk.tell(answer(second, 487))) == [603]
+    assert statuses(desk.step(answer(second, 487))) == [603]
 
 
 def test_an_answer_that_crosses_a_6xx_is_passed_on() -> None:
     """RFC 3261 16.7 item 5: a 2xx always is."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    assert statuses(desk.tell(answer(first, 603), answer(second, 200))) == [200]
+    assert statuses(desk.step(answer(first, 603), answer(second, 200))) == [200]
 
 
 def test_a_cancel_of_the_caller_reaches_every_device_that_has_not_ended() -> None:
     """RFC 3261 16.10."""
     desk = Desk(3)
     first, second, third = desk.forked(sip())
-    desk.tell(answer(first, 486))
-    commands = desk.tell(CancelReceived("s1", sip("CANCEL")))
+    desk.step(answer(first, 486))
+    commands = desk.step(CancelReceived("s1", sip("CANCEL")))
     assert cancelled(commands) == [second.request.uri, third.request.uri]
-    assert statuses(desk.tell(answer(second, 487))) == []
-    assert len(statuses(desk.tell(answer(third, 487)))) == 1
+    assert statuses(desk.step(answer(second, 487))) == []
+    assert len(statuses(desk.step(answer(third, 487)))) == 1
 
 
 def test_a_device_that_ignores_the_cancel_is_given_up_as_487() -> None:
     """RFC 3261 9.1: after 64*T1; the caller has given up by then, so the status is not 408."""
     desk = Desk(1)
     (branch,) = desk.forked(sip())
-    desk.tell(CancelReceived("s1", sip("CANCEL")))
-    commands = desk.tell(TimerFired("s1/0"), now=NOW + SETTLING_S)
+    desk.step(CancelReceived("s1", sip("CANCEL")))
+    commands = desk.step(TimerFired("s1/0"), now=NOW + SETTLING_S)
     assert statuses(commands) == [487]
     assert ForgetTransaction(branch.transaction) in commands
 
@@ -124,45 +124,45 @@ def test_a_device_that_rings_for_ever_is_cancelled_and_the_others_go_on() -> Non
     """RFC 3261 16.8: each branch has its own timer C, which restarts with every provisional response."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    commands = desk.tell(answer(second, 180), now=NOW + 100)
+    commands = desk.step(answer(second, 180), now=NOW + 100)
     assert SetTimer("s1/1", NOW + 100 + TIMER_C_S) in commands
-    assert cancelled(desk.tell(TimerFired("s1/0"), now=NOW + TIMER_C_S)) == [first.request.uri]
-    assert statuses(desk.tell(answer(second, 200), now=NOW + 200)) == [200]
+    assert cancelled(desk.step(TimerFired("s1/0"), now=NOW + TIMER_C_S)) == [first.request.uri]
+    assert statuses(desk.step(answer(second, 200), now=NOW + 200)) == [200]
 
 
 def test_a_100_is_no_sign_that_prolongs_timer_c() -> None:
     """RFC 3261 16.7 item 2: 101 to 199 are."""
     desk = Desk(1)
     (branch,) = desk.forked(sip())
-    assert desk.tell(answer(branch, 100)) == []
+    assert desk.step(answer(branch, 100)) == []
 
 
 def test_a_cancelled_device_that_rings_is_not_given_new_time() -> None:
     desk = Desk(1)
     (branch,) = desk.forked(sip())
-    desk.tell(CancelReceived("s1", sip("CANCEL")))
-    assert not [command for command in desk.tell(answer(branch, 180)) if isinstance(command, SetTimer)]
+    desk.step(CancelReceived("s1", sip("CANCEL")))
+    assert not [command for command in desk.step(answer(branch, 180)) if isinstance(command, SetTimer)]
 
 
 def test_a_device_that_cannot_be_reached_counts_as_503() -> None:
     """RFC 3261 16.9: at once; alone it becomes a 500 (16.7 item 6), with another response it has no effect."""
     desk = Desk(2)
     first, second = desk.forked(sip("MESSAGE"))
-    assert statuses(desk.tell(TransactionTimedOut(first.transaction, "transport"))) == []
-    assert statuses(desk.tell(answer(second, 404))) == [404]
+    assert statuses(desk.step(TransactionTimedOut(first.transaction, "transport"))) == []
+    assert statuses(desk.step(answer(second, 404))) == [404]
     (alone,) = Desk(1).forked(sip())
     lonely = Desk(1)
     lonely.forked(sip())
-    assert statuses(lonely.tell(TransactionTimedOut(alone.transaction, "transport"))) == [500]
+    assert statuses(lonely.step(TransactionTimedOut(alone.transaction, "transport"))) == [500]
 
 
 def test_all_challenges_come_in_one_answer() -> None:
     """RFC 3261 16.7 item 7."""
     desk = Desk(3)
     first, second, third = desk.forked(sip())
-    desk.tell(answer(first, 401, [("WWW-Authenticate", 'Digest realm="a", nonce="1"')]))
-    desk.tell(answer(second, 486))
-    (response,) = responses(desk.tell(answer(third, 407, [("Proxy-Authenticate", 'Digest realm="b", nonce="2"')])))
+    desk.step(answer(first, 401, [("WWW-Authenticate", 'Digest realm="a", nonce="1"')]))
+    desk.step(answer(second, 486))
+    (response,) = responses(desk.step(answer(third, 407, [("Proxy-Authenticate", 'Digest realm="b", nonce="2"')])))
     assert response.status == 401
     assert response.header("WWW-Authenticate") == 'Digest realm="a", nonce="1"'
     assert response.header("Proxy-Authenticate") == 'Digest realm="b", nonce="2"'
@@ -174,12 +174,12 @@ def test_a_challenge_does_not_wait_for_devices_that_are_dead(method: str) -> Non
     desk = Desk(2)
     first, second = desk.forked(sip(method))
     at = NOW + CHALLENGE_PATIENCE_S
-    assert SetTimer("s1", at) in desk.tell(answer(first, 401, [("WWW-Authenticate", "Digest x=y")]))
-    commands = desk.tell(TimerFired("s1"), now=at)
+    assert SetTimer("s1", at) in desk.step(answer(first, 401, [("WWW-Authenticate", "Digest x=y")]))
+    commands = desk.step(TimerFired("s1"), now=at)
     assert statuses(commands) == [401]
     assert cancelled(commands) == ([second.request.uri] if method == "INVITE" else [])
-    assert desk.tell(answer(second, 486), now=at + 1) == ([CancelTimer("s1/1")] if method == "INVITE" else [])
-    desk.tell(TimerFired("s1"), now=at + SETTLING_S)
+    assert desk.step(answer(second, 486), now=at + 1) == ([CancelTimer("s1/1")] if method == "INVITE" else [])
+    desk.step(TimerFired("s1"), now=at + SETTLING_S)
     assert len(desk.proxy) == 0
 
 
@@ -187,24 +187,24 @@ def test_a_challenge_waits_for_a_device_that_rings() -> None:
     """RFC 3261 16.7 item 6."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    desk.tell(answer(second, 180), answer(first, 401))
-    assert statuses(desk.tell(TimerFired("s1"), now=NOW + CHALLENGE_PATIENCE_S)) == []
-    assert statuses(desk.tell(answer(second, 200))) == [200]
+    desk.step(answer(second, 180), answer(first, 401))
+    assert statuses(desk.step(TimerFired("s1"), now=NOW + CHALLENGE_PATIENCE_S)) == []
+    assert statuses(desk.step(answer(second, 200))) == [200]
 
 
 def test_another_refusal_waits_for_silent_devices() -> None:
     """They may be asleep, and there is no second call to them."""
     desk = Desk(2)
     first, _ = desk.forked(sip())
-    assert not [command for command in desk.tell(answer(first, 486)) if isinstance(command, SetTimer)]
+    assert not [command for command in desk.step(answer(first, 486)) if isinstance(command, SetTimer)]
 
 
 def test_nothing_is_kept_of_an_answered_call_whose_losers_stay_silent() -> None:
     """A cancelled branch without an end is forgotten by the layer too."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    desk.tell(answer(second, 180), answer(first, 200))
-    commands = desk.tell(TimerFired("s1"), now=NOW + SETTLING_S)
+    desk.step(answer(second, 180), answer(first, 200))
+    commands = desk.step(TimerFired("s1"), now=NOW + SETTLING_S)
     assert ForgetTransaction(second.transaction) in commands
     assert CancelTimer("s1/1") in commands
     assert len(desk.proxy) == 0
@@ -214,8 +214,8 @@ def test_the_first_final_answer_to_a_request_that_is_no_invite_is_the_last() -> 
     """RFC 3261 16.7 item 5: 2xx is forwarded at once; later responses are discarded."""
     desk = Desk(2)
     first, second = desk.forked(sip("MESSAGE"))
-    assert statuses(desk.tell(answer(first, 200))) == [200]
-    assert desk.tell(answer(second, 200)) == []
+    assert statuses(desk.step(answer(first, 200))) == [200]
+    assert desk.step(answer(second, 200)) == []
     assert len(desk.proxy) == 0
 
 
@@ -223,8 +223,8 @@ def test_silence_of_all_but_one_device_gives_the_answer_of_that_one() -> None:
     """RFC 3261 16.7 item 6: for INVITE a silent device counts as 408, which is less informative than any other 4xx."""
     desk = Desk(2)
     first, second = desk.forked(sip())
-    desk.tell(TransactionTimedOut(second.transaction))
-    assert statuses(desk.tell(answer(first, 486))) == [486]
+    desk.step(TransactionTimedOut(second.transaction))
+    assert statuses(desk.step(answer(first, 486))) == [486]
 
 
 def test_an_ack_goes_to_every_device() -> None:

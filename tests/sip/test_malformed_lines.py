@@ -58,7 +58,7 @@ def refusal(outputs: list[Output]) -> Response:
 def test_a_request_over_udp_is_refused_with_the_name_of_the_line(method: str, line: bytes, reason: str) -> None:
     bob, request = node(), make_request(method)
     data = with_line(wire(request), line)
-    answer = refusal(bob.tell(arrival(data)))
+    answer = refusal(bob.step(arrival(data)))
     assert (answer.status, answer.reason) == (400, reason)
     assert [answer.header(name) for name in COPIED] == [request.header(name) for name in COPIED]
     assert answer.to.tag
@@ -71,9 +71,9 @@ def test_a_request_over_udp_is_refused_with_the_name_of_the_line(method: str, li
 @lines
 def test_a_request_over_a_stream_is_refused_and_the_stream_goes_on(line: bytes, reason: str) -> None:
     bob = node()
-    answer = refusal(bob.tell(on_stream(with_line(wire(make_request("OPTIONS"), VIA.format("TCP")), line))))
+    answer = refusal(bob.step(on_stream(with_line(wire(make_request("OPTIONS"), VIA.format("TCP")), line))))
     assert (answer.status, answer.reason) == (400, reason)
-    (report,) = bob.tell(on_stream(wire(make_request("OPTIONS", number=2), VIA.format("TCP"))))
+    (report,) = bob.step(on_stream(wire(make_request("OPTIONS", number=2), VIA.format("TCP"))))
     assert not isinstance(report, CloseStream)
 
 
@@ -83,15 +83,15 @@ def test_a_stream_ends_where_another_line_may_be_meant_as_its_length(line: bytes
     data = wire(make_request("OPTIONS"), VIA.format("TCP"))
     bad = data.replace(b"\r\n", b"\r\n" + line + b"\r\n", 1)
     assert bytes(bad) != data
-    outputs = node().tell(on_stream(bad))
+    outputs = node().step(on_stream(bad))
     assert [type(output) for output in outputs] == [CloseStream]
 
 
 @lines
 def test_an_ack_gets_no_answer(line: bytes, reason: str) -> None:
     bob = node()
-    assert bob.tell(arrival(with_line(wire(make_request("ACK")), line))) == []
-    assert bob.tell(on_stream(with_line(wire(make_request("ACK"), VIA.format("TCP")), line))) == []
+    assert bob.step(arrival(with_line(wire(make_request("ACK")), line))) == []
+    assert bob.step(on_stream(with_line(wire(make_request("ACK"), VIA.format("TCP")), line))) == []
     assert bob.layer.drops == {"unreadable": 2}
 
 
@@ -100,13 +100,13 @@ def test_a_response_is_dropped_and_counted(line: bytes, reason: str) -> None:
     bob = node()
     request = make_request("OPTIONS").with_first("Via", VIA.format("UDP"))
     response = encode_message(make_response(request, 200, headers=[("Max-Forwards", "70")]))
-    assert bob.tell(arrival(with_line(response, line))) == []
+    assert bob.step(arrival(with_line(response, line))) == []
     assert bob.layer.drops == {"unreadable": 1}
 
 
 def test_a_line_that_continues_a_bad_one_belongs_to_it() -> None:
     data = with_line(wire(make_request("OPTIONS")), b"X-Broken nothing\r\n  From: <sip:mallory@example.com>;tag=z")
-    answer = refusal(node().tell(arrival(data)))
+    answer = refusal(node().step(arrival(data)))
     assert answer.header("From") == "<sip:alice@example.com>;tag=a"
 
 

@@ -371,7 +371,7 @@ class TestCalls:
         """Nor where the registration and the dialog differ in that one of them has no alias."""
         desk = Desk(routing=Script(Forward(stay_on_path=True)))
         (branch,) = desk.forked(sip())
-        desk.tell(answer(branch, 200))
+        desk.step(answer(branch, 200))
         route = ("Route", branch.request.headers_all("Record-Route")[0])
         desk.location.replace("sip:carol@example.org", [Binding(claimed, 1000.0, "c", 1)])
         (passed,) = desk.forked(sip("BYE", target, route, to_tag="b"), "s2")
@@ -413,7 +413,7 @@ class TestMessagesThroughOthers:
         """Return the Contact of an answer from behind NAT, as the proxy passes it on."""
         said = answer(branch, status, [("Contact", "<sip:bob@10.0.0.5>"), *headers])
         report = ResponseReceived(said.transaction, said.response, OUTSIDE)
-        (passed,) = responses(desk.tell(report))
+        (passed,) = responses(desk.step(report))
         return passed.header("Contact")
 
     def test_a_request_with_two_vias_is_left_alone(self) -> None:
@@ -459,11 +459,11 @@ class StreamDesk:
         self.server = SIPServer("example.org", SERVER, PASSWORDS.get, CountingRandom(), b"k" * 32, streams=streams)
         self.outputs: list[Output] = []
 
-    def tell(self, given: object) -> list[Output]:
+    def step(self, given: object) -> list[Output]:
         return self.server.step([given], 100.0)  # type: ignore[list-item]
 
     def send(self, connection: int, source: Address, message: Message) -> list[Output]:
-        return self.tell(StreamReceived("sip", connection, source, encode_message(message)))
+        return self.step(StreamReceived("sip", connection, source, encode_message(message)))
 
 
 def bob_over_tcp(method: str, uri: str, *extra: tuple[str, str], to: str = f"<{BOB}>", cseq: int = 1) -> Request:
@@ -501,7 +501,7 @@ class TestStreams:
         via = f"SIP/2.0/UDP 10.0.0.1:7;branch=z9hG4bKcaller{number}"
         data = encode_message(request.replacing("Via", via))
         desk.server._layer.peers.note("10.0.0.1", 0.0)
-        outputs = desk.tell(DatagramReceived("sip", ("10.0.0.1", 7), data))
+        outputs = desk.step(DatagramReceived("sip", ("10.0.0.1", 7), data))
         return [each for each in outputs if isinstance(each, SendOnStream | SendDatagram)]
 
     def test_a_request_takes_the_connection_of_the_device(self, desk: StreamDesk) -> None:
@@ -516,7 +516,7 @@ class TestStreams:
 
     def test_without_that_connection_nobody_is_there(self, desk: StreamDesk) -> None:
         """A port that a NAT gave to a connection accepts no other, so none is opened to it."""
-        desk.tell(StreamClosed("sip", 3, "gone"))
+        desk.step(StreamClosed("sip", 3, "gone"))
         (sent,) = self.invited(desk)
         assert isinstance(sent, SendDatagram)
         refused = parse_message(sent.data)
@@ -526,7 +526,7 @@ class TestStreams:
     def test_the_next_connection_from_there_is_the_one(self, desk: StreamDesk) -> None:
         """A late notice of the old connection's end does not remove the new one."""
         desk.send(4, OUTSIDE, bob_over_tcp("OPTIONS", "sip:example.org"))
-        desk.tell(StreamClosed("sip", 3, "gone"))
+        desk.step(StreamClosed("sip", 3, "gone"))
         (_, sent) = self.invited(desk)
         assert isinstance(sent, SendOnStream)
         assert sent.connection == 4
@@ -573,6 +573,6 @@ def test_nothing_that_an_alias_can_say_does_harm() -> None:
             ]
             target = way_back(SIPUri.parse(uri))
             assert target is None or 0 < target.address[1] < 65_536
-            Desk().tell(RequestReceived(f"s{number}", sip("BYE", uri, to_tag="b"), OUTSIDE))
+            Desk().step(RequestReceived(f"s{number}", sip("BYE", uri, to_tag="b"), OUTSIDE))
         except SIPParseError:
             continue

@@ -44,11 +44,11 @@ class Setting:
         domain = Domain("example.org", ("10.0.0.9", 5060))
         self.proxy = Proxy(domain, location, {"bob", "carol"}.__contains__, CountingRandom(), b"key")
 
-    def tell(self, *reports: Report, now: float = NOW) -> list[Command]:
+    def step(self, *reports: Report, now: float = NOW) -> list[Command]:
         return self.proxy.step(reports, now)
 
     def ask(self, request: Request, transaction: str = "s1") -> list[Command]:
-        return self.tell(RequestReceived(transaction, request, CALLER))
+        return self.step(RequestReceived(transaction, request, CALLER))
 
     def sent(self, request: Request) -> SendRequest:
         """Forward ``request`` and return the sent requests."""
@@ -184,8 +184,8 @@ def test_responses_go_back_without_our_via_and_100_stays_here() -> None:
     """RFC 3261 16.7 items 3 to 5."""
     setting = Setting()
     sent = setting.sent(ask())
-    assert statuses(setting.tell(answer_to(sent, 100))) == []
-    ringing = setting.tell(answer_to(sent, 180))
+    assert statuses(setting.step(answer_to(sent, 100))) == []
+    ringing = setting.step(answer_to(sent, 180))
     assert ringing[0] == SetTimer("s1/0", NOW + TIMER_C_S)
     assert isinstance(ringing[1], Respond)
     assert [str(via) for via in ringing[1].response.vias] == ["SIP/2.0/UDP 10.0.0.1:7;branch=z9hG4bKcaller"]
@@ -195,17 +195,17 @@ def test_repeated_2xx_to_invite_are_all_passed_on_until_the_context_ends() -> No
     """RFC 3261 13.3.1.4, 16.7 item 5."""
     setting = Setting()
     sent = setting.sent(ask())
-    commands = setting.tell(answer_to(sent, 200))
+    commands = setting.step(answer_to(sent, 200))
     assert statuses(commands) == [200]
     assert SetTimer("s1", NOW + SETTLING_S) in commands
-    assert statuses(setting.tell(answer_to(sent, 200), answer_to(sent, 200), now=NOW + 31)) == [200, 200]
-    assert setting.tell(TimerFired("s1"), now=NOW + SETTLING_S) == [CancelTimer("s1")]
+    assert statuses(setting.step(answer_to(sent, 200), answer_to(sent, 200), now=NOW + 31)) == [200, 200]
+    assert setting.step(TimerFired("s1"), now=NOW + SETTLING_S) == [CancelTimer("s1")]
     assert len(setting.proxy) == 0
 
 
 def test_of_an_answered_invite_no_header_field_and_no_body_is_kept() -> None:
     setting = Setting()
-    setting.tell(answer_to(setting.sent(ask()), 200))
+    setting.step(answer_to(setting.sent(ask()), 200))
     (context,) = setting.proxy._forwarding._contexts.values()
     kept = [context.received, *(branch.sent for branch in context.branches.values())]
     assert [(request.method, request.headers, request.body) for request in kept] == [("INVITE", (), b"")] * 2
@@ -215,15 +215,15 @@ def test_of_an_answered_invite_no_header_field_and_no_body_is_kept() -> None:
 def test_a_final_response_ends_the_context(method: str, status: int) -> None:
     setting = Setting()
     sent = setting.sent(ask(method))
-    assert statuses(setting.tell(answer_to(sent, status))) == [status]
+    assert statuses(setting.step(answer_to(sent, status))) == [status]
     assert len(setting.proxy) == 0
-    assert setting.tell(answer_to(sent, status)) == []
+    assert setting.step(answer_to(sent, status)) == []
 
 
 def test_a_503_of_the_callee_becomes_500() -> None:
     """RFC 3261 16.7 item 6: a 503 is not about this server."""
     setting = Setting()
-    assert statuses(setting.tell(answer_to(setting.sent(ask()), 503))) == [500]
+    assert statuses(setting.step(answer_to(setting.sent(ask()), 503))) == [500]
 
 
 def test_a_response_with_our_via_alone_goes_nowhere() -> None:
@@ -231,7 +231,7 @@ def test_a_response_with_our_via_alone_goes_nowhere() -> None:
     setting = Setting()
     report = answer_to(setting.sent(ask()), 200)
     lone = report.response.without_first("Via")
-    assert setting.tell(ResponseReceived(report.transaction, lone)) == []
+    assert setting.step(ResponseReceived(report.transaction, lone)) == []
 
 
 def test_cancel_goes_the_way_of_its_invite_once() -> None:
@@ -239,30 +239,30 @@ def test_cancel_goes_the_way_of_its_invite_once() -> None:
     setting = Setting()
     sent = setting.sent(ask())
     cancel = ask("CANCEL")
-    commands = setting.tell(CancelReceived("s1", cancel), CancelReceived("s1", cancel))
+    commands = setting.step(CancelReceived("s1", cancel), CancelReceived("s1", cancel))
     (sent_cancel,) = [command for command in commands if isinstance(command, SendRequest)]
     assert (sent_cancel.request.method, sent_cancel.request.uri) == ("CANCEL", sent.request.uri)
     assert sent_cancel.destination == BOB_AT
-    assert statuses(setting.tell(answer_to(sent, 487))) == [487]
+    assert statuses(setting.step(answer_to(sent, 487))) == [487]
 
 
 def test_an_answer_that_crosses_the_cancel_wins() -> None:
     """RFC 3261 9.1: a 200 already under way is passed on."""
     setting = Setting()
     sent = setting.sent(ask())
-    setting.tell(CancelReceived("s1", ask("CANCEL")))
-    assert statuses(setting.tell(answer_to(sent, 200))) == [200]
+    setting.step(CancelReceived("s1", ask("CANCEL")))
+    assert statuses(setting.step(answer_to(sent, 200))) == [200]
 
 
 def test_timer_c_cancels_and_then_gives_up() -> None:
     """RFC 3261 16.8, 9.1: a callee who rings for ever is cancelled; one who ignores that is forgotten."""
     setting = Setting()
     sent = setting.sent(ask())
-    commands = setting.tell(TimerFired("s1/0"), now=NOW + TIMER_C_S)
+    commands = setting.step(TimerFired("s1/0"), now=NOW + TIMER_C_S)
     assert [command.request.method for command in commands if isinstance(command, SendRequest)] == ["CANCEL"]
     gave_up = NOW + TIMER_C_S + SETTLING_S
     assert SetTimer("s1/0", gave_up) in commands
-    commands = setting.tell(TimerFired("s1/0"), now=gave_up)
+    commands = setting.step(TimerFired("s1/0"), now=gave_up)
     assert statuses(commands) == [408]
     assert ForgetTransaction(sent.transaction) in commands
     assert len(setting.proxy) == 0
@@ -273,20 +273,20 @@ def test_a_callee_who_does_not_answer(method: str, expected: list[int]) -> None:
     """RFC 3261 16.9; RFC 4320 4.2: 408 is for INVITE only."""
     setting = Setting()
     sent = setting.sent(ask(method))
-    assert statuses(setting.tell(TransactionTimedOut(sent.transaction))) == expected
+    assert statuses(setting.step(TransactionTimedOut(sent.transaction))) == expected
     assert len(setting.proxy) == 0
 
 
 def test_a_server_transaction_that_ended_ends_its_branch() -> None:
     setting = Setting()
     sent = setting.sent(ask("BYE"))
-    assert ForgetTransaction(sent.transaction) in setting.tell(TransactionTimedOut("s1"))
+    assert ForgetTransaction(sent.transaction) in setting.step(TransactionTimedOut("s1"))
     assert len(setting.proxy) == 0
 
 
 def test_an_ack_for_a_2xx_to_a_user_is_passed_on() -> None:
     """RFC 3261 16.11: without a transaction."""
-    (command,) = Setting().tell(AckReceived(ask("ACK"), CALLER))
+    (command,) = Setting().step(AckReceived(ask("ACK"), CALLER))
     assert isinstance(command, SendAck)
     assert command.destination == BOB_AT
     assert (command.request.uri, command.request.header("Max-Forwards")) == ("sip:bob@10.0.0.2:5062;ob", "69")
@@ -304,7 +304,7 @@ def test_an_ack_for_a_2xx_to_a_user_is_passed_on() -> None:
 )
 def test_an_ack_that_cannot_go_on_is_dropped(ack: Request) -> None:
     """RFC 3261 17.1.1.3: an ACK gets no response."""
-    assert Setting().tell(AckReceived(ack, CALLER)) == []
+    assert Setting().step(AckReceived(ack, CALLER)) == []
 
 
 def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +312,7 @@ def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     setting = Setting()
     sent = setting.sent(ask())
     assert refusal(setting.ask(ask(), "s2")).status == 503
-    setting.tell(answer_to(sent, 486))
+    setting.step(answer_to(sent, 486))
     assert statuses(setting.ask(ask(), "s3")) == [100]
 
 
@@ -325,4 +325,4 @@ def test_what_belongs_to_nothing_is_ignored() -> None:
         TransactionTimedOut("s9/0"),
         TransactionTimedOut("s9/0/cancel"),
     ]
-    assert Setting().tell(*unknown) == []
+    assert Setting().step(*unknown) == []

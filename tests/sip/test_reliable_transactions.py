@@ -71,48 +71,48 @@ def from_alice(request: Request, connection: int = 5, via: str = "192.0.2.1:5060
 
 class TestClients:
     def test_rfc3261_17_1_1_2_an_invite_goes_once(self, alice: Clockwork) -> None:
-        outputs = alice.tell(SendRequest("t", make_request("INVITE"), TO_BOB))
+        outputs = alice.step(SendRequest("t", make_request("INVITE"), TO_BOB))
         assert outputs == [SendOnStream("sip", TO_BOB, outputs[0].data, None)]  # type: ignore[attr-defined]
         later = alice.run_to(100.0)
         assert later == [(32.0, TransactionTimedOut("t"))]
 
     def test_rfc3261_17_1_2_2_any_other_request_goes_once(self, alice: Clockwork) -> None:
-        alice.tell(SendRequest("t", make_request("OPTIONS"), TO_BOB))
+        alice.step(SendRequest("t", make_request("OPTIONS"), TO_BOB))
         assert alice.run_to(100.0) == [(32.0, TransactionTimedOut("t", "timeout"))]
 
     def test_rfc3261_18_1_1_the_via_names_the_transport(self, alice: Clockwork) -> None:
         alice.layer.local_streams = {"TLS": ("192.0.2.1", 5061)}
-        tcp = sent_request(alice.tell(SendRequest("a", make_request("OPTIONS"), TO_BOB)))
-        tls = sent_request(alice.tell(SendRequest("b", make_request("OPTIONS"), Target("TLS", BOB))))
+        tcp = sent_request(alice.step(SendRequest("a", make_request("OPTIONS"), TO_BOB)))
+        tls = sent_request(alice.step(SendRequest("b", make_request("OPTIONS"), Target("TLS", BOB))))
         assert (tcp.via.transport, tcp.via.port) == ("TCP", 5060)
         assert (tls.via.transport, tls.via.port) == ("TLS", 5061)
 
     def test_rfc3261_table4_timers_d_and_k_are_zero(self, alice: Clockwork) -> None:
-        invite = sent_request(alice.tell(SendRequest("i", make_request("INVITE"), TO_BOB)))
-        options = sent_request(alice.tell(SendRequest("o", make_request("OPTIONS", number=2), TO_BOB)))
-        refused = alice.tell(from_bob(answered(invite, 486)))
+        invite = sent_request(alice.step(SendRequest("i", make_request("INVITE"), TO_BOB)))
+        options = sent_request(alice.step(SendRequest("o", make_request("OPTIONS", number=2), TO_BOB)))
+        refused = alice.step(from_bob(answered(invite, 486)))
         assert [message.method for message in on_stream(refused) if isinstance(message, Request)] == ["ACK"]
-        alice.tell(from_bob(answered(options, 200)))
+        alice.step(from_bob(answered(options, 200)))
         alice.run_to(0.0)
         assert alice.layer.transaction_count == 0
         assert alice.timers == {}
 
     def test_rfc6026_7_2_timer_m_runs_on_streams_too(self, alice: Clockwork) -> None:
-        invite = sent_request(alice.tell(SendRequest("i", make_request("INVITE"), TO_BOB)))
+        invite = sent_request(alice.step(SendRequest("i", make_request("INVITE"), TO_BOB)))
         for _ in range(2):
-            (report,) = alice.tell(from_bob(answered(invite, 200)))
+            (report,) = alice.step(from_bob(answered(invite, 200)))
             assert isinstance(report, ResponseReceived)
         alice.run_to(31.0)
         assert alice.layer.transaction_count == 1
 
     def test_cancel_goes_the_way_of_its_invite(self, alice: Clockwork) -> None:
-        invite = sent_request(alice.tell(SendRequest("i", make_request("INVITE"), TO_BOB)))
-        alice.tell(from_bob(answered(invite, 180)))
-        cancel = sent_request(alice.tell(SendRequest("c", make_cancel(make_request("INVITE")), TO_BOB)))
+        invite = sent_request(alice.step(SendRequest("i", make_request("INVITE"), TO_BOB)))
+        alice.step(from_bob(answered(invite, 180)))
+        cancel = sent_request(alice.step(SendRequest("c", make_cancel(make_request("INVITE")), TO_BOB)))
         assert (cancel.method, cancel.via) == ("CANCEL", invite.via)
 
     def test_an_ack_for_2xx_goes_on_the_stream(self, alice: Clockwork) -> None:
-        ack = sent_request(alice.tell(SendAck(make_request("ACK"), TO_BOB)))
+        ack = sent_request(alice.step(SendAck(make_request("ACK"), TO_BOB)))
         assert ack.via.transport == "TCP"
 
 
@@ -121,49 +121,49 @@ class TestFailures:
 
     @pytest.mark.parametrize("method", ["INVITE", "OPTIONS"])
     def test_a_refused_connection_ends_the_transaction(self, alice: Clockwork, method: str) -> None:
-        alice.tell(SendRequest("t", make_request(method), TO_BOB))
-        assert alice.tell(StreamClosed("sip", 1, "refused", TO_BOB)) == [TransactionTimedOut("t", "transport")]
+        alice.step(SendRequest("t", make_request(method), TO_BOB))
+        assert alice.step(StreamClosed("sip", 1, "refused", TO_BOB)) == [TransactionTimedOut("t", "transport")]
         assert alice.layer.transaction_count == 0
         assert alice.run_to(100.0) == []
 
     def test_a_connection_lost_while_ringing_ends_it_too(self, alice: Clockwork) -> None:
-        invite = sent_request(alice.tell(SendRequest("t", make_request("INVITE"), TO_BOB)))
-        alice.tell(from_bob(answered(invite, 180)))
-        assert alice.tell(StreamClosed("sip", 1, "reset", TO_BOB)) == [TransactionTimedOut("t", "transport")]
+        invite = sent_request(alice.step(SendRequest("t", make_request("INVITE"), TO_BOB)))
+        alice.step(from_bob(answered(invite, 180)))
+        assert alice.step(StreamClosed("sip", 1, "reset", TO_BOB)) == [TransactionTimedOut("t", "transport")]
 
     def test_every_transaction_of_the_connection_ends_and_no_other(self, alice: Clockwork) -> None:
         elsewhere = Target("TCP", ("192.0.2.3", 5060))
         for name, target in (("a", TO_BOB), ("b", TO_BOB), ("c", elsewhere), ("d", Target("TLS", BOB))):
-            alice.tell(SendRequest(name, make_request("OPTIONS", call_id=name), target))
-        alice.tell(SendRequest("u", make_request("OPTIONS", call_id="u"), BOB))
-        ended = alice.tell(StreamClosed("sip", 1, "reset", TO_BOB))
+            alice.step(SendRequest(name, make_request("OPTIONS", call_id=name), target))
+        alice.step(SendRequest("u", make_request("OPTIONS", call_id="u"), BOB))
+        ended = alice.step(StreamClosed("sip", 1, "reset", TO_BOB))
         assert ended == [TransactionTimedOut("a", "transport"), TransactionTimedOut("b", "transport")]
 
     def test_what_has_its_answer_does_not_fail(self, alice: Clockwork) -> None:
-        invite = sent_request(alice.tell(SendRequest("t", make_request("INVITE"), TO_BOB)))
-        alice.tell(from_bob(answered(invite, 200)))
-        assert alice.tell(StreamClosed("sip", 1, "closed", TO_BOB)) == []
+        invite = sent_request(alice.step(SendRequest("t", make_request("INVITE"), TO_BOB)))
+        alice.step(from_bob(answered(invite, 200)))
+        assert alice.step(StreamClosed("sip", 1, "closed", TO_BOB)) == []
 
     def test_a_transport_that_is_not_enabled_fails_at_once(self) -> None:
         alice = layer_at(ALICE, "UDP")
-        failed = alice.tell(SendRequest("t", make_request("OPTIONS"), TO_BOB))
+        failed = alice.step(SendRequest("t", make_request("OPTIONS"), TO_BOB))
         assert failed == [TransactionTimedOut("t", "transport")]
-        assert alice.tell(SendAck(make_request("ACK"), TO_BOB)) == []
+        assert alice.step(SendAck(make_request("ACK"), TO_BOB)) == []
         assert alice.layer.drops["no transport"] == 1
 
     def test_a_waiting_cancel_fails_with_its_invite(self, alice: Clockwork) -> None:
-        alice.tell(SendRequest("i", make_request("INVITE"), TO_BOB))
-        assert alice.tell(SendRequest("c", make_cancel(make_request("INVITE")), TO_BOB)) == []
-        ended = alice.tell(StreamClosed("sip", 1, "refused", TO_BOB))
+        alice.step(SendRequest("i", make_request("INVITE"), TO_BOB))
+        assert alice.step(SendRequest("c", make_cancel(make_request("INVITE")), TO_BOB)) == []
+        ended = alice.step(StreamClosed("sip", 1, "refused", TO_BOB))
         assert set(ended) == {TransactionTimedOut("i", "transport"), TransactionTimedOut("c")}
 
     def test_the_layer_keeps_nothing_of_ended_connections(self, alice: Clockwork) -> None:
         for number in range(20):
             request = make_request("OPTIONS", call_id=str(number))
-            sent = sent_request(alice.tell(SendRequest(f"t{number}", request, TO_BOB)))
+            sent = sent_request(alice.step(SendRequest(f"t{number}", request, TO_BOB)))
             if number % 2:
-                alice.tell(from_bob(answered(sent, 200), number))
-            alice.tell(StreamClosed("sip", number, "closed", TO_BOB))
+                alice.step(from_bob(answered(sent, 200), number))
+            alice.step(StreamClosed("sip", number, "closed", TO_BOB))
         alice.run_to(alice.now)
         assert alice.layer.transaction_count == 0
         assert alice.timers == {}
@@ -176,44 +176,44 @@ class TestFlows:
         return StreamReceived("sip", connection, ("192.0.2.2", 51_234), PING)
 
     def test_an_open_connection_is_preferred(self, alice: Clockwork) -> None:
-        alice.tell(self.flow(9))
-        (sent,) = alice.tell(SendRequest("t", make_request("OPTIONS"), TO_BOB, connection=9))
+        alice.step(self.flow(9))
+        (sent,) = alice.step(SendRequest("t", make_request("OPTIONS"), TO_BOB, connection=9))
         assert isinstance(sent, SendOnStream)
         assert (sent.connection, sent.target) == (9, TO_BOB)
-        unrelated = alice.tell(StreamClosed("sip", 2, "refused", TO_BOB))
+        unrelated = alice.step(StreamClosed("sip", 2, "refused", TO_BOB))
         assert unrelated == []
-        assert alice.tell(StreamClosed("sip", 9, "reset")) == [TransactionTimedOut("t", "transport")]
+        assert alice.step(StreamClosed("sip", 9, "reset")) == [TransactionTimedOut("t", "transport")]
 
     def test_a_closed_one_is_replaced_by_a_new_one(self, alice: Clockwork) -> None:
-        alice.tell(self.flow(9), StreamClosed("sip", 9, "closed"))
-        (sent,) = alice.tell(SendRequest("t", make_request("OPTIONS"), TO_BOB, connection=9))
+        alice.step(self.flow(9), StreamClosed("sip", 9, "closed"))
+        (sent,) = alice.step(SendRequest("t", make_request("OPTIONS"), TO_BOB, connection=9))
         assert isinstance(sent, SendOnStream)
         assert sent.connection is None
 
     def test_what_goes_to_the_far_end_of_one_goes_on_it(self, alice: Clockwork) -> None:
         """Phones write it into the Contact of a dialog, although they do not listen there (RFC 3261 18.1.1)."""
         far_end = Target("TCP", ("192.0.2.2", 51_234))
-        alice.tell(self.flow(9))
-        (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
+        alice.step(self.flow(9))
+        (sent,) = alice.step(SendAck(make_request("ACK", to_tag="b"), far_end))
         assert isinstance(sent, SendOnStream)
         assert sent.connection == 9
         for elsewhere in (Target("TCP", ("192.0.2.2", 51_235)), Target("TLS", far_end.address)):
-            (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), elsewhere))
+            (sent,) = alice.step(SendAck(make_request("ACK", to_tag="b"), elsewhere))
             assert isinstance(sent, SendOnStream)
             assert sent.connection is None
-        alice.tell(self.flow(10), StreamClosed("sip", 9, "closed"))
-        (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
+        alice.step(self.flow(10), StreamClosed("sip", 9, "closed"))
+        (sent,) = alice.step(SendAck(make_request("ACK", to_tag="b"), far_end))
         assert isinstance(sent, SendOnStream)
         assert sent.connection == 10, "the same far end came anew before the end of the former was told"
-        alice.tell(StreamClosed("sip", 10, "closed"))
-        (sent,) = alice.tell(SendAck(make_request("ACK", to_tag="b"), far_end))
+        alice.step(StreamClosed("sip", 10, "closed"))
+        (sent,) = alice.step(SendAck(make_request("ACK", to_tag="b"), far_end))
         assert isinstance(sent, SendOnStream)
         assert sent.connection is None
 
     def test_a_tls_target_is_never_reached_in_the_clear(self, alice: Clockwork) -> None:
         """RFC 3261 26.2.2: the flow is TCP, but TLS was explicitly requested."""
-        alice.tell(self.flow(9))
-        (sent,) = alice.tell(SendRequest("t", make_request("OPTIONS"), Target("TLS", BOB), connection=9))
+        alice.step(self.flow(9))
+        (sent,) = alice.step(SendRequest("t", make_request("OPTIONS"), Target("TLS", BOB), connection=9))
         assert isinstance(sent, SendOnStream)
         assert sent.connection is None
 
@@ -224,33 +224,33 @@ class TestServers:
         return layer_at(BOB)
 
     def test_rfc3261_18_2_2_the_answer_goes_on_the_connection(self, bob: Clockwork) -> None:
-        (report,) = bob.tell(from_alice(make_request("OPTIONS")))
+        (report,) = bob.step(from_alice(make_request("OPTIONS")))
         assert isinstance(report, RequestReceived)
         assert (report.transport, report.connection, report.source) == ("TCP", 5, ("192.0.2.1", 51_234))
         assert (report.request.via.received, report.request.via.rport) == ("192.0.2.1", 51_234)
-        (sent,) = bob.tell(Respond(report.transaction, make_response(report.request, 200, to_tag="b")))
+        (sent,) = bob.step(Respond(report.transaction, make_response(report.request, 200, to_tag="b")))
         assert isinstance(sent, SendOnStream)
         assert (sent.connection, sent.target) == (5, Target("TCP", ("192.0.2.1", 5060)))
 
     def test_rfc3261_table4_timer_j_is_zero(self, bob: Clockwork) -> None:
-        (report,) = bob.tell(from_alice(make_request("OPTIONS")))
+        (report,) = bob.step(from_alice(make_request("OPTIONS")))
         assert isinstance(report, RequestReceived)
-        bob.tell(Respond(report.transaction, make_response(report.request, 200, to_tag="b")))
+        bob.step(Respond(report.transaction, make_response(report.request, 200, to_tag="b")))
         bob.run_to(0.0)
         assert bob.layer.transaction_count == 0
 
     def test_rfc3261_17_2_1_no_timer_g_and_timer_i_is_zero(self, bob: Clockwork) -> None:
-        (report,) = bob.tell(from_alice(make_request("INVITE")))
+        (report,) = bob.step(from_alice(make_request("INVITE")))
         assert isinstance(report, RequestReceived)
-        bob.tell(Respond(report.transaction, make_response(report.request, 486, to_tag="b")))
+        bob.step(Respond(report.transaction, make_response(report.request, 486, to_tag="b")))
         assert bob.run_to(31.0) == []
         ack = make_request("ACK", to_tag="b")
-        assert bob.tell(from_alice(ack)) == []
+        assert bob.step(from_alice(ack)) == []
         bob.run_to(31.0)
         assert bob.layer.transaction_count == 0
 
     def test_an_ack_for_2xx_is_reported_with_its_connection(self, bob: Clockwork) -> None:
-        (report,) = bob.tell(from_alice(make_request("ACK", to_tag="b")))
+        (report,) = bob.step(from_alice(make_request("ACK", to_tag="b")))
         assert isinstance(report, AckReceived)
         assert (report.transport, report.connection) == ("TCP", 5)
 
@@ -260,10 +260,10 @@ class TestServers:
         data = encode_message(request.with_first("Via", "SIP/2.0/TCP a;branch=z9hG4bKx")).replace(
             b"SIP/2.0\r", b"SIP/7.0\r"
         )
-        (refusal,) = on_stream(bob.tell(StreamReceived("sip", 5, ALICE, data)))
+        (refusal,) = on_stream(bob.step(StreamReceived("sip", 5, ALICE, data)))
         assert isinstance(refusal, Response)
         assert refusal.status == 505
-        assert bob.tell(StreamReceived("sip", 5, ALICE, b"")) == []
+        assert bob.step(StreamReceived("sip", 5, ALICE, b"")) == []
 
 
 class TestConnections:
@@ -272,55 +272,55 @@ class TestConnections:
         return layer_at(BOB)
 
     def test_rfc5626_4_4_1_a_ping_is_answered(self, bob: Clockwork) -> None:
-        (pong,) = bob.tell(StreamReceived("sip", 5, ALICE, PING * 2))
+        (pong,) = bob.step(StreamReceived("sip", 5, ALICE, PING * 2))
         assert pong == SendOnStream("sip", Target("TCP", ALICE), PONG * 2, 5)
 
     def test_rfc5626_4_4_1_our_ping_and_its_pong(self, alice: Clockwork) -> None:
-        assert alice.tell(SendPing(TO_BOB)) == [SendOnStream("sip", TO_BOB, PING, None)]
-        assert alice.tell(from_bob(PONG)) == [PongReceived(1, BOB)]
-        assert alice.tell(SendPing(Target("UDP", BOB))) == []
+        assert alice.step(SendPing(TO_BOB)) == [SendOnStream("sip", TO_BOB, PING, None)]
+        assert alice.step(from_bob(PONG)) == [PongReceived(1, BOB)]
+        assert alice.step(SendPing(Target("UDP", BOB))) == []
 
     def test_hostile_bytes_close_the_connection(self, bob: Clockwork) -> None:
-        closed = bob.tell(StreamReceived("sip", 5, ALICE, b"GET / HTTP/1.1\r\n\r\n"))
+        closed = bob.step(StreamReceived("sip", 5, ALICE, b"GET / HTTP/1.1\r\n\r\n"))
         assert closed == [CloseStream("sip", 5)]
-        assert bob.tell(from_alice(make_request("OPTIONS"))) == []
+        assert bob.step(from_alice(make_request("OPTIONS"))) == []
         assert bob.layer.drops["unframed"] == 1
-        bob.tell(StreamClosed("sip", 5, "closed here"))
-        (report,) = bob.tell(from_alice(make_request("OPTIONS"), connection=6))
+        bob.step(StreamClosed("sip", 5, "closed here"))
+        (report,) = bob.step(from_alice(make_request("OPTIONS"), connection=6))
         assert isinstance(report, RequestReceived)
 
     def test_messages_before_the_hostile_bytes_count(self, bob: Clockwork) -> None:
         good = from_alice(make_request("OPTIONS"))
-        outputs = bob.tell(StreamReceived("sip", 5, ALICE, good.data + b"x\r\n\r\n"))
+        outputs = bob.step(StreamReceived("sip", 5, ALICE, good.data + b"x\r\n\r\n"))
         assert isinstance(outputs[0], RequestReceived)
         assert outputs[-1] == CloseStream("sip", 5)
 
     def test_a_message_that_never_ends_closes_the_connection(self, bob: Clockwork) -> None:
         data = from_alice(make_request("OPTIONS")).data
-        bob.tell(StreamReceived("sip", 5, ALICE, data + data[:20]))
+        bob.step(StreamReceived("sip", 5, ALICE, data + data[:20]))
         bob.run_to(20.0)
-        bob.tell(StreamReceived("sip", 5, ALICE, data[20:30]))
+        bob.step(StreamReceived("sip", 5, ALICE, data[20:30]))
         assert (32.0, CloseStream("sip", 5)) in bob.run_to(33.0)
         assert bob.layer.drops["unfinished"] == 1
 
     def test_each_message_has_its_own_time(self, bob: Clockwork) -> None:
         data = from_alice(make_request("ACK", to_tag="b")).data
-        bob.tell(StreamReceived("sip", 5, ALICE, data[:20]))
+        bob.step(StreamReceived("sip", 5, ALICE, data[:20]))
         for _ in range(10):
             bob.run_to(bob.now + 20.0)
-            outputs = bob.tell(StreamReceived("sip", 5, ALICE, data[20:] + data[:20]))
+            outputs = bob.step(StreamReceived("sip", 5, ALICE, data[20:] + data[:20]))
             assert isinstance(outputs[0], AckReceived)
-        bob.tell(StreamReceived("sip", 5, ALICE, data[20:]))
+        bob.step(StreamReceived("sip", 5, ALICE, data[20:]))
         assert bob.timers == {}
 
     def test_a_closed_connection_leaves_no_timer(self, bob: Clockwork) -> None:
-        bob.tell(StreamReceived("sip", 5, ALICE, b"OPTIONS"))
+        bob.step(StreamReceived("sip", 5, ALICE, b"OPTIONS"))
         assert bob.timers
-        bob.tell(StreamClosed("sip", 5, "reset"))
+        bob.step(StreamClosed("sip", 5, "reset"))
         assert bob.timers == {}
 
     def test_other_sockets_are_not_ours(self, bob: Clockwork) -> None:
-        assert bob.tell(StreamReceived("data", 5, ALICE, PING), StreamClosed("data", 5, "x", TO_BOB)) == []
+        assert bob.step(StreamReceived("data", 5, ALICE, PING), StreamClosed("data", 5, "x", TO_BOB)) == []
 
 
 class TestLargeRequests:
@@ -329,59 +329,59 @@ class TestLargeRequests:
     LARGE = make_request("INVITE").with_header("Subject", "x" * 1_200)
 
     def test_a_large_request_goes_over_tcp(self, alice: Clockwork) -> None:
-        (sent,) = alice.tell(SendRequest("t", self.LARGE, BOB))
+        (sent,) = alice.step(SendRequest("t", self.LARGE, BOB))
         assert isinstance(sent, SendOnStream)
         assert sent.target == TO_BOB
         request = parse_message(sent.data)
         assert request.via.transport == "TCP"
-        answer = alice.tell(from_bob(answered(sent_request([sent]), 200)))
+        answer = alice.step(from_bob(answered(sent_request([sent]), 200)))
         assert isinstance(answer[0], ResponseReceived)
 
     def test_1300_bytes_still_go_over_udp(self, alice: Clockwork) -> None:
-        (small,) = alice.tell(SendRequest("probe", make_request("OPTIONS").with_header("Subject", ""), BOB))
+        (small,) = alice.step(SendRequest("probe", make_request("OPTIONS").with_header("Subject", ""), BOB))
         assert isinstance(small, SendDatagram)
         room = 1_300 - len(small.data)
         for extra, kind in ((0, SendDatagram), (1, SendOnStream)):
             request = make_request("OPTIONS").with_header("Subject", "x" * (room + extra))
-            (sent,) = alice.tell(SendRequest(f"t{extra}", request, BOB))
+            (sent,) = alice.step(SendRequest(f"t{extra}", request, BOB))
             assert isinstance(sent, kind)
 
     def test_without_tcp_it_stays_with_udp(self) -> None:
-        (sent,) = layer_at(ALICE, "UDP").tell(SendRequest("t", self.LARGE, BOB))
+        (sent,) = layer_at(ALICE, "UDP").step(SendRequest("t", self.LARGE, BOB))
         assert isinstance(sent, SendDatagram)
 
     def test_a_refused_connection_falls_back_to_udp(self, alice: Clockwork) -> None:
-        (first,) = alice.tell(SendRequest("t", self.LARGE, BOB))
+        (first,) = alice.step(SendRequest("t", self.LARGE, BOB))
         assert isinstance(first, SendOnStream)
-        (second,) = alice.tell(StreamClosed("sip", 1, "refused", TO_BOB))
+        (second,) = alice.step(StreamClosed("sip", 1, "refused", TO_BOB))
         assert isinstance(second, SendDatagram)
         before, after = parse_message(first.data), parse_message(second.data)
         assert (after.via.transport, after.via.branch) == ("UDP", before.via.branch)
         assert alice.sending_times(1.6) == [0.5, 1.5]
         assert isinstance(after, Request)
-        got = alice.tell(DatagramReceived("sip", BOB, answered(after, 200)))
+        got = alice.step(DatagramReceived("sip", BOB, answered(after, 200)))
         assert got == [ResponseReceived("t", got[0].response, BOB)]  # type: ignore[attr-defined]
 
     def test_where_tcp_was_refused_it_is_not_tried_again_for_a_while(self, alice: Clockwork) -> None:
-        alice.tell(SendRequest("a", self.LARGE, BOB), StreamClosed("sip", 1, "refused", TO_BOB))
-        (soon,) = alice.tell(SendRequest("b", self.LARGE, BOB))
+        alice.step(SendRequest("a", self.LARGE, BOB), StreamClosed("sip", 1, "refused", TO_BOB))
+        (soon,) = alice.step(SendRequest("b", self.LARGE, BOB))
         assert isinstance(soon, SendDatagram)
         alice.run_to(700.0)
-        (late,) = alice.tell(SendRequest("c", self.LARGE, BOB))
+        (late,) = alice.step(SendRequest("c", self.LARGE, BOB))
         assert isinstance(late, SendOnStream)
 
     def test_a_cancel_waits_through_the_fall_back(self, alice: Clockwork) -> None:
-        alice.tell(SendRequest("i", self.LARGE, BOB))
-        alice.tell(SendRequest("c", make_cancel(self.LARGE), BOB))
-        (invite,) = alice.tell(StreamClosed("sip", 1, "refused", TO_BOB))
+        alice.step(SendRequest("i", self.LARGE, BOB))
+        alice.step(SendRequest("c", make_cancel(self.LARGE), BOB))
+        (invite,) = alice.step(StreamClosed("sip", 1, "refused", TO_BOB))
         assert isinstance(invite, SendDatagram)
         request = parse_message(invite.data)
         assert isinstance(request, Request)
-        outputs = alice.tell(DatagramReceived("sip", BOB, answered(request, 180)))
+        outputs = alice.step(DatagramReceived("sip", BOB, answered(request, 180)))
         cancels = [parse_message(output.data) for output in outputs if isinstance(output, SendDatagram)]
         assert [cancel.via for cancel in cancels] == [request.via]
 
     def test_once_it_rings_over_tcp_the_loss_of_the_connection_is_a_failure(self, alice: Clockwork) -> None:
-        sent = sent_request(alice.tell(SendRequest("t", self.LARGE, BOB)))
-        alice.tell(from_bob(answered(sent, 180)))
-        assert alice.tell(StreamClosed("sip", 1, "reset", TO_BOB)) == [TransactionTimedOut("t", "transport")]
+        sent = sent_request(alice.step(SendRequest("t", self.LARGE, BOB)))
+        alice.step(from_bob(answered(sent, 180)))
+        assert alice.step(StreamClosed("sip", 1, "reset", TO_BOB)) == [TransactionTimedOut("t", "transport")]

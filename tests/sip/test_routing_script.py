@@ -134,7 +134,7 @@ def test_redirect_of_those_who_are_nowhere(uri: str, status: int) -> None:
 @pytest.mark.parametrize("verdict", [Redirect(), Reject(486)])
 def test_an_ack_that_would_be_answered_is_dropped(verdict: Verdict) -> None:
     """RFC 3261 17.1.1.3."""
-    assert Desk(1, Script(verdict)).tell(AckReceived(sip("ACK", to_tag="b"), CALLER)) == []
+    assert Desk(1, Script(verdict)).step(AckReceived(sip("ACK", to_tag="b"), CALLER)) == []
 
 
 OUTCOMES: list[Any] = [
@@ -168,7 +168,7 @@ def test_a_broken_script_costs_its_request_a_500_and_is_reported(outcome: Any) -
 
 
 def test_a_broken_script_is_reported_for_an_ack() -> None:
-    (failure,) = Desk(1, Broken(KeyError("x"))).tell(AckReceived(sip("ACK", to_tag="b"), CALLER))
+    (failure,) = Desk(1, Broken(KeyError("x"))).step(AckReceived(sip("ACK", to_tag="b"), CALLER))
     assert failure == RoutingFailed("ACK", "KeyError: 'x'")
 
 

@@ -41,13 +41,13 @@ def bob() -> Clockwork:
 
 def receive(node: Clockwork, method: str, via: str = VIA) -> RequestReceived:
     """Let a new request arrive and return its report."""
-    (report,) = node.tell(arrival(wire(make_request(method), via)))
+    (report,) = node.step(arrival(wire(make_request(method), via)))
     assert isinstance(report, RequestReceived)
     return report
 
 
 def respond(node: Clockwork, report: RequestReceived, status: int) -> list[Output]:
-    return node.tell(Respond(report.transaction, make_response(report.request, status, to_tag="b")))
+    return node.step(Respond(report.transaction, make_response(report.request, status, to_tag="b")))
 
 
 def running(node: Clockwork) -> dict[str, float]:
@@ -72,10 +72,10 @@ def test_rfc3261_17_2_1_no_100_once_the_user_has_answered(bob: Clockwork) -> Non
 
 def test_rfc3261_17_2_1_repeated_invite_gets_the_last_provisional(bob: Clockwork) -> None:
     report = receive(bob, "INVITE")
-    assert bob.tell(arrival(wire(make_request("INVITE")))) == []
+    assert bob.step(arrival(wire(make_request("INVITE")))) == []
     respond(bob, report, 180)
     respond(bob, report, 183)
-    assert statuses(bob.tell(arrival(wire(make_request("INVITE"))))) == [183]
+    assert statuses(bob.step(arrival(wire(make_request("INVITE"))))) == [183]
 
 
 def test_rfc3261_17_2_1_timer_g_repeats_a_refusal_up_to_t2_and_timer_h_ends(bob: Clockwork) -> None:
@@ -91,10 +91,10 @@ def test_rfc3261_17_2_1_ack_stops_a_refusal_and_timer_i_absorbs_more(bob: Clockw
     report = receive(bob, "INVITE")
     respond(bob, report, 486)
     ack = arrival(wire(make_request("ACK", to_tag="b")))
-    assert bob.tell(ack) == []
+    assert bob.step(ack) == []
     assert running(bob) == {"I": 5.0}
-    assert bob.tell(ack) == []
-    assert bob.tell(arrival(wire(make_request("INVITE")))) == []
+    assert bob.step(ack) == []
+    assert bob.step(arrival(wire(make_request("INVITE")))) == []
     assert bob.run_to(5.0) == []
     assert bob.layer.transaction_count == 0
 
@@ -110,11 +110,11 @@ def test_rfc6026_7_1_accepted_absorbs_invites_and_lets_the_user_repeat_2xx(bob: 
     report = receive(bob, "INVITE")
     assert statuses(respond(bob, report, 200)) == [200]
     assert running(bob) == {"L": 32.0}
-    assert bob.tell(arrival(wire(make_request("INVITE")))) == []
+    assert bob.step(arrival(wire(make_request("INVITE")))) == []
     assert statuses(respond(bob, report, 200)) == [200]
     assert respond(bob, report, 486) == []
     assert bob.run_to(31.9) == []
-    assert bob.tell(arrival(wire(make_request("INVITE")))) == []
+    assert bob.step(arrival(wire(make_request("INVITE")))) == []
     bob.run_to(32.0)
     assert bob.layer.transaction_count == 0
     assert respond(bob, report, 200) == []
@@ -130,7 +130,7 @@ def test_what_was_accepted_is_not_kept_since_only_the_user_says_it_again(bob: Cl
 @pytest.mark.parametrize("branch", ["z9hG4bKone", "z9hG4bKacknowledging"])
 def test_rfc3261_13_3_1_4_ack_for_2xx_is_the_users(bob: Clockwork, branch: str) -> None:
     respond(bob, receive(bob, "INVITE"), 200)
-    (report,) = bob.tell(arrival(wire(make_request("ACK", to_tag="b"), f"SIP/2.0/UDP 192.0.2.1;branch={branch}")))
+    (report,) = bob.step(arrival(wire(make_request("ACK", to_tag="b"), f"SIP/2.0/UDP 192.0.2.1;branch={branch}")))
     assert isinstance(report, AckReceived)
     assert report.source == ALICE
 
@@ -138,16 +138,16 @@ def test_rfc3261_13_3_1_4_ack_for_2xx_is_the_users(bob: Clockwork, branch: str) 
 def test_rfc3261_17_2_2_repeated_request_is_absorbed_then_answered_again(bob: Clockwork) -> None:
     report = receive(bob, "REGISTER")
     again = arrival(wire(make_request("REGISTER")))
-    assert bob.tell(again) == []
+    assert bob.step(again) == []
     respond(bob, report, 100)
-    assert statuses(bob.tell(again)) == [100]
+    assert statuses(bob.step(again)) == [100]
     first = respond(bob, report, 200)
     assert statuses(first) == [200]
-    assert bob.tell(again) == first
+    assert bob.step(again) == first
     assert respond(bob, report, 500) == []
     assert running(bob) == {"J": 32.0}
     assert bob.run_to(32.0) == []
-    assert isinstance(bob.tell(again)[0], RequestReceived), "after timer J it is a new request"
+    assert isinstance(bob.step(again)[0], RequestReceived), "after timer J it is a new request"
 
 
 def test_rfc4320_4_2_request_never_answered_is_given_up(bob: Clockwork) -> None:
@@ -168,17 +168,17 @@ def test_rfc3261_17_2_3_branch_sent_by_and_method_tell_requests_apart(bob: Clock
     ]
     assert len({report.transaction for report in (first, *others)}) == 5
     folded = wire(make_request("OPTIONS"), "SIP/2.0/UDP 192.0.2.1;rport;branch=z9hG4bKone")
-    assert bob.tell(arrival(folded)) == [], "the default port is 5060"
+    assert bob.step(arrival(folded)) == [], "the default port is 5060"
 
 
 def test_rfc3261_17_2_3_branch_without_cookie_matches_by_the_request(bob: Clockwork) -> None:
     old = "SIP/2.0/UDP 192.0.2.1;branch=1"
     report = receive(bob, "INVITE", old)
-    assert bob.tell(arrival(wire(make_request("INVITE"), old))) == []
-    (other,) = bob.tell(arrival(wire(make_request("INVITE", number=2), old)))
+    assert bob.step(arrival(wire(make_request("INVITE"), old))) == []
+    (other,) = bob.step(arrival(wire(make_request("INVITE", number=2), old)))
     assert isinstance(other, RequestReceived)
     respond(bob, report, 486)
-    assert bob.tell(arrival(wire(make_request("ACK", to_tag="b"), old))) == []
+    assert bob.step(arrival(wire(make_request("ACK", to_tag="b"), old))) == []
     assert "I" in running(bob)
 
 
@@ -186,24 +186,24 @@ def test_rfc3261_9_2_cancel_is_answered_and_reported(bob: Clockwork) -> None:
     report = receive(bob, "INVITE")
     respond(bob, report, 180)
     cancel = arrival(wire(make_cancel(make_request("INVITE"))))
-    sent, cancelled = bob.tell(cancel)
+    sent, cancelled = bob.step(cancel)
     (response,) = messages([sent])
     assert isinstance(response, Response)
     assert (response.status, response.cseq.method, response.to.tag) == (200, "CANCEL", "b")
     assert isinstance(cancelled, CancelReceived)
     assert cancelled.transaction == report.transaction
-    assert bob.tell(cancel) == [sent], "a repeated CANCEL is absorbed"
+    assert bob.step(cancel) == [sent], "a repeated CANCEL is absorbed"
     assert statuses(respond(bob, report, 487)) == [487]
 
 
 def test_rfc3261_9_2_cancel_after_the_final_response_changes_nothing(bob: Clockwork) -> None:
     respond(bob, receive(bob, "INVITE"), 200)
-    assert statuses(outputs := bob.tell(arrival(wire(make_cancel(make_request("INVITE")))))) == [200]
+    assert statuses(outputs := bob.step(arrival(wire(make_cancel(make_request("INVITE")))))) == [200]
     assert len(outputs) == 1
 
 
 def test_rfc3261_9_2_cancel_of_nothing_is_481(bob: Clockwork) -> None:
-    assert statuses(outputs := bob.tell(arrival(wire(make_cancel(make_request("INVITE")))))) == [481]
+    assert statuses(outputs := bob.step(arrival(wire(make_cancel(make_request("INVITE")))))) == [481]
     assert len(outputs) == 1
     bob.run_to(32.0)
     assert bob.layer.transaction_count == 0
@@ -237,7 +237,7 @@ def test_rfc3581_4_and_rfc3261_18_2_answers_go_where_the_request_came_from(
     rport: int | None,
     destination: tuple[str, int],
 ) -> None:
-    (report,) = bob.tell(arrival(wire(make_request("OPTIONS"), f"SIP/2.0/UDP {via}"), source))
+    (report,) = bob.step(arrival(wire(make_request("OPTIONS"), f"SIP/2.0/UDP {via}"), source))
     assert isinstance(report, RequestReceived)
     assert (report.request.via.received, report.request.via.rport) == (received, rport)
     assert report.request.via.branch == "z9hG4bKa"
@@ -257,7 +257,7 @@ def test_answer_follows_a_device_that_moves_within_a_transaction(bob: Clockwork)
     """SPEC U-09: the answer goes to where the newest copy of the request came from."""
     report = receive(bob, "REGISTER")
     moved = ("198.51.100.7", 5070)
-    assert bob.tell(arrival(wire(make_request("REGISTER")), moved)) == []
+    assert bob.step(arrival(wire(make_request("REGISTER")), moved)) == []
     (sent,) = respond(bob, report, 200)
     assert isinstance(sent, SendDatagram)
     assert sent.destination == moved
@@ -265,6 +265,6 @@ def test_answer_follows_a_device_that_moves_within_a_transaction(bob: Clockwork)
 
 def test_forgotten_transaction_is_silent(bob: Clockwork) -> None:
     report = receive(bob, "INVITE")
-    assert bob.tell(ForgetTransaction(report.transaction)) == []
+    assert bob.step(ForgetTransaction(report.transaction)) == []
     assert not bob.timers
     assert respond(bob, report, 200) == []

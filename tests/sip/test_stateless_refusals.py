@@ -22,8 +22,8 @@ def bob() -> Clockwork:
 
 def refuse(node: Clockwork, method: str, branch: str, source: tuple[str, int] = STRANGER) -> list[Output]:
     data = wire(make_request(method), via(branch))
-    (report,) = [each for each in node.tell(arrival(data, source)) if isinstance(each, RequestReceived)]
-    return node.tell(Respond(report.transaction, make_response(report.request, 401, to_tag="b"), stateless=True))
+    (report,) = [each for each in node.step(arrival(data, source)) if isinstance(each, RequestReceived)]
+    return node.step(Respond(report.transaction, make_response(report.request, 401, to_tag="b"), stateless=True))
 
 
 def via(branch: str) -> str:
@@ -54,34 +54,34 @@ def test_each_copy_is_answered_again_under_the_same_tag(bob: Clockwork) -> None:
 
 def test_the_ack_of_a_forgotten_refusal_is_absorbed_and_no_other(bob: Clockwork) -> None:
     tag = tag_of(refuse(bob, "INVITE", "one"))
-    assert bob.tell(ack(tag, "one")) == []
-    assert [type(each) for each in bob.tell(ack(tag, "two"))] == [AckReceived]
-    assert [type(each) for each in bob.tell(ack("made-up", "one"))] == [AckReceived]
+    assert bob.step(ack(tag, "one")) == []
+    assert [type(each) for each in bob.step(ack(tag, "two"))] == [AckReceived]
+    assert [type(each) for each in bob.step(ack("made-up", "one"))] == [AckReceived]
 
 
 def test_a_known_peer_is_refused_again_until_it_confirms(bob: Clockwork) -> None:
     bob.layer.peers.note(STRANGER[0], 0.0)
     tag = tag_of(refuse(bob, "INVITE", "one"))
     assert len(bob.run_to(10.0)) > 3
-    assert bob.tell(ack(tag, "one")) == []
+    assert bob.step(ack(tag, "one")) == []
     assert bob.run_to(60.0) == []
 
 
 def test_who_becomes_known_after_a_100_gets_the_refusal_again(bob: Clockwork) -> None:
     """This happens when a device calls while it registers at its new address, and loses the first refusal."""
     data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 700 * b"x" + b"\r\n\r\n", 1)
-    (report,) = [each for each in bob.tell(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
+    (report,) = [each for each in bob.step(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
     trying = Respond(report.transaction, make_response(report.request, 100), within_request=True)
     large = make_response(report.request, 401, to_tag="b", headers=[("Subject", 350 * "x")])
-    assert statuses(bob.tell(trying)) == [100]
-    assert statuses(bob.tell(Respond(report.transaction, large, within_request=True))) == [401]
+    assert statuses(bob.step(trying)) == [100]
+    assert statuses(bob.step(Respond(report.transaction, large, within_request=True))) == [401]
     assert bob.run_to(3.0) == [], "no more bytes go to a stranger than came"
     bob.layer.peers.note(STRANGER[0], 3.0)
     assert bob.sending_times(8.0) == [3.5, 7.5]
 
 
 def test_a_cancel_of_nothing_leaves_nothing(bob: Clockwork) -> None:
-    assert statuses(bob.tell(arrival(wire(make_request("CANCEL"))))) == [481]
+    assert statuses(bob.step(arrival(wire(make_request("CANCEL"))))) == [481]
     assert bob.layer.transaction_count == 0
 
 
@@ -99,29 +99,29 @@ def test_strangers_that_nobody_answers_leave_room_for_known_peers(bob: Clockwork
     for number in range(40):
         data = wire(make_request("INVITE"), via(str(number)))
         (report,) = [
-            each for each in bob.tell(arrival(data, (f"203.0.113.{number}", 5060))) if isinstance(each, RequestReceived)
+            each for each in bob.step(arrival(data, (f"203.0.113.{number}", 5060))) if isinstance(each, RequestReceived)
         ]
         crowded.append(report.crowded)
         if report.crowded:
-            bob.tell(Respond(report.transaction, make_response(report.request, 503, to_tag="b"), stateless=True))
+            bob.step(Respond(report.transaction, make_response(report.request, 503, to_tag="b"), stateless=True))
     assert crowded == [False] * 16 + [True] * 24
-    (known, *_) = bob.tell(arrival(wire(make_request("INVITE"), via("known")), ("198.51.100.7", 5060)))
+    (known, *_) = bob.step(arrival(wire(make_request("INVITE"), via("known")), ("198.51.100.7", 5060)))
     assert isinstance(known, RequestReceived)
     assert not known.crowded
 
 
 def test_one_stranger_holds_no_more_than_a_part_of_what_strangers_may(bob: Clockwork) -> None:
     for number in range(6):
-        (report, *_) = bob.tell(arrival(wire(make_request("INVITE"), via(str(number))), STRANGER))
+        (report, *_) = bob.step(arrival(wire(make_request("INVITE"), via(str(number))), STRANGER))
         assert isinstance(report, RequestReceived)
         assert report.crowded == (number >= 4)
 
 
 def test_large_requests_take_several_places(bob: Clockwork) -> None:
     large = make_request("INVITE").with_header("Subject", "x" * 5_000)
-    (report, *_) = bob.tell(arrival(wire(large, via("large")), STRANGER))
+    (report, *_) = bob.step(arrival(wire(large, via("large")), STRANGER))
     assert isinstance(report, RequestReceived)
-    (further, *_) = bob.tell(arrival(wire(large, via("larger")), STRANGER))
+    (further, *_) = bob.step(arrival(wire(large, via("larger")), STRANGER))
     assert isinstance(further, RequestReceived)
     assert (report.crowded, further.crowded) == (False, True)
 

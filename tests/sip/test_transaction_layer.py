@@ -144,11 +144,11 @@ def test_new_requests_over_the_limit_are_dropped_and_counted() -> None:
     node = Clockwork(TransactionLayer(SeededRandom(), transactions_max=2))
     for number in range(5):
         via = f"SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK{number}"
-        reports = node.tell(arrival(wire(make_request("OPTIONS"), via)))
+        reports = node.step(arrival(wire(make_request("OPTIONS"), via)))
         assert len(reports) == (1 if number < 2 else 0)
     assert (node.layer.dropped, node.layer.drops) == (3, {"over limit": 3})
     for number in range(3):
-        outputs = node.tell(SendRequest(str(number), make_request("OPTIONS"), BOB))
+        outputs = node.step(SendRequest(str(number), make_request("OPTIONS"), BOB))
         assert (outputs == [TransactionTimedOut(str(number))]) == (number == 2)
     assert node.layer.transaction_count == 4
     node.run_to(32.0)
@@ -158,16 +158,16 @@ def test_new_requests_over_the_limit_are_dropped_and_counted() -> None:
 
 def test_retransmissions_pass_at_the_limit() -> None:
     node = Clockwork(TransactionLayer(SeededRandom(), transactions_max=1))
-    (report,) = node.tell(arrival(wire(make_request("OPTIONS"))))
+    (report,) = node.step(arrival(wire(make_request("OPTIONS"))))
     assert isinstance(report, RequestReceived)
-    node.tell(Respond(report.transaction, make_response(report.request, 200)))
-    assert statuses(node.tell(arrival(wire(make_request("OPTIONS"))))) == [200]
+    node.step(Respond(report.transaction, make_response(report.request, 200)))
+    assert statuses(node.step(arrival(wire(make_request("OPTIONS"))))) == [200]
     assert node.layer.dropped == 0
 
 
 def test_rfc3261_18_1_2_response_whose_top_via_is_not_ours_is_dropped() -> None:
     node = Clockwork(TransactionLayer(SeededRandom()))
-    assert node.tell(answer(wire(make_request("OPTIONS")), 200)) == []
+    assert node.step(answer(wire(make_request("OPTIONS")), 200)) == []
     assert node.layer.drops == {"stray response": 1}
 
 
@@ -178,7 +178,7 @@ UNREADABLE = wire(make_request("OPTIONS").with_header("Contact", "<sip:alice@192
 
 def test_rfc3261_8_2_unreadable_request_is_refused_without_a_transaction() -> None:
     node = Clockwork(TransactionLayer(SeededRandom()))
-    (sent,) = node.tell(arrival(UNREADABLE, ("192.0.2.1", 7777)))
+    (sent,) = node.step(arrival(UNREADABLE, ("192.0.2.1", 7777)))
     assert isinstance(sent, SendDatagram)
     assert sent.destination == ("192.0.2.1", 7777)
     assert sent.data.startswith(b"SIP/2.0 400 ")
@@ -192,7 +192,7 @@ def test_rfc3261_8_2_unreadable_request_is_refused_without_a_transaction() -> No
 def test_rfc3261_8_2_version_is_refused_with_505() -> None:
     node = Clockwork(TransactionLayer(SeededRandom()))
     later = UNREADABLE.replace(b"CSeq: one", b"CSeq: 1").replace(b" SIP/2.0\r\n", b" SIP/7.0\r\n", 1)
-    (sent,) = node.tell(arrival(later))
+    (sent,) = node.step(arrival(later))
     assert isinstance(sent, SendDatagram)
     assert sent.data.startswith(b"SIP/2.0 505 ")
 
@@ -201,7 +201,7 @@ def test_refusal_larger_than_the_request_is_not_sent() -> None:
     """A forged source must not get more bytes than were spent on it."""
     node = Clockwork(TransactionLayer(SeededRandom()))
     short = b"X s SIP/2.0\r\nv:SIP/2.0/UDP 10.0.0.1;rport\r\nf:<sip:a@b>\r\nt:<sip:c@d>\r\ni:1\r\nCSeq:1 Y\r\n\r\n"
-    assert node.tell(arrival(short)) == []
+    assert node.step(arrival(short)) == []
     assert node.layer.drops == {"unreadable": 1}
 
 
@@ -212,15 +212,15 @@ def test_refusal_larger_than_the_request_is_not_sent() -> None:
 )
 def test_noise_responses_and_acks_get_no_answer(data: bytes) -> None:
     node = Clockwork(TransactionLayer(SeededRandom()))
-    assert node.tell(arrival(data)) == []
+    assert node.step(arrival(data)) == []
     assert node.layer.drops == {"unreadable": 1}
 
 
 def test_other_sockets_and_stale_timers_are_not_ours() -> None:
     node = Clockwork(TransactionLayer(SeededRandom(), socket="sip"))
-    assert node.tell(DatagramReceived("data", ALICE, wire(make_request("OPTIONS")))) == []
+    assert node.step(DatagramReceived("data", ALICE, wire(make_request("OPTIONS")))) == []
     stale = [TimerFired((("client", ("z9hG4bKgone", "OPTIONS")), "A")), TimerFired((("server", "server-9"), "J"))]
-    assert node.tell(*stale, TimerFired("another machine's")) == []
+    assert node.step(*stale, TimerFired("another machine's")) == []
     assert node.layer.dropped == 0
 
 
@@ -234,7 +234,7 @@ def test_hostile_bytes_never_raise_nor_get_back_more_than_they_cost(cuts: list[t
     for data, position, patch in cuts:
         mutated = data[:position] + patch + data[position + len(patch) :]
         unreadable = node.layer.drops["unreadable"]
-        outputs = node.tell(arrival(mutated))
+        outputs = node.step(arrival(mutated))
         if node.layer.drops["unreadable"] > unreadable:
             assert sum(len(output.data) for output in outputs if isinstance(output, SendDatagram)) <= len(mutated)
     node.run_to(200.0)
@@ -246,21 +246,21 @@ def test_dialog_and_layer_carry_a_call() -> None:
     alice, bob = Clockwork(layers[ALICE]), Clockwork(layers[BOB])
     alice.layer.local, bob.layer.local = ALICE, BOB
     invite = make_request("INVITE").with_header("Contact", "<sip:alice@192.0.2.1>")
-    (report,) = bob.tell(*_carried(alice.tell(SendRequest("invite", invite, BOB)), ALICE))
+    (report,) = bob.step(*_carried(alice.step(SendRequest("invite", invite, BOB)), ALICE))
     assert isinstance(report, RequestReceived)
     ok = make_response(report.request, 200, to_tag="b", headers=[("Contact", "<sip:bob@192.0.2.2>")])
-    (answered,) = alice.tell(*_carried(bob.tell(Respond(report.transaction, ok)), BOB))
+    (answered,) = alice.step(*_carried(bob.step(Respond(report.transaction, ok)), BOB))
     assert isinstance(answered, ResponseReceived)
     ours, theirs = Dialog.from_uac(invite, answered.response), Dialog.from_uas(report.request, ok)
-    (acknowledged,) = bob.tell(*_carried(alice.tell(SendAck(ours.ack(1), ours.next_hop())), ALICE))
+    (acknowledged,) = bob.step(*_carried(alice.step(SendAck(ours.ack(1), ours.next_hop())), ALICE))
     assert isinstance(acknowledged, AckReceived)
     assert theirs.accepts(acknowledged.request) is None
     theirs, bye = theirs.next_request("BYE")
-    (ended,) = alice.tell(*_carried(bob.tell(SendRequest("bye", bye, theirs.next_hop())), BOB))
+    (ended,) = alice.step(*_carried(bob.step(SendRequest("bye", bye, theirs.next_hop())), BOB))
     assert isinstance(ended, RequestReceived)
     assert ours.accepts(ended.request) is None
-    done = alice.tell(Respond(ended.transaction, make_response(ended.request, 200)))
-    (last,) = bob.tell(*_carried(done, ALICE))
+    done = alice.step(Respond(ended.transaction, make_response(ended.request, 200)))
+    (last,) = bob.step(*_carried(done, ALICE))
     assert isinstance(last, ResponseReceived)
     assert isinstance(last.response, Response)
 

@@ -70,7 +70,7 @@ class Clockwork:
         self.timers: dict[Hashable, float] = {}
         self.log: list[tuple[float, Output]] = []
 
-    def tell(self, *inputs: Input) -> list[Output]:
+    def step(self, *inputs: Input) -> list[Output]:
         """Step with these inputs; return all outputs except timers."""
         told: list[Output] = []
         for output in self.layer.step(inputs, self.now):
@@ -94,7 +94,7 @@ class Clockwork:
             self.now = at
             key = min((key for key, due in self.timers.items() if due == at), key=str)
             del self.timers[key]
-            self.tell(TimerFired(key))
+            self.step(TimerFired(key))
         self.now = until
         return self.log[start:]
 
@@ -134,7 +134,7 @@ class LossyWorld:
             if self._coming and self._coming[0][0] <= min(due, default=(float("inf"), ALICE))[0]:
                 at, _, address, item = heapq.heappop(self._coming)
                 self.nodes[address].now = at
-                self._pass_on(address, [(at, output) for output in self.nodes[address].tell(item)])
+                self._pass_on(address, [(at, output) for output in self.nodes[address].step(item)])
             elif due:
                 at, address = min(due)
                 self._pass_on(address, self.nodes[address].run_to(at))
