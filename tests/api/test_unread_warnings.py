@@ -29,7 +29,7 @@ def test_g25_server_and_agent_warn_of_a_kept_subscription_without_a_reader(
     with caplog.at_level(logging.WARNING):
         identity = run(story())
     (agents,) = warnings("wanderbus.agent")
-    assert agents.startswith(f"2 notifications wait for subscription {identity} ('Departure' where 'n > 0')")
+    assert agents.startswith(f"2 notifications are queued for subscription {identity} ('Departure' where 'n > 0')")
     assert f"subscribe to it again, or end it with wanderbus unsubscribe {identity}; it expires at 20" in agents
     (servers,) = warnings("wanderbus.server")
     assert servers.startswith(f"2 notifications wait for subscription {identity} of sip:alice@localhost in session")

@@ -91,7 +91,7 @@ class Presence:
         self._report(link.user, before)
 
     def leave(self, link: Link, session: str, request: int) -> None:
-        """Serve a device's request to leave its session for good."""
+        """Serve a device's request to leave its session permanently."""
         before = self._links.status(link.user)
         self._links.close(link)
         self.left(link.user, session, link.device, "asked")
