@@ -166,7 +166,7 @@ def test_no_relay_answers(world: World) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
             silent.bind(("127.0.0.1", 0))
             async with world.server(relays=(shown(silent.getsockname()),), relay_calls="all"):
-                with pytest.raises(Unreachable, match=r"\(503 Media Relay Unreachable\); is it up"):
+                with pytest.raises(Unreachable, match=r"\(503 Media Relay Unreachable\); check that the server runs"):
                     await world.agent("alice", connect_s_max=5.0).__aenter__()
 
     run(story())
