@@ -1,12 +1,17 @@
-"""Every public name says what it is (SPEC Q-04)."""
+"""Every public name has a docstring, and no docstring begins with a question word (SPEC Q-04)."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
 import wanderbus
+
+QUESTION_WORD = re.compile(r"(?:What|Who|How|Of|As|Where|Whatever|Whoever|Whether)\b")
 
 
 def undocumented(name: str, thing: object) -> list[str]:
@@ -39,3 +44,27 @@ def test_the_checker_sees_what_is_missing() -> None:
         def make(cls) -> None: ...
 
     assert undocumented("Thing", Thing) == ["Thing.method", "Thing.value", "Thing.make"]
+
+
+def questions(tree: ast.Module) -> list[int]:
+    """Return the lines of docstrings, of attributes too, that begin with a question word."""
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    return sorted(
+        text.lineno
+        for text in texts
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and QUESTION_WORD.match(text.value.lstrip())
+    )
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb(modules: dict[Path, ast.Module]) -> None:
+    found = [f"{path}:{line}" for path, tree in modules.items() if path.parts[0] == "src" for line in questions(tree)]
+    assert found == [], "begin with the thing itself, or with a verb"
+
+
+def test_a_docstring_that_begins_with_a_question_word_is_seen() -> None:
+    assert questions(ast.parse('"""What it is."""\n\n\ndef f():\n    """As is."""\n\n\nX = 1\n"""Of X."""\n')) == [
+        1,
+        5,
+        9,
+    ]
+    assert questions(ast.parse('"""Assets."""\n\n\ndef f():\n    """Return what it is."""\n')) == []
