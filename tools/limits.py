@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from wanderbus.domain.connect_pacing import BURST
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.streams import DATA_STREAM_LIMITS, StreamLimits
@@ -73,6 +74,9 @@ SIP_SOCKETS: Final = 2
 
 WORK_NS: Final = 10.0
 """Nanoseconds of a unit of work of filters (decision 0046)."""
+
+SESSION_MS: Final = 10.0
+"""Milliseconds of processor time to open and close a session (`./do hostile churn`: sessions and share of a processor)."""
 
 SIP_MESSAGE_BYTES: Final = 2**16
 """Bytes of an incomplete message over TCP."""
@@ -257,6 +261,15 @@ def of_user() -> Iterator[tuple[Row, float]]:
             f"`broker.user_event_filter_work_max` {BROKER.user_event_filter_work_max:,} for one event",
             f"{share(BROKER.user_filter_work_per_s, WORK_NS / 1e3)} of a processor; "
             f"{BROKER.user_event_filter_work_max * WORK_NS / 1e6:g} ms for one event",
+        ),
+        0.0,
+    )
+    yield (
+        Row(
+            "sessions that are opened and closed",
+            f"`broker.user_connects_per_s` {BROKER.user_connects_per_s:g} sessions a second of about "
+            f"{SESSION_MS:g} ms, {BURST:g} at once",
+            f"{share(BROKER.user_connects_per_s, SESSION_MS * 1e3)} of a processor",
         ),
         0.0,
     )

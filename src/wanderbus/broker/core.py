@@ -159,7 +159,7 @@ class Broker:
         policies: Policies | None = None,
     ) -> None:
         self.state = state
-        self._config = config
+        self.config = config
         kinds, hook, policies = kinds or Kinds(), hook or DisconnectionHook(), policies or Policies()
         self._extensions: dict[Kinds | DisconnectionHook | Policies, int] = {kinds: 0, hook: 0, policies: 0}
         """The operator's extensions, and the number of failures of each that were reported."""
@@ -291,8 +291,8 @@ class Broker:
         self._sweep_later()
 
     def _sweep_later(self) -> None:
-        if self._config.sweep_s is not None:
-            self._journal.emit(SetTimer(("sweep",), self._links.now + self._config.sweep_s))
+        if self.config.sweep_s is not None:
+            self._journal.emit(SetTimer(("sweep",), self._links.now + self.config.sweep_s))
 
     def _sweep(self) -> None:
         """Drop notifications that waited for too long, warn of unread subscriptions, and end expired ones.
@@ -409,10 +409,10 @@ class Broker:
         session = self.state.sessions.get(session_key(link.user, name))
         if session is None:
             count = len(self.state.sessions_of(link.user))
-            limit, most = "sessions_max", self._config.sessions_max
+            limit, most = "sessions_max", self.config.sessions_max
         elif link.device not in session.devices:
             count = len(session.devices)
-            limit, most = "devices_max", self._config.devices_max
+            limit, most = "devices_max", self.config.devices_max
         else:
             return None
         return None if count < most else protocol.limit_reached(limit, most)

@@ -42,6 +42,7 @@ from wanderbus.datachannel import (
     protocol_over,
 )
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
+from wanderbus.domain.connect_pacing import ConnectPacing
 from wanderbus.domain.session_table import DeviceSession, SessionTable
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
 from wanderbus.hosts import network_of
@@ -194,6 +195,7 @@ class AccessServer:
         )
         self._consumed_units = _consumed_units(rudp or RudpConfig(), tcp or TcpConfig())
         self._sessions = SessionTable()
+        self._pacing = ConnectPacing(broker.config.user_connects_per_s)
         self._clock: list[Input] = []
         """The clock reading of this batch, until it is passed to the broker."""
         self._appends: list[Output] = []
@@ -234,6 +236,8 @@ class AccessServer:
                     self._step_user_agent([sip.Start()], now)
                 case TimerFired(key=("renew", session)):
                     self._renew(str(session), now)
+                case TimerFired(key=("connect", user)):
+                    self._serve_waiting(str(user), now)
                 case ClockRead():
                     self._clock = [given]
                 case TimerFired(key=("broker", _)):
@@ -301,12 +305,15 @@ class AccessServer:
     def _step_user_agent(self, inputs: Sequence[Input], now: float) -> None:
         for output in scoped("sip", self._user_agent.step([unscoped(given) for given in inputs], now)):
             match output:
-                case sip.SessionOffered():
+                case sip.SessionOffered(id=identity) if identity in self._sessions.by_id:
                     self._on_session_offered(output, now)
+                case sip.SessionOffered():
+                    self._on_new_session_offered(output, now)
                 case sip.SessionEstablished(id=identity, media=media):
                     if session := self._sessions.by_id.get(identity):
                         self._on_session_established(session, media, now)
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
+                    self._pacing.withdraw(identity)
                     self._on_session_removed(identity, reason, now)
                 case sip.Registered():
                     self._outputs.append(BrokerRegistered())
@@ -318,6 +325,27 @@ class AccessServer:
                     self._outputs.append(output)
                 case LoginRefused() | Limited():
                     self._outputs.append(output)
+
+    def _on_new_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
+        """Serve the offer of a new session, or let it wait while its user opens sessions too fast."""
+        if self._pacing.admits(offer, now):
+            self._on_session_offered(offer, now)
+            return
+        at = self._pacing.wait(offer, now)
+        limited = Limited("broker.user_connects_per_s", offer.remote_uri, "a new session waits" if at else "refused")
+        self._outputs.append(limited)
+        if at is None:
+            self._step_user_agent([sip.Refuse(offer.id, 503)], now)
+        else:
+            self._outputs.append(SetTimer(("connect", offer.remote_uri), at))
+
+    def _serve_waiting(self, user: str, now: float) -> None:
+        """Serve the offers of ``user`` that are due."""
+        due, next_at = self._pacing.take_due(user, now)
+        if next_at is not None:
+            self._outputs.append(SetTimer(("connect", user), next_at))
+        for offer in due:
+            self._on_session_offered(offer, now)
 
     def _on_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
         """Answer an authenticated agent that opens its session, or moves to another address in it."""

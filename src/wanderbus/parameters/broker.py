@@ -110,6 +110,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Devices of one user: members of all sessions, and connected devices in no session. Repeated publishes are still
     recognised for the same number of removed devices."""
 
+    user_connects_per_s: float = 2.0
+    """Sessions that the devices of one user may open per second, after the first 20; a new session that comes faster
+    waits. Moves of a session are not limited."""
+
     domain_users_max: int = 500
     """Users of one other domain that have a session or a device here (SPEC D-13)."""
 
@@ -171,8 +175,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 "filter_work_max, user_event_filter_work_max and user_filter_work_per_s must be at least 1"
             )
-        if self.user_filter_characters_per_s <= 0:
-            raise ValueError("user_filter_characters_per_s must be above 0")
+        if min(self.user_filter_characters_per_s, self.user_connects_per_s) <= 0:
+            raise ValueError("user_filter_characters_per_s and user_connects_per_s must be above 0")
         if self.blocked_s <= 0:
             raise ValueError("blocked_s must be above 0")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
