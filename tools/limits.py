@@ -76,7 +76,7 @@ WORK_NS: Final = 10.0
 """Nanoseconds of a unit of work of filters (decision 0046)."""
 
 SESSION_MS: Final = 10.0
-"""Milliseconds of processor time to open and close a session (`./do hostile churn`: sessions and share of a processor)."""
+"""Milliseconds of processor time to open and close a session (`./do hostile churn`)."""
 
 SIP_MESSAGE_BYTES: Final = 2**16
 """Bytes of an incomplete message over TCP."""
