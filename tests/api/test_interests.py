@@ -154,7 +154,7 @@ def test_what_is_slower_is_told(
 
     with caplog.at_level(logging.WARNING, "wanderbus.server"):
         run(story())
-    assert "numpy cannot be loaded" in caplog.text
+    assert "cannot load the matching kernel numpy" in caplog.text
 
 
 def test_events_that_are_under_way_together_are_matched_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

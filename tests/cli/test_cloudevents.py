@@ -79,7 +79,7 @@ def test_what_cloudevents_cannot_hold_is_passed_over(shell: Shell) -> None:
         ([], "", "give one event as cloudevents"),
         (["{}", "{}"], "", "give one event as cloudevents"),
         (["{}"], "", "a CloudEvent needs 'specversion'"),
-        ([json.dumps({**SOLD, "type": "bought"})], "", "the event is of 'bought', not 'sold'"),
+        ([json.dumps({**SOLD, "type": "bought"})], "", "the event has the subject 'bought', not 'sold'"),
         (["-"], json.dumps({**SOLD, "id": None}) + "\n", "standard input, line 1: a CloudEvent needs 'id'"),
     ],
 )
