@@ -64,7 +64,7 @@ def test_a_kept_subscription_goes_on_where_it_stopped_and_no_other_touches_it(sh
     assert shell.run(*words, "1")[1] == "4 Departure n=4\n"
     status, out, err = shell.run("sub", "Departure", "n > 1", "--keep", "k", *shell.as_user())
     assert (status, out) == (2, "")
-    assert "the subscription k is of Departure ''; give another name" in one_line(err)
+    assert "the subscription k has the subject Departure and the expression ''; give another name" in one_line(err)
 
 
 def test_commands_leave_no_device_and_no_subscription_behind(shell: Shell) -> None:
@@ -112,7 +112,7 @@ def test_it_reports_when_the_connection_is_lost_and_there_again(shell: Shell) ->
     assert reader.stderr is not None
     assert "connection lost" in reader.stderr.readline()
     shell.up()
-    assert reader.stderr.readline() == "wanderbus: connected again\n"
+    assert reader.stderr.readline() == "wanderbus: reconnected\n"
     published(shell, 1)
     assert read_line(reader) == "1 Departure n=1"
     interrupted(reader)
@@ -181,7 +181,7 @@ def test_unsubscribe_ends_by_name_by_id_and_all(shell: Shell) -> None:
     assert reader.wait(20) == 0
     assert [row["session"] for row in listed(shell, "subscriptions")] == ["sub.m"]
     for words, status, complaint in (
-        (("nothing",), 1, "there is no subscription 'nothing' of yours"),
+        (("nothing",), 1, "you have no subscription 'nothing'"),
         ((), 2, "give the subscriptions to end, or --all"),
     ):
         found, out, err = shell.run(*end, *words)
