@@ -234,7 +234,7 @@ def test_what_was_taken_before_the_drop_was_delivered(desk: Desk, bob: int) -> N
 
 def test_an_event_that_is_not_there(desk: Desk) -> None:
     subscription = desk.subscribed(desk.attach())
-    with pytest.raises(StorageError, match="holds no event wb-0"):
+    with pytest.raises(StorageError, match="has no event wb-0"):
         explained(desk, EventId("wb", 0), subscription.id)
 
 

@@ -138,7 +138,7 @@ def test_what_the_broker_will_not_have_is_told_and_the_rest_published(shell: She
     assert (status, json.loads(out)) == (1, {"published": 1, "left_behind": 2, "refused": 1, "waiting": 0})
     error = json.loads(err.splitlines()[-1])["error"]
     assert error["type"] == "Refused"
-    assert error["message"].startswith("the broker refused 1 events, reason of the first: the subject")
+    assert error["message"].startswith("the broker refused 1 events; reason of the first: the subject")
     assert missed(shell, 1) == [2]
 
 
@@ -153,7 +153,7 @@ def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     for words, status, complaint in (
         (["pub", *bob], 2, "give the subject of an event, or --outbox FILE"),
         (["pub", "Departure", "n=1", "--outbox", "text", *bob], 1, "the outbox text is damaged"),
-        (["pub", "Departure", "n=1", "--outbox", "used", *bob], 2, "another agent uses the outbox used now"),
+        (["pub", "Departure", "n=1", "--outbox", "used", *bob], 2, "another agent uses the outbox used;"),
         (["pub", "Departure", "n=1", "--outbox", "users/out", *bob], 1, "cannot be used"),
         (["pub", "Departure", "n=null", "--outbox", "new", *bob], 2, "null is not a value"),
         (["pub", "--outbox", "new", "--user", "eci://127.0.0.1:1"], 2, "no outbox_file; leave it out"),

@@ -33,7 +33,7 @@ def test_a_server_takes_who_was_added_while_it_runs_and_the_file_has_no_password
     ]
     assert shell.run("users", "remove", "carol", "--users", "users")[:2] == (0, "carol removed\n")
     for words, found, complaint in (
-        (("add", "alice"), 1, "has a user alice already"),
+        (("add", "alice"), 1, "users already has a user alice"),
         (("passwd", "carol"), 1, "has no user carol"),
         (("add", "dora"), 2, "no password given"),
     ):

@@ -201,7 +201,7 @@ class Pair:
     def explained(self) -> Explained:
         """Return the outcome as far as the records go; :class:`StorageError` if the log does not hold the event."""
         if self._published is None:
-            raise StorageError(f"the log holds no event {self._event}; one that was refused has no id")
+            raise StorageError(f"the log has no event {self._event}; check the id (a refused event has none)")
         return self._before_matching(self._published) or self._matched(self._published) or self._notified()
 
     def _before_matching(self, published: records.Published) -> Explained | None:
