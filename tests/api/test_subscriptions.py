@@ -173,7 +173,7 @@ def test_a_request_that_the_broker_could_not_read_is_not_sent(world: World) -> N
         async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT) as notifications:
             wrong: list[object] = ["soon", object(), 10**400]
             for lifetime_s in wrong:
-                with pytest.raises(LocalProtocolError, match="the (broker would refuse the )?request"):
+                with pytest.raises(LocalProtocolError, match=r"the (broker would refuse the )?request"):
                     await alice.renew(notifications.subscription.id, lifetime_s)  # type: ignore[arg-type]
             with pytest.raises(LocalProtocolError):
                 await alice.unsubscribe("\ud800")
