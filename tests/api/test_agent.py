@@ -12,6 +12,7 @@ import uvloop
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
 from wanderbus.client.agent_sockets import MobileEnd
+from wanderbus.errors import Closed
 from wanderbus.event import gathered
 
 
@@ -48,6 +49,55 @@ def test_the_documented_shape(tmp_path: Path, world: World, loop_factory: Any) -
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(story())
+
+
+def test_agent_and_subscription_open_without_a_block(world: World) -> None:
+    async def story() -> None:
+        async with world.server():
+            alice = await world.agent()
+            assert alice.status == "CONNECTED"
+            notifications = await alice.subscribe(SUBJECT)
+            assert [each.id for each in await alice.subscriptions()] == [notifications.subscription.id]
+            await alice.publish(SUBJECT, {"n": 1})
+            assert (await anext(notifications)).event["n"] == 1
+            with pytest.raises(Closed):
+                await notifications
+            await alice.close()
+            assert alice.status == "DISCONNECTED"
+            with pytest.raises(Closed):
+                await alice
+
+    run(story())
+
+
+def test_a_subscription_that_was_awaited_ends_with_its_agent(world: World) -> None:
+    async def story() -> None:
+        async with world.server(), world.agent("bob") as bob:
+            alice = await world.agent()
+            await alice.subscribe(SUBJECT)
+            await alice.close()
+            async with world.agent() as again:
+                assert await again.subscriptions() == ()
+            assert bob.status == "CONNECTED"
+
+    run(story())
+
+
+def test_an_event_is_published_whole(world: World) -> None:
+    async def story() -> None:
+        async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT) as notifications:
+            await alice.publish(wanderbus.Event(SUBJECT, {"n": 1}, published_us=5, arrived_us=7))
+            await alice.publish(wanderbus.Event(SUBJECT, {"n": 2}))
+            first, second = [(await anext(notifications)).event for _ in range(2)]
+            assert (first["n"], first.published_us) == (1, 5)
+            assert second["n"] == 2
+            assert second.published_us is not None
+            with pytest.raises(TypeError, match="an Event alone"):
+                await alice.publish(wanderbus.Event(SUBJECT, {}), {"n": 3})  # type: ignore[call-overload]
+            with pytest.raises(TypeError, match="needs a subject and attributes"):
+                await alice.publish(SUBJECT)  # type: ignore[call-overload]
+
+    run(story())
 
 
 @pytest.mark.parametrize("outbox", [False, True])

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Any, Literal, Self, overload
 
 from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
@@ -58,9 +58,10 @@ CLOSE_S_MAX = 5.0
 class Agent:
     """A user's connection to the broker: an async context manager, made by :func:`~wanderbus.connect`.
 
-    Entering it raises :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` if the server or the broker
-    refuses, :class:`Unreachable` if neither answers, and :class:`ConfigurationError` if the local address cannot be
-    used. With the setting ``offline`` entering does not wait, and :meth:`connected` raises these errors.
+    ``agent = await connect(...)`` opens it without a block; then :meth:`close` has to end it. Opening raises
+    :class:`UnknownUser`, :class:`WrongPassword` or :class:`Refused` if the server or the broker refuses,
+    :class:`Unreachable` if neither answers, and :class:`ConfigurationError` if the local address cannot be used. With
+    the setting ``offline`` entering does not wait, and :meth:`connected` raises these errors.
     """
 
     def __init__(
@@ -123,6 +124,10 @@ class Agent:
         """Return the number of events in this device's outbox, and their bytes (SPEC G-20)."""
         return OutboxSize() if self._outbox is None else self._outbox.size
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Open the agent without a block: ``agent = await connect(...)``; :meth:`close` ends it."""
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
         if self._opened:
             raise Closed("this agent was opened before; call connect() for a new one")
@@ -179,10 +184,16 @@ class Agent:
         outbox: Literal[True],
     ) -> None: ...
 
+    @overload
+    async def publish(self, subject: Event, *, wait: bool = True, outbox: Literal[False] = False) -> EventId: ...
+
+    @overload
+    async def publish(self, subject: Event, *, wait: bool = True, outbox: Literal[True]) -> None: ...
+
     async def publish(
         self,
-        subject: str,
-        attributes: Mapping[str, Value],
+        subject: str | Event,
+        attributes: Mapping[str, Value] | None = None,
         *,
         published_us: int | None = None,
         wait: bool = True,
@@ -193,6 +204,8 @@ class Agent:
         An attribute with several values is a list; :func:`wanderbus.gathered` makes such lists from repeated names.
         Concurrent calls keep their order. Cancelling a call does not withdraw an event that was sent.
 
+        :param subject: the event's subject, or a whole :class:`~wanderbus.Event` in place of subject, attributes and
+            ``published_us``
         :param wait: if False, raise :class:`Unreachable` at once while the agent is DISCONNECTED (SPEC X25); the same
             happens if ``on_disconnected`` of :func:`~wanderbus.connect` returned ``"error"``
         :param outbox: return None when the event is durable on this device. The event is published when the broker can
@@ -204,7 +217,7 @@ class Agent:
         :raises ConfigurationError: this device cannot have an outbox
         :raises StorageError: the outbox cannot be used
         """
-        event = checked(Event(subject, dict(attributes), wall_us() if published_us is None else published_us))
+        event = checked(_event(subject, attributes, published_us))
         if outbox:
             await (await self._open_outbox()).put(event)
             return None
@@ -464,3 +477,15 @@ def _retrieved(attached: asyncio.Future[RequestSettled]) -> None:
 
 def _instant_us(until: datetime | None) -> int | None:
     return None if until is None else instant_us(until)
+
+
+def _event(subject: str | Event, attributes: Mapping[str, Value] | None, published_us: int | None) -> Event:
+    """Return the event that the arguments of :meth:`Agent.publish` describe, with its time."""
+    if not isinstance(subject, Event):
+        if attributes is None:
+            raise TypeError("publish() needs a subject and attributes, or an Event")
+        return Event(subject, dict(attributes), wall_us() if published_us is None else published_us)
+    if attributes is not None or published_us is not None:
+        raise TypeError("publish() takes an Event alone: set attributes and published_us in it")
+    published_us = subject.published_us
+    return Event(subject.subject, subject.attributes, wall_us() if published_us is None else published_us)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from wanderbus import protocol
 from wanderbus.completion import public_names
@@ -38,8 +39,8 @@ class Notifications:
 
     The block is entered once the subscription is durable at the broker. Asking for the next notification acknowledges
     the previous one; :meth:`ack` acknowledges it earlier. Leaving the block ends the subscription, unless it was made
-    with ``keep=True``: then it continues, and the same ``subscribe`` finds it again. Without a block, asking for the
-    first notification opens the subscription, and :meth:`aclose` or closing the agent ends it.
+    with ``keep=True``: then it continues, and the same ``subscribe`` finds it again. Without a block, ``await`` or
+    asking for the first notification opens the subscription, and :meth:`aclose` or closing the agent ends it.
 
     With ``gaps=True`` the iterator yields a :class:`~wanderbus.Gap` where the broker discarded notifications; without
     it, they are counted in :attr:`dropped` and logged.
@@ -89,6 +90,10 @@ class Notifications:
         if self._subscription is None:
             raise Closed("the subscription is not open; use it inside its async with block")
         return self._subscription
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Open the subscription without a block: ``subscription = await agent.subscribe(...)``."""
+        return self._open_unblocked().__await__()
 
     async def __aenter__(self) -> Self:
         if self._subscription is not None:
@@ -161,14 +166,15 @@ class Notifications:
             self._unacknowledged = None
             self._readers.acknowledge(self.subscription.id, position)
 
-    async def _open_unblocked(self) -> None:
-        """Open the subscription for an iteration outside a block; :class:`Closed` if it was open before."""
+    async def _open_unblocked(self) -> Self:
+        """Open the subscription outside a block and return it; :class:`Closed` if it was open before."""
         if self._failure is not None:
             raise self._failure
         if self._was_opened:
             raise Closed("the subscription is closed; enter its block again, or subscribe again")
         await self.__aenter__()
         self.is_unblocked = True
+        return self
 
     async def _wait_for_item(self) -> None:
         """Wait for another item; raise the end of the iteration, or its failure, if there will be none."""
