@@ -254,6 +254,29 @@ def of_user() -> Iterator[tuple[Row, float]]:
         ),
         size,
     )
+    yield from processor_of_user()
+    remembered = 2 * BROKER.user_devices_max * BROKER.publishes_remembered
+    size = remembered * 64
+    yield (
+        Row(
+            "publishes that are recognised when repeated",
+            f"2 x `broker.user_devices_max` x `broker.publishes_remembered` {BROKER.publishes_remembered:,}",
+            f"{mib(size)}: {remembered:,} of 64 bytes",
+        ),
+        size,
+    )
+    yield (
+        Row(
+            "calls, connections, Contacts",
+            f"`broker.user_devices_max`; {BINDINGS_PER_AOR_MAX} Contacts",
+            f"{BROKER.user_devices_max} descriptors over TCP, {BROKER.user_devices_max} transactions",
+        ),
+        0.0,
+    )
+
+
+def processor_of_user() -> Iterator[tuple[Row, float]]:
+    """Yield what one user can take of the processor."""
     yield (
         Row(
             "work of filters",
@@ -270,24 +293,6 @@ def of_user() -> Iterator[tuple[Row, float]]:
             f"`broker.user_connects_per_s` {BROKER.user_connects_per_s:g} sessions a second of about "
             f"{SESSION_MS:g} ms, {BURST:g} at once",
             f"{share(BROKER.user_connects_per_s, SESSION_MS * 1e3)} of a processor",
-        ),
-        0.0,
-    )
-    remembered = 2 * BROKER.user_devices_max * BROKER.publishes_remembered
-    size = remembered * 64
-    yield (
-        Row(
-            "publishes that are recognised when repeated",
-            f"2 x `broker.user_devices_max` x `broker.publishes_remembered` {BROKER.publishes_remembered:,}",
-            f"{mib(size)}: {remembered:,} of 64 bytes",
-        ),
-        size,
-    )
-    yield (
-        Row(
-            "calls, connections, Contacts",
-            f"`broker.user_devices_max`; {BINDINGS_PER_AOR_MAX} Contacts",
-            f"{BROKER.user_devices_max} descriptors over TCP, {BROKER.user_devices_max} transactions",
         ),
         0.0,
     )
