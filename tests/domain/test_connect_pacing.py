@@ -66,8 +66,8 @@ def test_an_offer_that_its_caller_takes_back_waits_no_more(town: Town) -> None:
 def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect_pacing, "WAITING_MAX", 2)
     pacing = ConnectPacing(0.5)
-    assert [pacing.admits(offer(identity), 0.0) for identity in "abc"] == [True, True, False]
-    assert [pacing.wait(offer(identity), 0.0) for identity in "cdcE"] == [2.0, 2.0, 2.0, None]
+    served = [pacing.add(offer(identity)) and pacing.take_due("sip:alice@localhost", 0.0) for identity in "abcdcE"]
+    assert served == [([offer("a")], None), ([offer("b")], None), ([], 2.0), ([], 2.0), ([], 2.0), False]
     assert pacing.take_due("sip:alice@localhost", 2.0) == ([offer("c")], 4.0)
     assert pacing.take_due("sip:alice@localhost", 4.0) == ([offer("d")], None)
 
@@ -76,7 +76,9 @@ def test_a_user_with_a_full_bucket_is_forgotten(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(connect_pacing, "_USERS_MAX", 3)
     pacing = ConnectPacing(1.0)
     for second in range(20):
-        assert pacing.admits(offer("a", f"sip:user{second}@localhost"), float(second))
+        user = f"sip:user{second}@localhost"
+        assert pacing.add(offer("a", user))
+        assert pacing.take_due(user, float(second)) == ([offer("a", user)], None)
     assert len(pacing._tokens) <= 3
 
 

@@ -328,24 +328,20 @@ class AccessServer:
 
     def _on_new_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
         """Serve the offer of a new session, or let it wait while its user opens sessions too fast."""
-        if self._pacing.admits(offer, now):
-            self._on_session_offered(offer, now)
-            return
-        at = self._pacing.wait(offer, now)
-        limited = Limited("broker.user_connects_per_s", offer.remote_uri, "a new session waits" if at else "refused")
-        self._outputs.append(limited)
-        if at is None:
+        if not self._pacing.add(offer):
+            self._outputs.append(Limited("broker.user_connects_per_s", offer.remote_uri, "refused"))
             self._step_user_agent([sip.Refuse(offer.id, 503)], now)
-        else:
-            self._outputs.append(SetTimer(("connect", offer.remote_uri), at))
+        elif offer not in self._serve_waiting(offer.remote_uri, now):
+            self._outputs.append(Limited("broker.user_connects_per_s", offer.remote_uri, "a new session waits"))
 
-    def _serve_waiting(self, user: str, now: float) -> None:
-        """Serve the offers of ``user`` that are due."""
+    def _serve_waiting(self, user: str, now: float) -> list[sip.SessionOffered]:
+        """Serve the offers of ``user`` that are due, and return them."""
         due, next_at = self._pacing.take_due(user, now)
         if next_at is not None:
             self._outputs.append(SetTimer(("connect", user), next_at))
         for offer in due:
             self._on_session_offered(offer, now)
+        return due
 
     def _on_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
         """Answer an authenticated agent that opens its session, or moves to another address in it."""

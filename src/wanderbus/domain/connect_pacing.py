@@ -29,18 +29,13 @@ class ConnectPacing:
         self._tokens: dict[str, Tokens] = {}
         self._waiting: dict[str, dict[str, SessionOffered]] = {}
 
-    def admits(self, offer: SessionOffered, now: float) -> bool:
-        """Count the offer of a new session; return whether it is served now."""
-        user = offer.remote_uri
-        return user not in self._waiting and self._bucket(user, now).take(now)
-
-    def wait(self, offer: SessionOffered, now: float) -> float | None:
-        """Let an offer wait; return when the first of its user is due, or None if too many wait already."""
+    def add(self, offer: SessionOffered) -> bool:
+        """Let the offer of a new session wait for its turn; return False if too many of its user wait already."""
         waiting = self._waiting.setdefault(offer.remote_uri, {})
         if offer.id not in waiting and len(waiting) >= WAITING_MAX:
-            return None
+            return False
         waiting[offer.id] = offer
-        return now + self._bucket(offer.remote_uri, now).wait_s(now)
+        return True
 
     def take_due(self, user: str, now: float) -> tuple[list[SessionOffered], float | None]:
         """Remove and return the offers of ``user`` that are due, and when the next one is; None if none waits."""
