@@ -481,11 +481,10 @@ def _instant_us(until: datetime | None) -> int | None:
 
 def _event(subject: str | Event, attributes: Mapping[str, Value] | None, published_us: int | None) -> Event:
     """Return the event that the arguments of :meth:`Agent.publish` describe, with its time."""
-    if not isinstance(subject, Event):
-        if attributes is None:
-            raise TypeError("publish() needs a subject and attributes, or an Event")
-        return Event(subject, dict(attributes), wall_us() if published_us is None else published_us)
-    if attributes is not None or published_us is not None:
-        raise TypeError("publish() takes an Event alone: set attributes and published_us in it")
-    published_us = subject.published_us
-    return Event(subject.subject, subject.attributes, wall_us() if published_us is None else published_us)
+    if isinstance(subject, Event):
+        if attributes is not None or published_us is not None:
+            raise TypeError("publish() takes an Event alone: set attributes and published_us in it")
+        attributes, published_us, subject = subject.attributes, subject.published_us, subject.subject
+    elif attributes is None:
+        raise TypeError("publish() needs a subject and attributes, or an Event")
+    return Event(subject, dict(attributes), wall_us() if published_us is None else published_us)

@@ -20,6 +20,7 @@ from wanderbus.client.agent import Agent
 from wanderbus.client.connect import user_of
 from wanderbus.client.listed_rows import Pages, checked_rows, read_event
 from wanderbus.event import EventId, Gap, Loss, Notification, Position
+from wanderbus.protocol.eci_address import SCHEME
 
 Row = Mapping[str, Any]
 """A row of a listing: see :mod:`wanderbus.broker.listings`."""
@@ -140,7 +141,7 @@ class Operations:
 
 def _uri(user: str) -> str:
     """Return the broker's name of a user: a canonical URI, or an address of the original ECI unchanged."""
-    if user.startswith("eci:"):
+    if user.startswith(SCHEME):
         return user
     return user_of(user)
 

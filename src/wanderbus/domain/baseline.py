@@ -22,7 +22,7 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import is_loopback, network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.eci import BaselineConfig
-from wanderbus.protocol.eci_address import SCHEME, Challenges, has_challenge, user_at
+from wanderbus.protocol.eci_address import Challenges, address_of, has_challenge, user_at
 from wanderbus.refusal_table import Tally
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 
@@ -72,9 +72,7 @@ class Baseline:
     def start(self, devices: Iterable[DeviceRow], now: float) -> tuple[list[Input], list[Output]]:
         """Attach the addresses of the broker's log again; their users do not notice the restart."""
         for device in devices:
-            if device.user.startswith(SCHEME):
-                host, _, port = device.user.removeprefix(SCHEME).rpartition(":")
-                address = (host.strip("[]"), int(port))
+            if (address := address_of(device.user)) is not None:
                 self._attach(address, protocol.Attach(device.epoch, _SESSION, None, keep=True), now)
         return self._drain()
 

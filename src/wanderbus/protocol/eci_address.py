@@ -60,3 +60,11 @@ def is_challenge(datagram: bytes) -> bool:
 def user_at(address: Address) -> str:
     """Return the user name of an address, ``eci:host:port``; no SIP user has such a name."""
     return f"{SCHEME}{shown(address)}"
+
+
+def address_of(user: str) -> Address | None:
+    """Return the address that :func:`user_at` made ``user`` of; None for a SIP user."""
+    if not user.startswith(SCHEME):
+        return None
+    host, _, port = user.removeprefix(SCHEME).rpartition(":")
+    return host.strip("[]"), int(port)
