@@ -364,8 +364,8 @@ def test_u02_a_gap_that_has_grown_tells_of_what_came_since_alone() -> None:
     """A slow reader meets a gap at the head of its queue again and again, longer each time."""
     talk = reading()
     receive(talk, Attachment(1))
-    told = [gap(1, last, Loss("wb-1", "q", last)) for last in (4, 8, 12)]
-    assert losses(*receive(talk, *told)) == [(Loss("wb-1", "q", 4),)] * 3
+    gaps = [gap(1, last, Loss("wb-1", "q", last)) for last in (4, 8, 12)]
+    assert losses(*receive(talk, *gaps)) == [(Loss("wb-1", "q", 4),)] * 3
 
 
 def test_u02_what_was_received_before_it_was_dropped_is_no_loss() -> None:

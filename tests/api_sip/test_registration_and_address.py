@@ -25,7 +25,7 @@ def test_registering_grants_a_time_and_leaving_removes_the_binding() -> None:
     async def scenario() -> None:
         async with two() as (alice, bob):
             assert await alice.mobility.register() == pytest.approx(60, abs=1)
-            assert alice.callbacks.names == ["registered"], "the same binding is told once"
+            assert alice.callbacks.names == ["registered"], "the same binding is reported once"
             assert alice.mobility.registration_manager.registered
             await bob.mobility.unregister()
             assert bob.callbacks.names == ["registered", "unregistered"]
@@ -78,14 +78,14 @@ def test_after_terminating_nothing_works_and_it_may_begin_again() -> None:
     async def scenario() -> None:
         async with SIPServers(DOMAIN, PASSWORDS, port=0) as servers:
             mobility = SIPMobility(properties("alice", servers.place))
-            told = Recorder()
-            mobility.add_listener(told)
+            noted = Recorder()
+            mobility.add_listener(noted)
             for _ in range(2):
                 async with mobility:
                     await mobility.register()
                 with pytest.raises(Closed):
                     await mobility.register()
-            assert told.names == ["registered", "unregistered"] * 2
+            assert noted.names == ["registered", "unregistered"] * 2
 
     run(scenario())
 
@@ -102,15 +102,15 @@ def test_d05_a_change_of_the_route_is_followed(monkeypatch: pytest.MonkeyPatch) 
         ):
             assert still.mobility.address[0] == "127.0.0.1"
             async with SIPMobility(properties("alice", servers.place, local_address=None, poll_s=0.02)) as mobility:
-                told = Recorder()
-                mobility.add_listener(told)
+                noted = Recorder()
+                mobility.add_listener(noted)
                 await mobility.register()
                 session = await mobility.create_session(BOB)
                 here[0] = "127.0.0.5"
                 await until(lambda: "session_changed" in bob.callbacks.names)
-                await until(lambda: told.names.count("registered") == 2)
+                await until(lambda: noted.names.count("registered") == 2)
                 assert remote_media(bob.mobility.sessions[session.id])[0].address == "127.0.0.5"
-                assert told.names.count("local_ip_changed") == 1
+                assert noted.names.count("local_ip_changed") == 1
             assert "local_ip_changed" not in still.callbacks.names, "a given address is kept"
 
     run(scenario())
@@ -126,8 +126,8 @@ def test_d10_who_is_back_at_the_same_address_updates_the_session(monkeypatch: py
             registered("bob", servers) as bob,
             SIPMobility(properties("alice", servers.place, poll_s=0.02)) as mobility,
         ):
-            told = Recorder()
-            mobility.add_listener(told)
+            noted = Recorder()
+            mobility.add_listener(noted)
             monitored = properties("alice", servers.place, local_address=None, poll_s=0.02)
             mobility.registration_manager.watch(monitored, servers.address)
             await mobility.register()
@@ -135,9 +135,9 @@ def test_d10_who_is_back_at_the_same_address_updates_the_session(monkeypatch: py
             here[0] = None
             await asyncio.sleep(0.05)
             here[0] = "127.0.0.1"
-            await until(lambda: "session_reconnected" in told.names and "session_reconnected" in bob.callbacks.names)
+            await until(lambda: "session_reconnected" in noted.names and "session_reconnected" in bob.callbacks.names)
             assert list(bob.mobility.sessions) == [session.id]
-            assert "local_ip_changed" not in told.names
+            assert "local_ip_changed" not in noted.names
 
     run(scenario())
 

@@ -259,9 +259,9 @@ def test_design_5_6_an_outbox_has_numbers_of_its_own_over_all_lives_of_its_agent
         desk.restart(with_rows=restart == "from saved rows")
     again = desk.attach(epoch=2)
     desk.send(again, Publish(2, event, outbox=77), Publish(1, event), Publish(3, Event("", {}), outbox=77))
-    told = desk.received(again, PublishAccepted)
-    assert told[0] == first[2]
-    assert (told[1].number, told[1].outbox) == (1, False)
+    accepted = desk.received(again, PublishAccepted)
+    assert accepted[0] == first[2]
+    assert (accepted[1].number, accepted[1].outbox) == (1, False)
     assert [(m.number, m.outbox) for m in desk.received(again, PublishRefused)] == [(3, True)]
     assert len(desk.written(records.Published)) == 4
     desk.send(again, Leave(1))

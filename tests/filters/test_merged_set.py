@@ -150,11 +150,11 @@ class Coming(RuleBasedStateMachine):
     def is_what_merging_anew_gives(self) -> None:
         if not hasattr(self, "merged"):
             return
-        anew = merge_conjunctions(
+        fresh = merge_conjunctions(
             (each for which in self.there.values() for each in self.pool[which]), self.mode, precision_min=0.7
         )
-        assert set(self.merged.conjunctions()) == set(anew) == self.current
-        assert len(self.merged) == len(anew)
+        assert set(self.merged.conjunctions()) == set(fresh) == self.current
+        assert len(self.merged) == len(fresh)
 
 
 TestComing = Coming.TestCase

@@ -154,10 +154,10 @@ class TestOneRelay:
         desk = Desk()
         desk.step(offer())
         desk.reply(fields)
-        (told,) = desk.reports
-        assert isinstance(told, Described)
-        assert told.sdp is None
-        assert told.reason
+        (report,) = desk.reports
+        assert isinstance(report, Described)
+        assert report.sdp is None
+        assert report.reason
 
     def test_bytes_that_are_no_text_come_back_as_they_were(self) -> None:
         desk = Desk()
@@ -190,9 +190,9 @@ class TestOneRelay:
         desk.step(*(answer(str(number)) for number in range(COMMANDS_MAX - 1)))
         for _ in range(TRIES_MAX):
             desk.fire()
-        described = [told for told in desk.reports if isinstance(told, Described)]
+        described = [report for report in desk.reports if isinstance(report, Described)]
         assert len(described) == COMMANDS_MAX
-        assert all(told.sdp is None for told in described)
+        assert all(report.sdp is None for report in described)
         assert len(desk.driver) == 0
 
     def test_a_call_without_an_answer_can_be_ended_alone(self) -> None:
@@ -212,9 +212,9 @@ class TestOneRelay:
         desk.step(*(offer(str(number), str(number)) for number in range(COMMANDS_MAX)))
         desk.sent.clear()
         desk.step(offer("beyond", "beyond"), Release("beyond", "a"))
-        (told,) = desk.reports
-        assert isinstance(told, Described)
-        assert (told.key, told.sdp) == ("beyond", None)
+        (report,) = desk.reports
+        assert isinstance(report, Described)
+        assert (report.key, report.sdp) == ("beyond", None)
         assert desk.sent == []
         assert len(desk.driver) == COMMANDS_MAX
 
@@ -229,9 +229,9 @@ class TestOneRelay:
     def test_what_no_datagram_carries_makes_no_relay_look_dead(self, wish: Describe) -> None:
         desk = Desk()
         desk.step(wish)
-        (told,) = desk.reports
-        assert isinstance(told, Described)
-        assert told.sdp is None
+        (report,) = desk.reports
+        assert isinstance(report, Described)
+        assert report.sdp is None
         assert desk.sent == []
 
 
@@ -324,7 +324,7 @@ class TestSeveralRelays:
         first = first_of("call", ONE, TWO)
         desk.step(offer())
         desk.pass_silently()
-        assert [told for told in desk.reports if isinstance(told, RelayLost)] == [
+        assert [report for report in desk.reports if isinstance(report, RelayLost)] == [
             RelayLost(first),
             RelayLost(other(first)),
         ]
@@ -345,9 +345,9 @@ class TestSeveralRelays:
         assert desk.sent[-1].destination == other(first)
         desk.reply({"result": "error"})
         assert desk.sent == []
-        (_, told) = desk.reports
-        assert isinstance(told, Described)
-        assert told.sdp is None
+        (_, report) = desk.reports
+        assert isinstance(report, Described)
+        assert report.sdp is None
 
     def test_a_deletion_goes_there_too(self) -> None:
         desk = Desk(ONE, TWO)
@@ -432,9 +432,9 @@ def test_a_reason_of_any_size_or_form_is_one_short_text(reason: bytes) -> None:
     ((_, command),) = desk.commands()
     reply = command.cookie + b' {"result":"error","error-reason":' + reason + b"}"
     desk.step(DatagramReceived(SOCKET, ONE, reply))
-    (told,) = [each for each in desk.reports if isinstance(each, Described)]
-    assert told.sdp is None
-    assert 0 < len(told.reason) < 1_100
+    (report,) = [each for each in desk.reports if isinstance(each, Described)]
+    assert report.sdp is None
+    assert 0 < len(report.reason) < 1_100
 
 
 def test_a_description_that_no_message_can_carry_is_a_failure_and_the_next_relay_is_asked() -> None:
@@ -444,9 +444,9 @@ def test_a_description_that_no_message_can_carry_is_a_failure_and_the_next_relay
     desk.ok("v=0\r\n" + "a=x\r\n" * 12_000)
     assert desk.sent[-1].destination == other(first)
     desk.ok("v=0\r\n" + "a=x\r\n" * 7_000)
-    (told,) = desk.reports
-    assert isinstance(told, Described)
-    assert told.sdp is None
+    (report,) = desk.reports
+    assert isinstance(report, Described)
+    assert report.sdp is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -464,7 +464,7 @@ def test_relays_that_lie_cost_each_call_a_bounded_number_of_commands_and_one_ans
             lie(random, desk, random.choice(sent))
         if desk.timers and not desk.sent:
             desk.fire()
-    described = [told.key for told in desk.reports if isinstance(told, Described)]
+    described = [report.key for report in desk.reports if isinstance(report, Described)]
     assert sorted(described) == sorted(f"{kind}{call_id}" for kind in "oa" for call_id in calls)
     assert len(sent) <= len(calls) * TRIES_MAX * 4, "an offer at both relays, an answer and a deletion at one"
     assert len(desk.driver) == 0

@@ -258,7 +258,7 @@ def test_a_record_in_the_place_of_another_is_found_when_it_is_read(tmp_path: Pat
 
 
 def test_the_mark_of_a_new_log_is_there_before_its_first_record(tmp_path: Path) -> None:
-    """Without a mark, a write that a power cut interrupted could not be told from damage."""
+    """Without a mark, a write that a power cut interrupted could not be distinguished from damage."""
     EventLog.open(tmp_path).close()
     assert published_mark(tmp_path) == 0
     segment = damaged_before_a_whole_record(tmp_path, 8)
