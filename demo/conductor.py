@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo import CannotRunError, companions, flights, network, reports
-from demo.analyst import Analyst
+from demo.audit_host import AuditHost
 from demo.evidence import read_lines, write_evidence
 from demo.expected import expected_rows
 from demo.hosts import SIP_PORT, PublisherHost, Seat, ServerHost, World, free_sip_port
@@ -114,7 +114,7 @@ class Run:
         self._server = ServerHost(self._world, self._companions)
         self._publisher = PublisherHost(self._world)
         self._seats = {person.name: Seat(self._world, person) for person in TRAVELLERS}
-        self._analyst = Analyst(options.work, self._server.log, crew, partial(board.phase, step=4))
+        self._audit = AuditHost(options.work, self._server.log, crew, partial(board.phase, step=4))
         board.scene.seats = {name: seat.view for name, seat in self._seats.items()}
 
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
@@ -127,7 +127,7 @@ class Run:
         await drain(scene)
         await self._leave()
         evidence = self._collect(expected)
-        job = await self._analyst.journeys()
+        job = await self._audit.journeys()
         killed = [kill["who"] for kill in self._world.kills]
         result = reckon(
             job,
@@ -176,7 +176,7 @@ class Run:
         scene = self._board.scene
         while scene.published < SPARK_AT * scene.rows:
             await asyncio.sleep(0.1)
-        await self._analyst.start()
+        await self._audit.start()
 
     async def _published(self) -> None:
         scene = self._board.scene

@@ -1,4 +1,4 @@
-"""The columns of the pipeline's tables: log records as rows, the lake, and the evidence of a run (SPEC T-02, T-03).
+"""The columns of the pipeline's tables: log records as rows, and the lake (SPEC T-02, T-03).
 
 Times are int64 microseconds since the Unix epoch throughout: timestamps would depend on zones and lose their
 exactness in pandas.
@@ -34,14 +34,6 @@ LAKE_SCHEMA: Final = (
     f"published_us bigint, attributes variant, notified {NOTIFIED_TYPE}, record string, kind string, date date"
 )
 """The lake: a record's own fields as typed columns, an event's attributes as VARIANT, partitioned by the last two."""
-
-EVIDENCE_SCHEMAS: Final = {
-    "expected": "user string, row bigint",
-    "taken": "user string, seq bigint, row bigint, at_us bigint",
-    "moves": "user string, moved_us bigint, healed_us bigint, address string",
-    "away": "user string, from_us bigint, to_us bigint, why string",
-}
-"""The files of a run's evidence, ``<name>.jsonl``; only ``healed_us`` may be null (the move never healed)."""
 
 _json = msgspec.json.Encoder()
 

@@ -17,8 +17,8 @@ ANALYSIS_S: Final = 150.0
 _NICE: Final = ("nice", "-n", "10")
 
 
-class Analyst:
-    """Runs :mod:`demo.analysis`. Spark starts slowly, so it starts early, with a lower priority than all others."""
+class AuditHost:
+    """Runs :mod:`demo.audit_process`. Spark starts slowly, so it starts early, with a lower priority than the rest."""
 
     def __init__(self, work: Path, log: Path, crew: Crew, phase: Callable[[str], None]) -> None:
         self._work = work
@@ -32,9 +32,9 @@ class Analyst:
     async def start(self) -> None:
         """Start Spark; the job itself waits for :meth:`journeys`."""
         config = {name: str(self._work / name) for name in ("evidence", "lake", "checkpoint")}
-        path = self._work / "analysis.json"
+        path = self._work / "audit.json"
         path.write_text(json.dumps({**config, "log": str(self._log)}))
-        self._child = await self._crew.start("analysis", [*_NICE, *python("demo.analysis", str(path))], self._hear)
+        self._child = await self._crew.start("audit", [*_NICE, *python("demo.audit_process", str(path))], self._hear)
 
     async def journeys(self) -> dict[str, Any]:
         """Run the job and return its result; :class:`CannotRunError` with its error if it fails.

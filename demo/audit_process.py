@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from demo import SUBJECT
+from demo.audit import journeys
 from demo.reports import report
 from wanderbus.errors import WanderbusError
-from wanderbus.pipeline.journeys import journeys
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
 

@@ -1,4 +1,4 @@
-"""Journeys: the fate of every traveller's notifications in a run, as evidence against the lake (SPEC T-08).
+"""Audit of a run on Spark: the evidence of every traveller's notifications, compared with the lake (SPEC T-08).
 
 Evidence is four files of JSON lines, written by whoever ran the travellers (:data:`EVIDENCE_SCHEMAS`): the rows
 each should receive, the rows each took and in which order, its moves, and its times away. The lake says what was
@@ -20,8 +20,15 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake import notifications, published, read_lake
-from wanderbus.pipeline.schemas import EVIDENCE_SCHEMAS
 from wanderbus.pipeline.session import plain_errors
+
+EVIDENCE_SCHEMAS: Final = {
+    "expected": "user string, row bigint",
+    "taken": "user string, seq bigint, row bigint, at_us bigint",
+    "moves": "user string, moved_us bigint, healed_us bigint, address string",
+    "away": "user string, from_us bigint, to_us bigint, why string",
+}
+"""Columns of the files of a run's evidence, ``<name>.jsonl``; only ``healed_us`` may be null: never healed."""
 
 ROW_ATTRIBUTE: Final = "Row"
 """The attribute of an event that names its row in the input."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from demo.audit import JourneysResult, Traveller, away_facts, journeys, read_evidence, taking_facts
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
-from wanderbus.pipeline.journeys import JourneysResult, Traveller, away_facts, journeys, read_evidence, taking_facts
 from wanderbus.pipeline.lake import ingest
 from wanderbus.records import Notified, Published, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
