@@ -1,0 +1,156 @@
+"""Definitions of structs and enums live apart from machines, so that machines can be compiled (decision 0058)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+PACKAGE = Path("src/wanderbus")
+ROOMS = (
+    *("broker", "client/machine", "datachannel", "domain", "filters", "matching"),
+    *("mobility", "relay", "rudp", "sip", "tcp"),
+)
+DEFINITIONS = {"Struct", "Enum", "IntEnum", "StrEnum", "Flag", "IntFlag", "NamedTuple", "TypedDict", "Input", "Output"}
+ERRORS = {"BaseException", "Exception", "Protocol", "Warning"}
+
+Kind = Literal["definition", "machine", "other"]
+
+MIXED = {
+    "broker/admin.py",
+    "broker/core.py",
+    "broker/disconnection.py",
+    "broker/explanation.py",
+    "broker/fair_queue.py",
+    "broker/interest/filter_work.py",
+    "broker/interest/matcher.py",
+    "broker/links.py",
+    "broker/presence.py",
+    "broker/queues/queue.py",
+    "broker/queues/queue_policies.py",
+    "broker/readers.py",
+    "broker/restrictions/custom_restrictions.py",
+    "broker/state/journal.py",
+    "broker/subscribe_pacing.py",
+    "broker/subscriptions.py",
+    "broker/unread_warnings.py",
+    "client/machine/lifetimes.py",
+    "client/machine/path_choice.py",
+    "client/machine/reading.py",
+    "domain/access_server.py",
+    "domain/baseline.py",
+    "domain/session_table.py",
+    "filters/cesql/reading.py",
+    "filters/merging.py",
+    "filters/merging_adaptive.py",
+    "filters/work.py",
+    "filters/xml/elements.py",
+    "matching/segment_rebuild.py",
+    "mobility/session/calls.py",
+    "mobility/session/forking.py",
+    "relay/machine.py",
+    "relay/ng_client.py",
+    "relay/stream.py",
+    "rudp/handshake.py",
+    "rudp/handshake_messages.py",
+    "rudp/keys.py",
+    "sip/authentication/digest.py",
+    "sip/authentication/login_guard.py",
+    "sip/message/framing.py",
+    "sip/proxy/asserted_identity.py",
+    "sip/proxy/domain_crossing.py",
+    "sip/proxy/domain_routes.py",
+    "sip/proxy/location.py",
+    "sip/proxy/media_queue.py",
+    "sip/proxy/registrar.py",
+    "sip/proxy/request_preparation.py",
+    "sip/proxy/routing_script.py",
+    "sip/proxy/target_selection.py",
+    "sip/trace/trace.py",
+    "sip/transaction/flood_limits.py",
+    "sip/transaction/stream_side.py",
+    "sip/transaction/transaction_machine.py",
+    "sip/transaction/transaction_places.py",
+    "tcp/stream.py",
+}
+"""Files that still mix both. Do not add any; remove a file as soon as it is clean."""
+
+
+def name_of(node: ast.expr) -> str:
+    """Return the last name of a base class or decorator."""
+    match node:
+        case ast.Subscript(value=inner) | ast.Call(func=inner):
+            return name_of(inner)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def classes_in(tree: ast.AST) -> Iterator[ast.ClassDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def kind_of(node: ast.ClassDef, known: Mapping[str, ast.ClassDef]) -> Kind:
+    """Return the kind of a class, by its bases in all files; a class with methods and no special base is a machine."""
+    bases = [name_of(base) for base in node.bases]
+    if DEFINITIONS & set(bases) or any(name_of(each) == "dataclass" for each in node.decorator_list):
+        return "definition"
+    if ERRORS & set(bases) or any(base.endswith("Error") for base in bases):
+        return "other"
+    above = {kind_of(known[base], known) for base in bases if base in known and known[base] is not node}
+    if "definition" in above:
+        return "definition"
+    has_methods = any(isinstance(each, ast.FunctionDef) for each in node.body)
+    return "other" if "other" in above or not (has_methods or "machine" in above) else "machine"
+
+
+def mixed_in(modules: Mapping[Path, ast.Module]) -> set[str]:
+    """Return the files of the machine rooms that define a machine and a definition."""
+    ours = {path: tree for path, tree in modules.items() if path.is_relative_to(PACKAGE)}
+    known = {node.name: node for tree in ours.values() for node in classes_in(tree)}
+    found = set()
+    for path, tree in ours.items():
+        kinds = {kind_of(node, known) for node in classes_in(tree)}
+        if {"definition", "machine"} <= kinds and any(path.is_relative_to(PACKAGE / room) for room in ROOMS):
+            found.add(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def test_no_file_mixes_definitions_and_machines(modules: dict[Path, ast.Module]) -> None:
+    mixed = mixed_in(modules)
+    assert not mixed - MIXED, "move the structs and enums of these files into a module of definitions"
+    assert not MIXED - mixed, "these files are clean: remove them from MIXED"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "class Sent(Output, frozen=True): pass",
+        "class State(enum.Enum): IDLE = 1",
+        "class Reached(SendMessage): pass",
+        "class Size(NamedTuple): width: int",
+        "@dataclass(frozen=True)\nclass Size: width: int",
+    ],
+)
+def test_the_checker_sees_a_breach(definition: str) -> None:
+    machine = "class Sender:\n    def step(self): pass"
+    base = ast.parse("class SendMessage(Input): pass")
+    path = PACKAGE / "rudp" / "sending.py"
+    for text in (f"{definition}\n{machine}", f"{machine}\n    {'class Inner(msgspec.Struct): pass'}\n{definition}"):
+        assert mixed_in({PACKAGE / "transport.py": base, path: ast.parse(text)}) == {"rudp/sending.py"}
+
+
+def test_the_checker_permits_what_is_no_machine() -> None:
+    text = """
+class TooLong(ValueError):
+    def __str__(self): return ""
+class Sized(Protocol):
+    def size(self): ...
+class Size(msgspec.Struct):
+    def area(self): return 0
+def area(size): return 0
+"""
+    assert mixed_in({PACKAGE / "rudp" / "sending.py": ast.parse(text)}) == set()
