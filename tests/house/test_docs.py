@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
+import pytest
+
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+NOT_IN_THE_TREE = {("0036-subscriptions-of-commands.md", "sub/")}
+"""Places that a page names although the project has none: a directory of devices' state at run time."""
 
 
 def links(page: Path) -> list[str]:
@@ -60,6 +65,69 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One thing, here\n[a](#one-thing-here) [b](no.md) [c](#none) `[d](e)` [f](page.md#none)\n")
     assert broken(page) == ["no.md", "#none", "page.md#none"]
+
+
+def bases(root: Path) -> tuple[Path, ...]:
+    """Directories below which a page names files: the root, the package and docs/."""
+    return (root, root / "src" / "wanderbus", root / "docs")
+
+
+def named_places(text: str) -> list[str]:
+    """Return the files, directories and modules of the project that a page names in code spans."""
+    names = re.findall(r"`([\w./-]+)`", text)
+    return [name for name in names if "/" in name or name.endswith(".py") or name.startswith("wanderbus.")]
+
+
+def missing_places(text: str, root: Path) -> list[str]:
+    """Return the named files, directories and modules that do not exist.
+
+    A name with a slash counts as a path if its first part is a directory of the project, or if it ends with a slash.
+    """
+    missing = []
+    for name in sorted(set(named_places(text))):
+        first = name.split("/")[0]
+        if name.startswith("wanderbus."):
+            exists = is_importable(name)
+        elif name.endswith((".py", "/")) or ("/" in name and any((base / first).is_dir() for base in bases(root))):
+            exists = any((base / name).exists() for base in bases(root))
+        else:
+            continue
+        if not exists:
+            missing.append(name)
+    return missing
+
+
+def is_importable(name: str) -> bool:
+    """Return whether a dotted name is a module, or an attribute of one."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_every_place_that_a_page_names_exists(root: Path) -> None:
+    """Decisions and the pages about structure name files by their path below the root, the package or docs/."""
+    pages = sorted((root / "docs" / "decisions").glob("*.md"))
+    pages += [root / "docs" / name for name in ("DESIGN.md", "ARCHITECTURE.md", "readings.md")]
+    missing = {page.name: missing_places(page.read_text(encoding="utf-8"), root) for page in pages}
+    found = {(page, name) for page, names in missing.items() for name in names}
+    assert found == NOT_IN_THE_TREE, "correct the name; or, if a decision declines it, add it to NOT_IN_THE_TREE"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`broker/core.py`, `tests/house/`, `wanderbus.errors`, `docs/DESIGN.md` and `client/machine`", []),
+        ("`broker/nothing.py`", ["broker/nothing.py"]),
+        ("`nothing/`", ["nothing/"]),
+        ("`client/nothing`", ["client/nothing"]),
+        ("`wanderbus.nothing`", ["wanderbus.nothing"]),
+        ("`TCP/TLS`, `state.db`, broker/nothing.py", []),
+    ],
+)
+def test_missing_places_are_seen(text: str, expected: list[str], root: Path) -> None:
+    assert missing_places(text, root) == expected
 
 
 def test_every_file_that_a_page_names_exists(root: Path) -> None:
