@@ -25,6 +25,7 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
+from wanderbus.mobility.admission import Admission
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
@@ -235,7 +236,8 @@ def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
 def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
     """The same holds behind a registrar that keeps the passwords (DESIGN 6.5)."""
     town.access._authenticator = None
-    town.access._user_agent._callers._authenticator = None
+    agent = town.access._user_agent
+    agent._admission = Admission(agent._composer, agent._layer)
     phone = Phone(town).connect()
     assert "use TLS" in phone.all_of(ConnectRefused)[0].reason
     assert town.access._sessions.by_id == {}

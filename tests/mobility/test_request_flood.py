@@ -6,6 +6,7 @@ import pytest
 
 from tests.sip.transaction_world import SeededRandom, make_request, wire
 from wanderbus.machine import Address, DatagramReceived, Output, SendDatagram, StreamReceived
+from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.refusal_table import Limited
@@ -20,9 +21,9 @@ STRANGER: Address = ("203.0.113.9", 5060)
 @pytest.fixture
 def broker() -> UserAgent:
     flood = FloodLimits(stranger_requests_per_s=1.0, stranger_burst_requests=10.0)
-    properties = Properties(uri="sip:bob@example.com", server=PROXY, flood=flood)
+    properties = Properties(uri="sip:bob@example.com", server=PROXY)
     authenticator = Authenticator("example.com", {"alice": "wonder"}.get, b"k" * 32)
-    return UserAgent(properties, SeededRandom(), contact=("127.0.0.1", 7000), authenticator=authenticator)
+    return UserAgent(properties, SeededRandom(), contact=("127.0.0.1", 7000), admission=checked(authenticator, flood))
 
 
 def invite(number: int) -> bytes:
@@ -71,5 +72,5 @@ def test_requests_on_a_stream_are_counted_too(broker: UserAgent) -> None:
 def test_without_limits_everything_is_read() -> None:
     properties = Properties(uri="sip:bob@example.com", server=PROXY)
     authenticator = Authenticator("example.com", {"alice": "wonder"}.get, b"k" * 32)
-    broker = UserAgent(properties, SeededRandom(), contact=("127.0.0.1", 7000), authenticator=authenticator)
+    broker = UserAgent(properties, SeededRandom(), contact=("127.0.0.1", 7000), admission=checked(authenticator))
     assert answers(broker, STRANGER, 50)[0] == [401] * 50

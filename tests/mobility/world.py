@@ -20,6 +20,7 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
+from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.messages import (
     AddressChanged,
     Answer,
@@ -139,7 +140,8 @@ class Phone(Node):
         )
         if options.pop("authenticates", False):
             guard = LoginGuard(proxies=[SERVER[0]])
-            options["authenticator"] = Authenticator(DOMAIN, password_of, world.random.token(16), guard=guard)
+            authenticator = Authenticator(DOMAIN, password_of, world.random.token(16), guard=guard)
+            options["admission"] = checked(authenticator)
         return UserAgent(properties, SeededRandom(f"{world.seed} {self.user} {world.now}"), contact=address, **options)
 
     def noticed(self, report: Output) -> None:

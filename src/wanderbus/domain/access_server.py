@@ -65,6 +65,7 @@ from wanderbus.machine import (
     unscoped,
 )
 from wanderbus.mobility import messages as sip
+from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
@@ -75,6 +76,7 @@ from wanderbus.sip.authentication.login_guard import LoginRefused
 from wanderbus.sip.message.media_direction import receives
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.tcp import TcpConfig
 from wanderbus.transport import ConnectionFailed, ConnectionReset, Consumed, MessageReceived, Probe, SendMessage
 
@@ -148,6 +150,7 @@ class AccessServer:
     :param data_address: address for reliable UDP
     :param host: host that its socket is bound to, if it differs from the one in descriptions
     :param stream_address: address for TCP connections, with TLS if ``encryption`` is on
+    :param flood: limits of requests from one source, except the server; None accepts all (SPEC C-20)
     :param encryption: whether data channels must be encrypted; others are refused (SPEC U-05)
     :param reset_key: key kept over restarts, so that agents accept the resets of the next life
     :param fingerprint: SHA-256 of the certificate used at ``stream_address``
@@ -165,6 +168,7 @@ class AccessServer:
         host: str | None = None,
         stream_address: Address,
         authenticator: Authenticator | None,
+        flood: FloodLimits | None = None,
         encryption: bool = True,
         reset_key: bytes,
         fingerprint: bytes = b"",
@@ -191,7 +195,7 @@ class AccessServer:
             fingerprint=fingerprint,
         )
         self._user_agent = UserAgent(
-            properties, random, socket=SIP_SOCKET, contact=sip_address, authenticator=authenticator
+            properties, random, socket=SIP_SOCKET, contact=sip_address, admission=checked(authenticator, flood)
         )
         self._consumed_units = _consumed_units(rudp or RudpConfig(), tcp or TcpConfig())
         self._sessions = SessionTable()

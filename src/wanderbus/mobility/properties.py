@@ -11,7 +11,6 @@ from wanderbus.machine import Address
 from wanderbus.sip.authentication.digest_values import SUPPORTED
 from wanderbus.sip.message.targets import Target, Transport
 from wanderbus.sip.message.uri import SIPUri, canonical_uri
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 MIN_SE_S: Final = 90
 """Least session interval that anybody may request, in seconds (RFC 4028 5)."""
@@ -58,8 +57,6 @@ class Properties(msgspec.Struct, frozen=True):
     """Accepted digest algorithms; a challenge of another algorithm is not answered (RFC 8760 2.4)."""
     keep_alive_s: float | None = None
     """Longest interval between two keep-alives to the server, None sends none (RFC 5626 4.4; see :mod:`.flow`)."""
-    flood: FloodLimits | None = None
-    """Limits of requests from one source, except the server; None accepts all (SPEC C-20)."""
     any_media: bool = False
     """True if offers of any media are passed to the owner, all lines in order (SPEC C-16).
 

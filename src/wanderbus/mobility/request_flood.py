@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.hosts import network_of
-from wanderbus.machine import DatagramReceived, Output
-from wanderbus.mobility.properties import Properties
+from wanderbus.machine import Address, DatagramReceived, Output
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.message.message import make_response
 from wanderbus.sip.message.response_routing import Origin
-from wanderbus.sip.transaction.flood_limits import FloodGuard, Judgement
+from wanderbus.sip.transaction.flood_limits import FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, RequestReceived, Respond, TransactionLayer
 
 RETRY_LATER: Final = ("Retry-After", "5")
@@ -22,12 +21,12 @@ RETRY_LATER: Final = ("Retry-After", "5")
 
 
 class RequestFlood:
-    """Limits the requests for ``layer`` before they are parsed; without limits in the properties all are accepted."""
+    """Limits the requests for ``layer`` before they are parsed; those of ``server`` are not limited."""
 
-    def __init__(self, properties: Properties, layer: TransactionLayer) -> None:
-        self._server = properties.server
+    def __init__(self, server: Address, layer: TransactionLayer, limits: FloodLimits) -> None:
+        self._server = server
         self._layer = layer
-        self._guard = None if properties.flood is None else FloodGuard(properties.flood)
+        self._guard = FloodGuard(limits)
 
     def refused(self, item: DatagramReceived, now: float) -> list[Output] | None:
         """Return the outputs that refuse a datagram, None if it is to be parsed."""
@@ -58,10 +57,8 @@ class RequestFlood:
 
     def take_limited(self, now: float) -> list[Limited]:
         """Return the reports on requests that were not admitted."""
-        return [] if self._guard is None else self._guard.take_limited(now)
+        return self._guard.take_limited(now)
 
     def _judged(self, host: str, size: int, now: float) -> Judgement:
-        if self._guard is None:
-            return Judgement.ADMITTED
         known = self._layer.peers.knows(network_of(host), now)
         return self._guard.judge(host, now, size, known=known)

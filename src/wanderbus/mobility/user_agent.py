@@ -30,6 +30,7 @@ from wanderbus.machine import (
     scoped,
 )
 from wanderbus.mobility import registration_manager
+from wanderbus.mobility.admission import Admission, MakeAdmission
 from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.flow import KeepAlive, is_keep_alive
@@ -43,13 +44,10 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.registration_manager import RegistrationManager
 from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, Replies
-from wanderbus.mobility.request_flood import RequestFlood
 from wanderbus.mobility.session import session_timers
-from wanderbus.mobility.session.callers import Callers
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.session.session_manager import OwnerRequest, SessionManager
-from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.checks import USER_AGENT_METHODS, user_agent_refusal
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import as_target
@@ -84,7 +82,7 @@ class UserAgent:
         *,
         socket: str = "sip",
         contact: Address,
-        authenticator: Authenticator | None = None,
+        admission: MakeAdmission = Admission,
         timers: Timers | None = None,
     ) -> None:
         timers = Timers() if timers is None else timers
@@ -92,15 +90,13 @@ class UserAgent:
         self.replies = Replies()
         """The owner's changes of our messages (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
-        self._callers = Callers(self._composer, authenticator)
         # TLS to the server means that no message may be readable on the path, so UDP is not used either.
         transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
         self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
         self._layer.local = contact
-        self._layer.peers.everybody = authenticator is None
         self._layer.editor.edit = lambda message: self.replies.edited(message)
         self._layer.editor.refused = lambda message, why: self.replies.refused(message, why)
-        self._flood = RequestFlood(properties, self._layer)
+        self._admission = admission(self._composer, self._layer)
         self._keep_alive = KeepAlive(properties, random, socket)
         self._registration = RegistrationManager(self._composer, Challenges(properties, random), random)
         self._sessions = SessionManager(self._composer, Challenges(properties, random), random, timers)
@@ -143,7 +139,7 @@ class UserAgent:
         outputs: list[Output] = []
         for item in inputs:
             self._settle(self._on_input(item, now), outputs, now)
-        return [*outputs, *self._callers.take_refusals(), *self._flood.take_limited(now)]
+        return [*outputs, *self._admission.take_reports(now)]
 
     def _on_input(self, item: Input, now: float) -> list[Effect]:
         """Pass one input to its handler."""
@@ -151,13 +147,13 @@ class UserAgent:
             case DatagramReceived():
                 if is_keep_alive(item):
                     return []
-                refused = self._flood.refused(item, now)
+                refused = self._admission.flooded(item, now)
                 return [item] if refused is None else [*refused]
             case StreamReceived():
-                self._callers.note(item)
+                self._admission.note(item)
                 return [item]
             case StreamClosed(target=target, reason=reason):
-                self._callers.note(item)
+                self._admission.note(item)
                 broken = target == self._properties.server_target
                 return [item, *(self._flow_failed(now, reason) if broken else [])]
             case SendRequest(transaction=transaction) if transaction.startswith(OWNER_TRANSACTION_PREFIX):
@@ -256,14 +252,12 @@ class UserAgent:
     def _requested(self, received: RequestReceived, now: float) -> list[Effect]:
         """Serve a request, after the common checks (RFC 3261 8.2)."""
         transaction, request = received.transaction, received.request
-        if (refused := self._flood.refused_on_stream(received, now)) is not None:
+        if (refused := self._admission.flooded_on_stream(received, now)) is not None:
             return refused
-        proves = self._callers.proves
+        proves = self._admission.proves
         refusal = self._unserved(request)
         if refusal is None and request.method in ("INVITE", "UPDATE", "BYE"):
-            refusal = self._callers.refusal(received, now, self._sessions.peer_in(request))
-            if refusal is None and proves:
-                self._layer.peers.note(received.source[0], now)
+            refusal = self._admission.refusal(received, now, self._sessions.peer_in(request))
         if refusal is not None:
             return [Respond(transaction, refusal, stateless=proves)]
         reply = self.replies.instead(request)

@@ -60,6 +60,7 @@ from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions
 from wanderbus.sip.authentication.digest import Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits, LoginRefused
+from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -208,6 +209,7 @@ class BrokerService:
                 algorithms=self._settings.digest_algorithms,
                 guard=LoginGuard(self._settings.logins or LoginLimits(), proxies={properties.server[0]}),
             ),
+            flood=self._settings.flood or FloodLimits(),
             encryption=self._settings.encryption,
             reset_key=self.files.reset_key,
             fingerprint=certificate.fingerprint if self._settings.encryption else b"",

@@ -44,7 +44,6 @@ from wanderbus.server.sip_role import SIPService
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.routing_script import RoutingScript
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 
 class Server:
@@ -197,7 +196,6 @@ class Server:
             else (self._settings.advertise or server.address[0], server.address[1]),
             server_is_local=self.sip_server is None,
             vouched_domains=tuple(sorted(self._user_domains)),
-            flood=self._settings.flood or FloodLimits(),
             keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
         )
         await broker.start(properties, self._tls)

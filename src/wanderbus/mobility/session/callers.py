@@ -20,19 +20,14 @@ from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
 
 class Callers:
-    """Authenticates the senders of requests; without ``authenticator`` every sender in our domain is accepted."""
+    """Authenticates the senders of requests with ``authenticator``."""
 
-    def __init__(self, composer: Composer, authenticator: Authenticator | None) -> None:
+    def __init__(self, composer: Composer, authenticator: Authenticator) -> None:
         self._composer = composer
         self._properties = composer.properties
         self._authenticator = authenticator
         self._to_server: set[int] = set()
         """Our TLS-authenticated open connections to the server."""
-
-    @property
-    def proves(self) -> bool:
-        """True if only requests of the authenticated user in From are served."""
-        return self._authenticator is not None
 
     def note(self, item: StreamReceived | StreamClosed) -> None:
         """Record a connection to the server."""
@@ -43,7 +38,7 @@ class Callers:
 
     def take_refusals(self) -> list[LoginRefused]:
         """Return the callers whose credentials were refused since the last call."""
-        return [] if self._authenticator is None else self._authenticator.take_refusals()
+        return self._authenticator.take_refusals()
 
     def refusal(self, received: RequestReceived, now: float, peer: str | None = None) -> Response | None:
         """Challenge or refuse, unless the sender is authenticated as the user in From (RFC 3261 22.2).
@@ -53,8 +48,6 @@ class Callers:
         Raises:
             SIPParseError: From cannot be read.
         """
-        if self._authenticator is None:
-            return None
         sender = received.request.from_.uri
         if sender.is_sip and sender.host in self._properties.vouched_domains:
             refusal = self._unasserted(received, sender.address_of_record)

@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from wanderbus.machine import Address, Input, Output
+from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.messages import (
     AddressChanged,
     Answer,
@@ -206,7 +207,7 @@ class SIPParty:
         )
         asks = self.manner.authenticates
         authenticator = Authenticator(self.home.domain, password_of, self._random.token(16)) if asks else None
-        return UserAgent(properties, self._random, contact=self.contact, authenticator=authenticator)
+        return UserAgent(properties, self._random, contact=self.contact, admission=checked(authenticator))
 
     def _updates(self) -> list[Input]:
         return [UpdateSession(id, self.media, self.manner.method) for id in self.sessions]
