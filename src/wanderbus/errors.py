@@ -11,8 +11,10 @@
     ├── LimitExceeded             a limit was reached (carries its name)
     ├── Refused                   the broker refused a request
     │   └── SessionRefused        another user declined a SIP session (carries the status)
-    ├── Closed                    the agent or server is closed
-    ├── Unreachable               no response in time
+    ├── Closed                    the agent, subscription, channel or server is closed
+    │   └── ConnectionLost        the peer ended the connection; also a ConnectionError
+    ├── Unreachable               the peer cannot be reached; also a ConnectionError
+    │   └── NoResponse            no response within the timeout; also a TimeoutError
     ├── AuthenticationError       credentials were not accepted
     │   ├── WrongPassword
     │   └── UnknownUser
@@ -20,6 +22,9 @@
     └── StorageError              a file on disk that cannot be used
         ├── LogCorrupt
         └── StateCorrupt
+
+``ConnectionError`` and ``TimeoutError`` are subclasses of ``OSError``. Code that catches one of the three around a
+request to a peer therefore handles :class:`WanderbusError` first (``tests/house/test_error_handlers.py``).
 
 Parsers raise only the error declared for them; a broken invariant is an ``assert``.
 """
@@ -110,11 +115,19 @@ class SessionRefused(Refused):
 
 
 class Closed(WanderbusError):
-    """The agent or server is closed, so the request cannot be served."""
+    """The agent, subscription, channel or server is closed, so the request cannot be served."""
 
 
-class Unreachable(WanderbusError):
-    """No response arrived within the timeout."""
+class ConnectionLost(Closed, ConnectionError):
+    """The peer ended the connection, or was restarted and does not know it; open another."""
+
+
+class Unreachable(WanderbusError, ConnectionError):
+    """The peer cannot be reached: there is no route or connection to it, or it does not respond."""
+
+
+class NoResponse(Unreachable, TimeoutError):
+    """No response arrived within the timeout; the peer may have processed the request nevertheless."""
 
 
 class AuthenticationError(WanderbusError):

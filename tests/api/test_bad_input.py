@@ -19,6 +19,7 @@ from wanderbus.errors import (
     ConfigurationError,
     EventError,
     LimitExceeded,
+    NoResponse,
     Refused,
     StorageError,
     Unreachable,
@@ -54,7 +55,7 @@ def test_credentials_and_uris_that_do_not_fit(world: World) -> None:
             assert type(nobody) is Unreachable
             assert "sip:nobody@localhost" in str(nobody)
             elsewhere = await refusal(world.agent(broker="sip:broker@elsewhere.example", connect_s_max=0.5))
-            assert type(elsewhere) is Unreachable
+            assert type(elsewhere) is NoResponse
             assert "another domain" in str(elsewhere)
             assert "--tls-certificate" in str(elsewhere)
             async with world.agent() as alice:
@@ -82,7 +83,8 @@ def test_a_server_that_is_not_there_is_unreachable_in_time(world: World) -> None
             world.port = silent.getsockname()[1]
             begun = time.monotonic()
             error = await refusal(world.agent(connect_s_max=0.3))
-            assert type(error) is Unreachable
+            assert type(error) is NoResponse
+            assert isinstance(error, TimeoutError)
             assert 0.25 < time.monotonic() - begun < 5
             assert f"127.0.0.1:{world.port} in 0.3 s" in str(error)
 

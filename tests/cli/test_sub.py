@@ -161,7 +161,7 @@ def test_an_error_in_json_is_one_line_on_standard_error(shell: Shell) -> None:
         (["pub", "Departure", "--json", "--user", "alice"], "ConfigurationError", 2),
         (["sub", "--json"], "UsageError", 2),
         (["sub", "Departure", "(n >", "--json", "--user", "a@b"], "FilterError", 2),
-        (["sub", "Departure", "--json", "--timeout", "0.2", *shell.as_user()], "Unreachable", 1),
+        (["sub", "Departure", "--json", "--timeout", "0.2", *shell.as_user()], "NoResponse", 1),
     ):
         found, out, err = shell.run(*words)
         assert (found, out, err.count("\n")) == (status, "", 1), err

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import re
+from pathlib import Path
 
 import pytest
 
 from wanderbus import errors
-from wanderbus.errors import FilterError, LimitExceeded, RemoteProtocolError, SIPParseError, WanderbusError
+from wanderbus.errors import (
+    ConnectionLost,
+    FilterError,
+    LimitExceeded,
+    NoResponse,
+    RemoteProtocolError,
+    SIPParseError,
+    Unreachable,
+    WanderbusError,
+)
 
 CLASSES = {
     name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and kind.__module__ == errors.__name__
@@ -36,6 +48,34 @@ def test_every_error_is_of_this_tree_and_says_what_it_is_for() -> None:
     for kind in CLASSES.values():
         assert issubclass(kind, WanderbusError)
         assert kind.__doc__
+
+
+def test_timeouts_and_lost_connections_are_also_those_of_python() -> None:
+    bases = {
+        name: {"ConnectionError", "TimeoutError"} & {each.__name__ for each in kind.__mro__}
+        for name, kind in CLASSES.items()
+    }
+    assert {name: found for name, found in bases.items() if found} == {
+        "ConnectionLost": {"ConnectionError"},
+        "Unreachable": {"ConnectionError"},
+        "NoResponse": {"ConnectionError", "TimeoutError"},
+    }
+
+
+def test_errors_that_are_also_of_the_system_have_one_line_and_no_number() -> None:
+    for kind in (ConnectionLost, NoResponse, Unreachable):
+        error = pickle.loads(pickle.dumps(kind("192.0.2.1:5060 does not respond; check the network")))
+        assert type(error) is kind
+        assert str(error) == "192.0.2.1:5060 does not respond; check the network"
+        assert error.errno is None
+
+
+def test_the_table_in_the_documentation_has_every_error_with_its_bases() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text.partition("## Errors")[2], flags=re.MULTILINE)
+    assert {name: re.findall(r"`(\w+)`", bases) for name, bases in rows} == {
+        name: [base.__name__ for base in kind.__bases__] for name, kind in CLASSES.items()
+    }
 
 
 def test_a_parse_error_carries_the_status_to_answer_with_or_none_to_drop() -> None:

@@ -75,7 +75,7 @@ async def connect(
         The default has a ``keepalive_s`` of 5 s. ``consume_at_once`` and ``ack_delay_s`` have no effect.
     :param local_address: send from this IP address only; by default a change of address is followed
     :param connect_s_max: timeout of the opening
-    :raises Unreachable: no listener with the secret responded there
+    :raises NoResponse: no listener with the secret responded there
     :raises Refused: the other side has its maximum number of channels
     :raises ConfigurationError: a secret, a host or an address is unusable
 

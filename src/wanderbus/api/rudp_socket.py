@@ -13,7 +13,16 @@ from typing import Final, Self
 
 import msgspec
 
-from wanderbus.errors import Closed, ConfigurationError, LimitExceeded, Refused, Unreachable, WanderbusError
+from wanderbus.errors import (
+    Closed,
+    ConfigurationError,
+    ConnectionLost,
+    LimitExceeded,
+    NoResponse,
+    Refused,
+    Unreachable,
+    WanderbusError,
+)
 from wanderbus.machine import Address, Input, Output, shown
 from wanderbus.rudp import PathChanged, RudpConfig
 from wanderbus.rudp.handshake import Dial, DirectEndpoint, Opened, OpenFailed
@@ -59,8 +68,8 @@ _SOCKET: Final = "data"
 class Channel:
     """One connection; made by :func:`connect` or returned by a :class:`Listener`. Leaving its block closes it.
 
-    A channel whose peer is unreachable, or no longer knows it, raises :class:`Unreachable` or :class:`Closed` from then
-    on; messages received before can still be read.
+    A channel whose peer is unreachable, or no longer knows it, raises :class:`Unreachable` or
+    :class:`ConnectionLost` from then on; messages received before can still be read.
     """
 
     def __init__(self, socket: ChannelSocket, local_id: int, remote: Address) -> None:
@@ -115,8 +124,8 @@ class Channel:
     async def close(self) -> None:
         """Wait until everything is acknowledged, close the channel on both sides, and drop it.
 
-        :raises Unreachable: for 5 s nothing more was acknowledged, so the peer may lack the end
-        :raises Closed: the peer no longer knew the channel before everything was acknowledged
+        :raises NoResponse: for 5 s nothing more was acknowledged, so the peer may lack the end
+        :raises ConnectionLost: the peer no longer knew the channel before everything was acknowledged
         """
         if self._closing:
             return
@@ -191,7 +200,7 @@ class Channel:
         unsettled = not self._is_settled()
         self._socket.feed(self, FinishSending(self._local_id))
         if not await self._settles(CLOSE_S_MAX if unsettled or not self._peer_finished else LINGER_S):
-            self._error = Unreachable(
+            self._error = NoResponse(
                 f"{shown(self.remote)} did not acknowledge everything: silent for {CLOSE_S_MAX:g} s"
             )
         if self._error is not None:
@@ -250,7 +259,9 @@ class Channel:
             case ConnectionFailed(reason=reason):
                 self._abandon(Unreachable(f"{shown(self.remote)}: {reason}; open a new channel when it can be reached"))
             case ConnectionReset():
-                self._abandon(Closed(f"{shown(self.remote)} has closed the channel or was restarted; open a new one"))
+                self._abandon(
+                    ConnectionLost(f"{shown(self.remote)} has closed the channel or was restarted; open a new one")
+                )
 
 
 class ChannelSocket:
@@ -303,7 +314,7 @@ class ChannelSocket:
             return answer
         if answer is not None and answer.refused:
             raise Refused(f"{shown(remote)} has its maximum number of channels (connections_max); try again later")
-        raise Unreachable(
+        raise NoResponse(
             f"{shown(remote)} does not respond; check that a listener with the same secret and encryption runs there"
         )
 

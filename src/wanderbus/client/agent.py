@@ -153,12 +153,14 @@ class Agent:
     async def connected(self) -> None:
         """Wait until the broker has attached this agent for the first time; raise the same errors as entering.
 
-        Raise :class:`Unreachable` after ``connect_s_max`` seconds; an agent that was entered keeps retrying.
+        Raise :class:`NoResponse` after ``connect_s_max`` seconds; an agent that was entered keeps retrying.
         """
         self._driving()
         try:
             async with asyncio.timeout(self._connect_s_max):
                 await asyncio.shield(self._attached)
+        except WanderbusError:
+            raise
         except TimeoutError:
             raise not_reached(self._end.properties, self._connect_s_max, self._trouble) from None
 

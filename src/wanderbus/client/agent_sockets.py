@@ -63,7 +63,7 @@ class End(Protocol):
         """Look up the server's host name without blocking the loop; call it before :meth:`open`.
 
         :raises ConfigurationError: there is no such host
-        :raises Unreachable: no name server answered within ``wait_s_max``
+        :raises NoResponse: no name server answered within ``wait_s_max``
         """
         ...
 

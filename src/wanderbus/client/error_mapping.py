@@ -10,6 +10,7 @@ from wanderbus.errors import (
     AuthenticationError,
     FilterError,
     LimitExceeded,
+    NoResponse,
     Refused,
     UnknownUser,
     Unreachable,
@@ -51,7 +52,7 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
             return Refused(f"the broker does not attach {user}: {refused.reason}")
 
 
-def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> Unreachable:
+def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> NoResponse:
     """Return the error for a broker that was not reached in time; ``trouble`` is the last failure, or empty."""
     broker, server = properties.broker, shown(properties.server)
     last = f" ({trouble})" if trouble else ""
@@ -60,7 +61,7 @@ def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> U
         remedy = f"it is in another domain, so {server} has to accept TLS: start that server with --tls-certificate"
     if any(words in trouble for words in _OUT_OF_TIME):
         remedy = "check the clock of this device, then the server's certificate"
-    return Unreachable(f"cannot reach the broker {broker} through {server} in {waited_s:g} s{last}; {remedy}")
+    return NoResponse(f"cannot reach the broker {broker} through {server} in {waited_s:g} s{last}; {remedy}")
 
 
 def request_error(refusal: protocol.RequestRefused, expression: str) -> WanderbusError:
@@ -80,6 +81,6 @@ def publish_error(settled: PublishSettled, broker: str) -> WanderbusError:
     return Refused(reason) if settled.limit is None else LimitExceeded(reason, settled.limit)
 
 
-def unanswered(broker: str, reason: str | None) -> Unreachable:
+def unanswered(broker: str, reason: str | None) -> NoResponse:
     """Return the error for a missing response of ``broker``."""
-    return Unreachable(f"{broker}: {reason}")
+    return NoResponse(f"{broker}: {reason}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from wanderbus import protocol
 from wanderbus.completion import public_names
-from wanderbus.errors import Closed, LocalProtocolError, WanderbusError
+from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
 from wanderbus.event import Gap, Notification
 from wanderbus.protocol.presentation import presented
 from wanderbus.subscription import Subscription
@@ -131,7 +131,7 @@ class Notifications:
             async with asyncio.timeout(LEAVE_S):
                 requests = self._agent._requests
                 await requests.ask(protocol.Unsubscribe(requests.next_request(), subscription.id, abandon=True))
-        except (TimeoutError, Closed):
+        except (Closed, Unreachable, TimeoutError):
             _log.warning("subscription %s was not ended: the broker cannot be reached", subscription.id)
         finally:
             self._readers.release(subscription.id)

@@ -143,6 +143,8 @@ async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, tell: Callable
             try:
                 async with asyncio.timeout(READY_S_MAX):
                     await crew.start()
+            except WanderbusError:
+                raise
             except TimeoutError:
                 raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
             await crew.play(tell)

@@ -41,7 +41,7 @@ from wanderbus.domain.access_server import (
     ChannelRefused,
 )
 from wanderbus.domain.baseline import Baseline
-from wanderbus.errors import AuthenticationError, ConfigurationError, StorageError, Unreachable, WanderbusError
+from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse, StorageError, WanderbusError
 from wanderbus.machine import Address, Output, shown
 from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel
 from wanderbus.mobility.properties import Properties
@@ -149,7 +149,7 @@ class BrokerService:
         """Register with ``properties``; ``tls`` verifies the SIP server. Return when agents can call.
 
         :raises AuthenticationError: the SIP server rejects the broker
-        :raises Unreachable: it does not answer
+        :raises NoResponse: it does not answer
         :raises ConfigurationError: a port cannot be used
         :raises StorageError: the disk is full
         """
@@ -162,7 +162,7 @@ class BrokerService:
         if self._shortage and not self._kept:
             raise StorageError(f"the disk is full, make room and start again: {self._shortage}")
         if not self._ready.done():
-            raise Unreachable(
+            raise NoResponse(
                 f"the SIP server {shown(properties.server)} does not answer the broker {properties.uri} in "
                 f"{START_S_MAX:g} s{self._trouble}; is it up, and is sip_server right?"
             )

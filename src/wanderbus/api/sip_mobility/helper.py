@@ -22,7 +22,7 @@ import msgspec
 
 from wanderbus.api.sip_mobility.ports import Transport
 from wanderbus.api.sip_mobility.stack import SIPStack
-from wanderbus.errors import Closed, ConfigurationError, LocalProtocolError, SIPParseError, Unreachable
+from wanderbus.errors import Closed, ConfigurationError, LocalProtocolError, NoResponse, SIPParseError, Unreachable
 from wanderbus.machine import Address, Output, shown
 from wanderbus.mobility.messages import (
     AddressChanged,
@@ -145,7 +145,7 @@ class SIPHelper:
     async def located(properties: Properties, wait_s_max: float) -> Properties:
         """Return ``properties`` with the server's address in place of its name, resolved outside the event loop.
 
-        Raises ConfigurationError if the host is unknown, Unreachable if no name server responds in time.
+        Raises ConfigurationError if the host is unknown, NoResponse if no name server responds in time.
         """
         return msgspec.structs.replace(properties, server=await resolved(properties.server, wait_s_max))
 
@@ -285,7 +285,7 @@ class SIPHelper:
     ) -> Response:
         """Send a request outside any session and return the final response; challenges are answered.
 
-        It is sent through the home server unless ``destination`` is given. Raises Unreachable on a timeout, and
+        It is sent through the home server unless ``destination`` is given. Raises NoResponse on a timeout, and
         LocalProtocolError for methods that create or end sessions.
         """
         if method in SESSION_METHODS:
@@ -353,6 +353,6 @@ class SIPHelper:
             case TransactionTimedOut(transaction=name):
                 waiting = self._exchanges.get(name)
                 if waiting is not None and not waiting.done():
-                    waiting.set_exception(Unreachable("the request had no response"))
+                    waiting.set_exception(NoResponse("the request had no response"))
             case _ if self._on_report is not None:
                 self._on_report(output)

@@ -18,8 +18,8 @@ from wanderbus.errors import (
     AuthenticationError,
     Closed,
     ConfigurationError,
+    NoResponse,
     UnknownUser,
-    Unreachable,
     WanderbusError,
     WrongPassword,
 )
@@ -52,7 +52,7 @@ class RegistrationManager:
     async def register(self) -> float:
         """Register and stay registered; return the granted time in seconds after the registrar's response.
 
-        Raises WrongPassword, UnknownUser or AuthenticationError if the registrar refuses us, and Unreachable if it does
+        Raises WrongPassword, UnknownUser or AuthenticationError if the registrar refuses us, and NoResponse if it does
         not respond within ``wait_s_max``; the attempts then continue in the background until :meth:`unregister`.
         """
         values = self._watching()
@@ -62,8 +62,10 @@ class RegistrationManager:
         try:
             async with asyncio.timeout(values.wait_s_max):
                 return await granted
+        except WanderbusError:
+            raise
         except TimeoutError:
-            raise Unreachable(
+            raise NoResponse(
                 f"{values.uri} could not be registered at {values.server} in {values.wait_s_max:g} s: {self._failure}"
             ) from None
         finally:

@@ -22,8 +22,8 @@ from wanderbus.errors import (
     AuthenticationError,
     Closed,
     LocalProtocolError,
+    NoResponse,
     SessionRefused,
-    Unreachable,
     WanderbusError,
 )
 from wanderbus.machine import Output
@@ -77,7 +77,7 @@ class SessionManager:
         """Invite the user ``uri`` with the local media; return the session when it is established.
 
         Raises ConfigurationError for an invalid URI, SessionRefused with the status if the peer declines,
-        AuthenticationError if we are not trusted, and Unreachable on a timeout. Cancelling the call cancels the INVITE.
+        AuthenticationError if we are not trusted, and NoResponse on a timeout. Cancelling the call cancels the INVITE.
         """
         session = self._helper.invite(uri, self._media())
         try:
@@ -260,7 +260,7 @@ def _data(session: SIPSession) -> object:
 
 def _failure(status: int | None, reason: str) -> WanderbusError:
     if status is None:
-        return Unreachable(f"the other side does not respond: {reason}")
+        return NoResponse(f"the other side does not respond: {reason}")
     if status in (401, 403, 407):
         return AuthenticationError(f"the other side does not trust us: {status} {reason}")
     return SessionRefused(f"the session was refused: {status} {reason}", status)

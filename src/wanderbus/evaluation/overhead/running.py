@@ -109,6 +109,8 @@ async def _crews(
                     await crew.start(stack)
                 for crew in crews.values():
                     await crew.ready()
+        except WanderbusError:
+            raise
         except TimeoutError:
             raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
         for crew in crews.values():
@@ -192,6 +194,8 @@ class _Crew:
                 for each in self._consumers:
                     each.send(Report(first + count - 1))
                 return [msgspec.json.decode(await each.line(), type=Received) for each in self._consumers]
+        except WanderbusError:
+            raise
         except TimeoutError:
             raise WanderbusError(f"{self._configuration.about}: a program does not answer any more") from None
 

@@ -7,7 +7,7 @@ import contextlib
 import socket
 import threading
 
-from wanderbus.errors import ConfigurationError, Unreachable
+from wanderbus.errors import ConfigurationError, NoResponse
 from wanderbus.hosts import as_received, is_ip_address
 from wanderbus.machine import Address, shown
 
@@ -54,7 +54,7 @@ async def resolved(place: Address, wait_s: float) -> Address:
     The lookup runs in a thread of its own that is never joined: without a name server it takes minutes.
 
     :raises ConfigurationError: there is no such host
-    :raises Unreachable: no name server answered within ``wait_s``
+    :raises NoResponse: no name server answered within ``wait_s``
     """
     if is_ip_address(place[0]):
         return place
@@ -83,7 +83,7 @@ async def resolved(place: Address, wait_s: float) -> Address:
         async with asyncio.timeout(wait_s):
             return await found
     except TimeoutError:
-        raise Unreachable(
+        raise NoResponse(
             f"the host of {shown(place)!r} was not found in {wait_s:g} s: no name server answers; check the network"
         ) from None
 
