@@ -47,6 +47,7 @@ PROPERTIES: Final = AgentProperties(
     untaken_bytes_max=UNTAKEN_BYTES_MAX,
 )
 NUMBERS: Final = (0, 1, 2, 3, 4, -1, 2**31, 2**63 - 1, 2**63, 2**64 - 1, -(2**63))
+_EVENT: Final = protocol.encode_event(Event("Trade", {"N": 1}))
 NAMES: Final = ("wb-1", "wb-2", "", "\x1b[2J", "\u202e", "x" * 300)
 TABLES: Final = {"sessions": listings.SESSIONS, "subscriptions": listings.SUBSCRIPTIONS, "queues": listings.QUEUES}
 
@@ -159,7 +160,7 @@ class _Life:
             case 2:
                 self.talk.send(Ask(protocol.Inspect(number, "sessions", None)))
             case 3:
-                self.talk.send(PublishEvent(number, Event("Trade", {"N": number}), number if drawn[0] > 99 else None))
+                self.talk.send(PublishEvent(number, _EVENT, number if drawn[0] > 99 else None))
             case 4:
                 for subscription, position in self._taken.items():
                     self.talk.send(Acknowledge(subscription, position))

@@ -135,7 +135,7 @@ class Pager:
     def publish(self, *values: int) -> None:
         for value in values:
             self._published += 1
-            self.node.feed([PublishEvent(self._published, Event(SUBJECT, {"N": value}))])
+            self.node.feed([PublishEvent(self._published, protocol.encode_event(Event(SUBJECT, {"N": value})))])
 
     def move(self, ip: str) -> None:
         self.address = (ip, self.address[1])

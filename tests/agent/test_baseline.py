@@ -159,7 +159,8 @@ def test_each_answer_has_its_own_time(town: EciTown) -> None:
 
 def test_an_answer_in_time_settles_once_and_one_that_is_late_not_again() -> None:
     agent = attached()
-    agent.step([PublishEvent(1, Event(SUBJECT, {})), PublishEvent(2, Event(SUBJECT, {}))], 0.0)
+    event = protocol.encode_event(Event(SUBJECT, {}))
+    agent.step([PublishEvent(1, event), PublishEvent(2, event)], 0.0)
     accepted = protocol.PublishAccepted(1, EventId("wb", 5))
     assert receive(agent, accepted) == [PublishSettled(1, EventId("wb", 5))]
     assert [each.number for each in agent.step([TimerFired("answer")], 2.0) if isinstance(each, PublishSettled)] == [2]
@@ -199,7 +200,8 @@ def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
     assert settled.refusal.limit == "udp_payload_bytes_max"
     assert "datagram" in settled.refusal.reason
     assert settled.answered
-    outputs = agent.step([PublishEvent(1, Event(SUBJECT, {"N": "x" * UDP_PAYLOAD_BYTES_MAX}))], 0.0)
+    large = protocol.encode_event(Event(SUBJECT, {"N": "x" * UDP_PAYLOAD_BYTES_MAX}))
+    outputs = agent.step([PublishEvent(1, large)], 0.0)
     assert [type(each) for each in outputs] == [PublishSettled]
 
 

@@ -40,6 +40,7 @@ from wanderbus.protocol import (
 from wanderbus.subscription import Subscription
 
 EVENT = Event("Trade", {"N": 1})
+ENCODED = protocol.encode_event(EVENT)
 SUBSCRIPTION = Subscription("wb-1", "sip:alice@example.org", "default", "Trade", "")
 SUBSCRIBE = Subscribe(1, "Trade", "", None, (), False)
 PROPERTIES = AgentProperties("sip:alice@example.org", ("10.0.0.1", 5060), "sip:broker@example.org", "phone", epoch=7)
@@ -98,7 +99,7 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
     """Publishes keep their order; a subscription comes before the events published after it."""
     talk = conversation()
     for number in (1, 2, 3):
-        talk.send(PublishEvent(number, EVENT))
+        talk.send(PublishEvent(number, ENCODED))
     talk.send(Ask(SUBSCRIBE))
     talk.send(Ask(Query(2)))
     assert talk.unanswered == 5
@@ -114,8 +115,8 @@ def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -
 
 def test_each_answer_is_reported_once() -> None:
     talk = conversation()
-    talk.send(PublishEvent(1, EVENT))
-    talk.send(PublishEvent(2, EVENT))
+    talk.send(PublishEvent(1, ENCODED))
+    talk.send(PublishEvent(2, ENCODED))
     talk.send(Ask(SUBSCRIBE))
     accepted, refused, done = (
         PublishAccepted(1, EventId("wb", 5)),
@@ -321,9 +322,9 @@ def test_e01_a_listing_in_parts_is_reported_whole_with_where_to_go_on_from() -> 
 
 def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> None:
     talk = conversation()
-    talk.send(PublishEvent(1, EVENT))
+    talk.send(PublishEvent(1, ENCODED))
     for number in (1, 2):
-        talk.send(PublishEvent(number, EVENT, outbox=99))
+        talk.send(PublishEvent(number, ENCODED, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT), Publish(1, EVENT, 99), Publish(2, EVENT, 99)]
     full = PublishRefused(1, "no room", "disk_full", outbox=True)
     assert receive(talk, full, PublishAccepted(1, EventId("wb", 3))) == [
@@ -336,14 +337,14 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
     """The broker takes a number below one that it has accepted for a repeat: the event would be lost."""
     talk = conversation()
     for number in (1, 2, 3):
-        talk.send(PublishEvent(number, EVENT, outbox=99))
-    talk.send(PublishEvent(5, EVENT))
+        talk.send(PublishEvent(number, ENCODED, outbox=99))
+    talk.send(PublishEvent(5, ENCODED))
     receive(talk, PublishRefused(2, "no room", "disk_full", outbox=True))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT)]
     settled = receive(talk, Attachment(1))
     assert settled == [PublishSettled(3, None, "no room", outbox=True, limit="disk_full")]
-    talk.send(PublishEvent(2, EVENT, outbox=99))
-    talk.send(PublishEvent(3, EVENT, outbox=99))
+    talk.send(PublishEvent(2, ENCODED, outbox=99))
+    talk.send(PublishEvent(3, ENCODED, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT, 99), Publish(5, EVENT), Publish(2, EVENT, 99), Publish(3, EVENT, 99)]
     assert receive(talk, Attachment(1)) == []
 
@@ -351,7 +352,7 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
 def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
     talk = conversation()
     for number in (1, 2):
-        talk.send(PublishEvent(number, EVENT, outbox=99))
+        talk.send(PublishEvent(number, ENCODED, outbox=99))
     receive(talk, PublishRefused(1, "too large", "event_bytes_max", outbox=True))
     assert opening(talk)[1:] == [Publish(2, EVENT, 99)]
 

@@ -289,7 +289,7 @@ def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_sess
     alice = connected(town, takes=False)
     said: list[object] = []
     monkeypatch.setattr(alice.agent._conversation, "send", said.append)
-    publishing = PublishEvent(7, Event("Trade", {}))
+    publishing = PublishEvent(7, protocol.encode_event(Event("Trade", {})))
 
     def acknowledgement(number: int, epoch: int, subscription: str = "wb-1") -> Acknowledge:
         return Acknowledge(subscription, Position(epoch, number))

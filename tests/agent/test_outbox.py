@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.agent.town import Phone, Town, connected
+from wanderbus import protocol
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.machine.outbox import RETRY_S_MAX, RETRY_S_MIN, WINDOW, Outbox, passes
 from wanderbus.event import Event
@@ -167,7 +168,7 @@ def outbox_phone(town: Town, stored: list[int]) -> Phone:
     """Another life of one device, which publishes everything that its outbox holds."""
     phone = Phone(town, "bob", number=2, epoch=int(town.world.now * 1_000) + 7).connect()
     for number in stored:
-        phone.node.feed([PublishEvent(number, Event("Trade", {"N": number}), outbox=EPOCH)])
+        phone.node.feed([PublishEvent(number, protocol.encode_event(Event("Trade", {"N": number})), outbox=EPOCH)])
     return phone
 
 

@@ -175,7 +175,7 @@ class Phone:
 
     def publish(self, n: int) -> None:
         self._published += 1
-        self.node.feed([PublishEvent(self._published, Event("Trade", {"N": n}))])
+        self.node.feed([PublishEvent(self._published, protocol.encode_event(Event("Trade", {"N": n})))])
 
     def move(self, ip: str) -> None:
         self.ip = ip

@@ -12,12 +12,15 @@ import pytest
 
 import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT, World, crash, nothing_more, numbers, publish, run, take, until
+from wanderbus import protocol
 from wanderbus.client import agent as module
 from wanderbus.client.machine import outbox as order
+from wanderbus.client.outbox import _readable
 from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable, WrongPassword
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.rudp import RudpConfig
+from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.subscription import QueuePolicy
 
 HASTY = RudpConfig(initial_timeout_s=0.05, retries_max=2)
@@ -246,10 +249,18 @@ def test_a_damaged_outbox_is_told_when_the_agent_opens(world: World) -> None:
     run(story())
 
 
+def test_an_outbox_with_an_event_that_cannot_be_read_is_refused_when_the_agent_opens(world: World) -> None:
+    file = OutboxFile(world.directory / "outbox.db", "alice")
+    file.write([protocol.encode_event(Event(SUBJECT, {"n": 1})), b"\xc1"], [])
+    with pytest.raises(StorageError, match=r"event 2 of the outbox .* cannot be read .*; move the outbox away"):
+        _readable(file)
+    file.close()
+
+
 def test_g20_what_the_broker_will_never_have_is_told_and_not_in_the_way(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "checked", lambda event: event)
+    monkeypatch.setattr(module, "encoded", protocol.encode_event)
 
     async def story() -> None:
         async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT) as notifications:

@@ -100,3 +100,9 @@ def test_sizes_and_reasons_are_those_of_the_message() -> None:
     assert protocol.size_of(EVENT) == len(protocol.encode_event(EVENT))
     assert protocol.shortened(ValueError("short")) == "short"
     assert protocol.shortened("x" * 5000) == "x" * REASON_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize("outbox", [None, 7])
+def test_an_event_encoded_before_makes_the_same_message(outbox: int | None) -> None:
+    message = protocol.encode(protocol.Publish(3, EVENT, outbox))
+    assert protocol.encode_publish(3, protocol.encode_event(EVENT), outbox) == message

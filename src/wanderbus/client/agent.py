@@ -35,7 +35,7 @@ from wanderbus.client.machine.path_choice import Way
 from wanderbus.client.notifications import Notifications
 from wanderbus.client.outbox import Outbox, OutboxConfig, OutboxSize
 from wanderbus.client.pacing import Turnstile
-from wanderbus.client.publishes import Publishing, checked
+from wanderbus.client.publishes import Publishing, encoded
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, Reports, StatusChange
 from wanderbus.client.requests import Requests
@@ -219,7 +219,7 @@ class Agent:
         :raises ConfigurationError: this device cannot have an outbox
         :raises StorageError: the outbox cannot be used
         """
-        event = checked(_event(subject, attributes, published_us))
+        event = encoded(_event(subject, attributes, published_us))
         if outbox:
             await (await self._open_outbox()).put(event)
             return None

@@ -16,8 +16,7 @@ from wanderbus.client.machine import outbox as order
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.pacing import Turnstile
 from wanderbus.client.reports import OutboxRefusal
-from wanderbus.errors import LimitExceeded
-from wanderbus.event import Event
+from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.runtime.files.outbox_writer import OutboxWriter
 
@@ -72,12 +71,12 @@ class Outbox:
         turnstile: Turnstile,
         on_refused: Callable[[OutboxRefusal], None],
     ) -> Outbox:
-        """Open the outbox of ``owner`` at ``path``; :class:`StorageError` if it cannot be used."""
+        """Open the outbox of ``owner`` at ``path``; :class:`StorageError` if it cannot be used or read."""
 
         def read() -> tuple[OutboxFile, list[tuple[int, bytes]]]:
             file = OutboxFile(path, owner)
             try:
-                return file, file.load()
+                return file, _readable(file)
             except BaseException:
                 file.close()
                 raise
@@ -90,19 +89,18 @@ class Outbox:
         """Return the number of events and bytes in the outbox."""
         return self._size
 
-    async def put(self, event: Event) -> None:
-        """Store ``event`` durably, at the end of the outbox.
+    async def put(self, event: bytes) -> None:
+        """Store an encoded event durably, at the end of the outbox.
 
         :raises LimitExceeded: the outbox is full
         :raises StorageError: the event could not be written
         """
-        encoded = protocol.encode_event(event)
-        grown = OutboxSize(self._size.events + 1, self._size.bytes + len(encoded))
+        grown = OutboxSize(self._size.events + 1, self._size.bytes + len(event))
         self._check(grown.events, "outbox_events_max")
         self._check(grown.bytes, "outbox_bytes_max")
         self._size = grown
-        stored = self._writer.append(encoded)
-        stored.add_done_callback(partial(self._stored, encoded))
+        stored = self._writer.append(event)
+        stored.add_done_callback(partial(self._stored, event))
         await asyncio.shield(stored)
 
     def settle(self, settled: PublishSettled) -> None:
@@ -159,8 +157,21 @@ class Outbox:
                 # Earlier events may have been refused meanwhile; they are retried first.
                 if (number := self._order.next(loop.time())) is None:
                     break
-                event = protocol.decode_event(self._events[number])
-                self._feed(PublishEvent(number, event, outbox=self._epoch))
+                self._feed(PublishEvent(number, self._events[number], outbox=self._epoch))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._order.wake_at()):
                     await self._news.wait()
+
+
+def _readable(file: OutboxFile) -> list[tuple[int, bytes]]:
+    """Return the events of ``file``, which are sent as they are stored; :class:`StorageError` if one is unreadable."""
+    stored = file.load()
+    for number, event in stored:
+        try:
+            protocol.decode_event(event)
+        except RemoteProtocolError as error:
+            raise StorageError(
+                f"event {number} of the outbox {file.path} cannot be read ({error}); move the outbox away to continue "
+                "without its events"
+            ) from None
+    return stored

@@ -10,8 +10,7 @@ from wanderbus import protocol
 from wanderbus.client.error_mapping import publish_error
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.pacing import Turnstile
-from wanderbus.client.requests import check_message
-from wanderbus.errors import EventError, LimitExceeded, LocalProtocolError, WanderbusError
+from wanderbus.errors import EventError, LimitExceeded, RemoteProtocolError, WanderbusError
 from wanderbus.event import Event, EventId, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
 
@@ -34,8 +33,8 @@ class Publishing:
         """Return the number of publishes without a response."""
         return len(self._open)
 
-    async def publish(self, event: Event, check: Callable[[], None]) -> EventId:
-        """Publish ``event`` in its turn; ``check`` is called just before and may raise an error."""
+    async def publish(self, event: bytes, check: Callable[[], None]) -> EventId:
+        """Publish an event from :func:`encoded` in its turn; ``check`` is called just before and may raise an error."""
         await self._slots.acquire()
         try:
             await self._turnstile.turn()
@@ -70,13 +69,20 @@ class Publishing:
         self._open.clear()
 
 
-def checked(event: Event) -> Event:
-    """Return ``event`` if it is valid; else raise :class:`EventError` or :class:`LimitExceeded`."""
+def encoded(event: Event) -> bytes:
+    """Return the bytes of ``event``, for the outbox and for the message; the event is encoded here only.
+
+    :raises EventError: it is invalid
+    :raises LimitExceeded: it is too large
+    """
     check_event(event)
     try:
-        check_message(protocol.Publish(2**40, event, 2**56))
-    except LocalProtocolError as error:
-        raise EventError(f"the event cannot be published: {error}") from None
-    if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
+        payload = protocol.encode_event(event)
+        protocol.decode_event(payload)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EventError(f"the event cannot be encoded: {error}") from None
+    except RemoteProtocolError as error:
+        raise EventError(f"the broker would refuse the event: {error}") from None
+    if (size := len(payload)) > EVENT_BYTES_MAX:
         raise LimitExceeded(f"the event has {size} bytes; the limit is {EVENT_BYTES_MAX}", "event_bytes_max")
-    return event
+    return payload

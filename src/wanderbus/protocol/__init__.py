@@ -338,6 +338,19 @@ def encode(message: AgentMessage | BrokerMessage) -> bytes:
     return _encoder.encode(message)
 
 
+class _EncodedPublish(AgentMessage, frozen=True, tag=2):
+    """:class:`Publish` whose event is encoded already."""
+
+    number: int
+    event: msgspec.Raw
+    outbox: int | None
+
+
+def encode_publish(number: int, event: bytes, outbox: int | None) -> bytes:
+    """Return the bytes of a :class:`Publish` whose ``event`` was encoded by :func:`encode_event`."""
+    return _encoder.encode(_EncodedPublish(number, msgspec.Raw(event), outbox))
+
+
 def size_of(value: Event | Subscription) -> int:
     """Return how many bytes an event or a subscription takes in a message."""
     return len(_encoder.encode(value))

@@ -89,7 +89,7 @@ class Conversation:
         """Return the message for one input of the application, None if none is needed."""
         match given:
             case PublishEvent(number=number, event=event, outbox=outbox):
-                payload = protocol.encode(protocol.Publish(number, event, outbox))
+                payload = protocol.encode_publish(number, event, outbox)
                 self._publishes[outbox is not None, number] = payload
                 if outbox is not None and self._held_up and number <= self._held_up.number:
                     self._held_up = None

@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.path_choice import WAYS, DataTransport, Way
-from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Input, Output
 from wanderbus.sip.message.targets import Transport
 from wanderbus.subscription import Subscription
@@ -128,11 +128,12 @@ class Moved(Input, frozen=True):
 class PublishEvent(Input, frozen=True):
     """Publish ``event`` as ``number``; numbers count from 1 without gaps.
 
-    With ``outbox``, the number belongs to that epoch, which outlives the agent.
+    ``event`` is encoded by :func:`wanderbus.protocol.encode_event`, and goes into the message as it is. With
+    ``outbox``, the number belongs to that epoch, which outlives the agent.
     """
 
     number: int
-    event: Event
+    event: bytes
     outbox: int | None = None
 
 

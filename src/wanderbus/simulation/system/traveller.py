@@ -207,7 +207,8 @@ class Traveller:
         self.submitted += 1
         uid = self._number * 1_000_000 + self.submitted
         self._unsettled[self._published_in_life] = uid
-        self._node.feed([PublishEvent(self._published_in_life, Event(SUBJECT, {**attributes, "Uid": uid}))])
+        event = protocol.encode_event(Event(SUBJECT, {**attributes, "Uid": uid}))
+        self._node.feed([PublishEvent(self._published_in_life, event)])
 
     def _addresses(self) -> dict[str, Address]:
         return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000 + self._life)}

@@ -286,7 +286,7 @@ class WeeksDevice:
             self.lives[-1].publishes += 1
             number = self.lives[-1].publishes
             self._uids[False, number] = uid
-            self._say(PublishEvent(number, event), twice=twice)
+            self._say(PublishEvent(number, protocol.encode_event(event)), twice=twice)
 
     def _send_stored(self) -> None:
         """Publish what the outbox releases; after a refusal try again some time later."""
@@ -294,7 +294,7 @@ class WeeksDevice:
             return
         now = self._world.now
         while (number := self._outbox.next(now)) is not None:
-            self._say(PublishEvent(number, self._stored[number], _OUTBOX))
+            self._say(PublishEvent(number, protocol.encode_event(self._stored[number]), _OUTBOX))
         if (at := self._outbox.wake_at()) is not None:
             outbox = self._outbox
             self._world.at(at + _PATIENCE_S, lambda: self._send_stored() if self._outbox is outbox else None)
