@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from bench.certificate import server_context
 from wanderbus.machine import Input, Output
-from wanderbus.parameters.streams import DATA_STREAM_LIMITS
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.tcp import Endpoint, MessageReceived, OpenConnection, SendMessage, Target, TcpConfig
 

@@ -23,7 +23,7 @@ from bench.channel_own_tcp import MESSAGE_BYTES_MAX, own_tcp_dialled, own_tcp_li
 from wanderbus.api import rudp
 from wanderbus.errors import WanderbusError
 from wanderbus.machine import Address
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 
 SECRET: Final = bytes(32)
 _LENGTH: Final = struct.Struct("!I")

@@ -15,7 +15,7 @@ from fuzz.harness import Broken
 from fuzz.mutation import mutated
 from fuzz.script import Act, SeededRandom, acts_of, written
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, SendDatagram, SetTimer, TimerFired
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import PLAIN, SEALED
 from wanderbus.rudp.handshake import HALF_OPEN_MAX, Dial, DirectEndpoint
 from wanderbus.rudp.handshake_messages import HELLO, WELCOME, OpeningSecret

@@ -14,16 +14,14 @@ from typing import Final, NamedTuple
 from wanderbus.domain.connect_pacing import BURST
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.parameters.streams import DATA_STREAM_LIMITS, StreamLimits
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.refusal_table import ENTRIES_MAX
-from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.net.descriptors import RESERVED, SHARES
 from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.proxy.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES, FloodLimits
 from wanderbus.sip.transaction.transaction_layer import TRANSACTIONS_MAX
 from wanderbus.sip.transaction.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
-from wanderbus.tcp import TcpConfig
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "SECURITY.md"
 BEGIN: Final = "<!-- The following is written by tools/limits.py. -->"

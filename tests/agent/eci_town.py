@@ -23,8 +23,8 @@ from wanderbus.event import Event, Notification
 from wanderbus.machine import Address, Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.protocol.eci_address import user_at
-from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import ECI_ADDRESS, SimulatedServer

@@ -24,7 +24,7 @@ from wanderbus.event import Event, Notification, Position
 from wanderbus.machine import Address, Output
 from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of

@@ -11,7 +11,7 @@ import pytest
 from tests.api.world import SUBJECT, World, numbers, publish, run, service
 from wanderbus.client.machine import core
 from wanderbus.errors import ConfigurationError, Refused
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 
 every_kind = pytest.mark.parametrize(
     ("encryption", "data_transport"),

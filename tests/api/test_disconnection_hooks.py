@@ -13,7 +13,7 @@ from wanderbus import Disconnection
 from wanderbus.client.disconnection_hooks import CHANGES_MAX, DisconnectionHooks, WhileAway
 from wanderbus.client.outbox import OutboxSize
 from wanderbus.errors import ConfigurationError, Unreachable
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 
 HASTY = RudpConfig(initial_timeout_s=0.05, retries_max=2)
 NOTHING = OutboxSize()

@@ -19,7 +19,7 @@ from wanderbus.client.outbox import _readable
 from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable, WrongPassword
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.subscription import QueuePolicy
 

@@ -9,7 +9,7 @@ import pytest
 from tests.api.world import SUBJECT, World, crash, publish, run, take
 from wanderbus.errors import Closed, ConfigurationError
 from wanderbus.pacing import SLICE_S
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 
 
 @pytest.mark.parametrize("outbox", [False, True])

@@ -217,9 +217,9 @@ def test_parameters_of_the_transports(tmp_path: Path) -> None:
             for driver, number in ((service(broker)._driver, 3), (alice._driver, 4)):
                 machine: Any = driver and driver.machine
                 transports = machine._transports
-                assert transports.udp._config.retries_max == number
-                assert transports.tcp._config.hello_s_max == number
-            assert transports.udp._config.keepalive_s == transports.tcp._config.keepalive_s == 7
+                assert transports.udp.endpoint._config.retries_max == number
+                assert transports.tcp.endpoint._config.hello_s_max == number
+            assert transports.udp.endpoint._config.keepalive_s == transports.tcp.endpoint._config.keepalive_s == 7
 
     run(story())
 

@@ -10,13 +10,12 @@ import msgspec
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, DataChannel, Parties, Transports, channel_secret
 from wanderbus.datachannel.description import Protocol
 from wanderbus.machine import Address, Input, Output
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import ha1
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.tcp import TcpConfig
 from wanderbus.transport import MessageReceived, SendMessage
 
 AGENT: Address = ("10.0.0.1", 40_000)

@@ -207,7 +207,7 @@ def test_a_key_that_gives_everybody_the_same_secret_is_refused() -> None:
     with pytest.raises(Exception, match="key cannot be used"):
         call.broker.channel.accept(weak, 0.0)
     assert (call.broker.channel.local, call.broker.channel.remote) == (0, None)
-    assert call.broker.transports.udp._allocated == set()
+    assert call.broker.transports.udp.endpoint._allocated == set()
 
 
 def test_an_agent_keeps_to_its_transport() -> None:

@@ -80,7 +80,7 @@ def test_e10_a_restarted_agent_replaces_its_session_and_keeps_subscriptions_and_
     assert second.received == [1, 2]
     sessions = town.access._sessions.by_id
     assert [session.device for session in sessions.values() if session.user == first.uri] == [first.properties.device]
-    assert len(town.access._transports.udp._connections) == 2
+    assert len(town.access._transports.udp.endpoint._connections) == 2
     assert list(town.access._user_agent.sessions) == list(sessions)
 
 
@@ -148,7 +148,7 @@ def test_the_end_of_a_session_is_the_end_of_its_entry(town: Town) -> None:
     assert not town.access._sessions.by_id
     assert not town.access._sessions.by_device
     assert not town.access._sessions.by_link
-    assert not town.access._transports.udp._connections
+    assert not town.access._transports.udp.endpoint._connections
     assert devices_of(town) == {f"{alice.uri}/{alice.properties.device}": ("DISCONNECTED", False)}
 
 

@@ -8,8 +8,7 @@ from tests.agent.town import Phone, Town, connected
 from wanderbus.client.machine.messages import PublishSettled
 from wanderbus.domain.access_server import CONSUMED_UNITS, _consumed_units
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.rudp import RudpConfig
-from wanderbus.tcp import TcpConfig
+from wanderbus.parameters.transports import RudpConfig, TcpConfig
 
 FLOOD = 2_500
 """More than the window of a connection over reliable UDP, in which every event is a frame."""

@@ -26,8 +26,8 @@ class Thief(Phone):
         self.victim = victim
         super().__init__(town, "mallory", number=9, **options)
         if takes_id:
-            (theirs,) = victim.agent._transports.udp._connections
-            self.agent._transports.udp.allocate = lambda: theirs  # type: ignore[method-assign]
+            (theirs,) = victim.agent._transports.udp.endpoint._connections
+            self.agent._transports.udp.endpoint.allocate = lambda: theirs  # type: ignore[method-assign]
 
     def addresses(self) -> tuple[Address, Address]:
         return (self.ip, 5060), self.victim.addresses()[1]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import DATAGRAM_BYTES_MIN, RudpConfig
+from wanderbus.rudp.frames import ACK_BYTES, DATA_HEADER_BYTES, HEADER_BYTES, TOKEN_BYTES
+from wanderbus.rudp.sealing import SEAL_BYTES
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,8 @@ def test_f10_the_least_and_the_most_that_are_possible() -> None:
         keepalive_s=0.001,
         rekey_packets=2**23,
     )
+
+
+def test_the_smallest_datagram_fits_every_frame() -> None:
+    frame_bytes = max(DATA_HEADER_BYTES + 1, ACK_BYTES, 1 + TOKEN_BYTES)
+    assert HEADER_BYTES + SEAL_BYTES + frame_bytes == DATAGRAM_BYTES_MIN

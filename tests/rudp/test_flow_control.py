@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES
 from wanderbus.rudp import ConnectionFailed, Consumed, PeerFinished
-from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES
 from wanderbus.rudp.connection import OVERFULL
 from wanderbus.rudp.frames import FINISH, WINDOW, encode_data, encode_numbered
 

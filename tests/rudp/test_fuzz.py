@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wanderbus.machine import DatagramReceived, SendDatagram, TimerFired
+from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES
 from wanderbus.rudp import MessageReceived
 from wanderbus.rudp.ack_tracker import REPLAY_WINDOW_PACKETS
-from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES
 from wanderbus.rudp.frames import (
     CHALLENGE,
     FINISH,

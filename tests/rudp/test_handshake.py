@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.rudp.conftest import SeededRandom
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import PING_FRAME, SEALED, encode_header
 from wanderbus.rudp.handshake import HALF_OPEN_MAX, HALF_OPEN_S, Dial, DirectEndpoint, Opened, OpenFailed
 from wanderbus.rudp.handshake_messages import HELLO, OPENING_BYTES, WELCOME, OpeningSecret, decode_opening

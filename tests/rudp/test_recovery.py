@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.recovery import RoundTrip
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.test_streams import Machine, driving, echo
 from tests.runtime.test_unanswered_streams import ends, limited
-from wanderbus.parameters.streams import StreamLimits
+from wanderbus.parameters.transports import StreamLimits
 from wanderbus.runtime.net import connection_rate
 from wanderbus.runtime.net.connection_rate import ConnectionRate
 

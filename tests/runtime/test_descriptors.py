@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wanderbus.parameters.streams import StreamLimits
+from wanderbus.parameters.transports import StreamLimits
 from wanderbus.runtime.net.descriptors import RESERVED, SHARES, connections_max
 
 RAISED = """

@@ -18,7 +18,7 @@ import uvloop
 from tests.certificates import Certificates, make_certificates
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
-from wanderbus.parameters.streams import DATA_STREAM_LIMITS, StreamLimits
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS, StreamLimits
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net.certificate import own_certificate
 from wanderbus.runtime.net.driver import Driver

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from wanderbus.machine import Address, Output
-from wanderbus.parameters.streams import DATA_STREAM_LIMITS
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.runtime.net.certificate import own_certificate
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.tls import server_tls

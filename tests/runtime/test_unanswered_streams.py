@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
-from wanderbus.parameters.streams import StreamLimits
+from wanderbus.parameters.transports import StreamLimits
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net import streams
 

@@ -10,8 +10,8 @@ import pytest
 from wanderbus import records
 from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import decode_record, encode_record
-from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.system.checkers import check_all

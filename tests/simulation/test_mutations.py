@@ -24,8 +24,8 @@ from wanderbus.client.machine.messages import Moved
 from wanderbus.datachannel import Transports
 from wanderbus.machine import Output, RandomSource
 from wanderbus.mobility import messages as sip
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import AnyRecord, Started
-from wanderbus.rudp import RudpConfig
 from wanderbus.rudp.sending import Sender
 from wanderbus.simulation.system.scenario import run_seed
 from wanderbus.tcp.sending import Sender as StreamSender

@@ -24,7 +24,7 @@ from typing import Final, Self
 from wanderbus.api.rudp_socket import Channel, ChannelSocket
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.handshake import OpenFailed
 from wanderbus.runtime.net.addresses import AddressMonitor
 

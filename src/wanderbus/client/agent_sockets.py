@@ -18,15 +18,13 @@ from wanderbus.client.machine.path_choice import allowed_ways
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.machine import Address
-from wanderbus.parameters.streams import DATA_STREAM_LIMITS
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig
 from wanderbus.protocol.eci_address import user_at
-from wanderbus.rudp import RudpConfig
 from wanderbus.runtime.files.device_file import Device
 from wanderbus.runtime.net.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.resolver import resolved
 from wanderbus.runtime.system_random import SystemRandom
-from wanderbus.tcp import TcpConfig
 
 _log = logging.getLogger("wanderbus.agent")
 

@@ -16,12 +16,10 @@ from wanderbus.config.settings import (
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
-from wanderbus.parameters.streams import DataStreamLimits, StreamLimits
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.subscription import QueuePolicy
-from wanderbus.tcp import TcpConfig
 
 __all__ = [
     "AgentArguments",

@@ -17,11 +17,9 @@ from wanderbus.client.machine.path_choice import Way
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
-from wanderbus.parameters.streams import DataStreamLimits, StreamLimits
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.transaction.flood_limits import FloodLimits
-from wanderbus.tcp import TcpConfig
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 

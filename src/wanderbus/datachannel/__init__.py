@@ -2,15 +2,17 @@
 
 from wanderbus.datachannel.channel import DataChannel
 from wanderbus.datachannel.description import (
+    DATA_SOCKET,
     DISCARD_PORT,
     RELAY,
+    STREAM_SOCKET,
     ChannelEnd,
     Protocol,
     describe_end,
     protocol_over,
     read_end,
 )
-from wanderbus.datachannel.transports import DATA_SOCKET, STREAM_SOCKET, Transports
+from wanderbus.datachannel.transports import Transports
 from wanderbus.datachannel.trust import Parties, channel_secret
 
 __all__ = [

@@ -8,20 +8,21 @@ a live connection carry the same id and key (DESIGN 6.1, 6.5).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from wanderbus import rudp, tcp
 from wanderbus.datachannel.description import DISCARD_PORT, ChannelEnd, Protocol, describe_end, read_end
 from wanderbus.datachannel.transports import Transports
-from wanderbus.datachannel.trust import Parties, hkdf
+from wanderbus.datachannel.trust import Parties
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.hosts import is_single_host, may_be_peer
-from wanderbus.machine import Address, Input, Output
-from wanderbus.rudp.keys import KEY_BYTES, KeyPair
+from wanderbus.machine import Address, Output
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
+
+if TYPE_CHECKING:
+    from wanderbus.rudp.keys import KeyPair
 
 
 class DataChannel:
@@ -173,7 +174,7 @@ class DataChannel:
         paired = self._paired if local == self.local and self.remote is not None else ()
         if remote.connection in paired:
             raise SIPParseError("the description of the data channel is older than its new connection", 488)
-        opening = self._opening(remote, local, keys)
+        opening = self._transports.opening(local, remote, keys, self.parties)
         self._paired = (*paired, remote.connection)
         outputs = self._forget([former for former in (self.local, self.failed) if former != local], now)
         self.local, self._keys, self.failed, self.protocol = local, keys, 0, remote.protocol
@@ -189,26 +190,13 @@ class DataChannel:
         fingerprint = self._transports.fingerprint
         return msgspec.structs.replace(end, setup="passive", existing=existing, fingerprint=fingerprint)
 
-    def _opening(self, remote: ChannelEnd, local: int, keys: KeyPair | None) -> Input:
-        context = self.parties.context(local, remote.connection)
-        secret = self.parties.secret or b""
-        active = self.parties.role == "agent"
-        if remote.protocol == "UDP":
-            secrets = None
-            if keys is not None:
-                secrets = keys.secrets(remote.key, salt=secret, context=context, first=active)
-            return rudp.OpenConnection(local, remote.connection, remote.address, remote.generation, secrets)
-        transport: Literal["TCP", "TLS"] = "TLS" if remote.sealed else "TCP"
-        target = tcp.Target(transport, remote.address, remote.fingerprint or None) if active else None
-        return tcp.OpenConnection(local, remote.connection, remote.generation, hkdf(secret, context), target)
-
     def _lives(self, end: ChannelEnd) -> bool:
         return self.remote is not None and self.remote.connection == end.connection
 
     def _fresh(self, protocol: Protocol) -> tuple[int, KeyPair | None]:
         """Return an unused id, and keys for it if the protocol needs them."""
         sealed = protocol == "UDP" and self._encryption
-        keys = KeyPair(self._transports.random.token(KEY_BYTES)) if sealed else None
+        keys = self._transports.fresh_keys() if sealed else None
         return self._transports.allocate(protocol), keys
 
     def _forget(self, ids: Iterable[int], now: float) -> list[Output]:

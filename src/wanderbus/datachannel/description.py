@@ -37,6 +37,10 @@ MAC: Final = "wanderbus-mac"
 RELAY: Final = "wanderbus-relay"
 SUITE: Final = "x25519-aes128gcm"
 
+DATA_SOCKET: Final = "data"
+STREAM_SOCKET: Final = "data-stream"
+"""Sockets of reliable UDP and of TCP."""
+
 DISCARD_PORT: Final = 9
 """Port in the description of the side that opens the TCP connection (RFC 4145 4.1)."""
 

@@ -1,5 +1,8 @@
 """Reliable UDP and TCP combined into one machine, so that the owner need not know a data channel's transport (F-01).
 
+Most agents use one of the two for their whole life, so the modules of each are loaded when the first connection needs
+them. A server loads both at its start (:meth:`Transports.load`), because loading delays everybody.
+
 ::
 
     datagrams of ``data``              ──▶ rudp.Endpoint ──▶
@@ -10,10 +13,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Final, cast
+from typing import TYPE_CHECKING, cast
 
-from wanderbus import rudp, tcp
-from wanderbus.datachannel.description import Protocol
+from wanderbus.datachannel.description import DATA_SOCKET, STREAM_SOCKET, ChannelEnd, Protocol
+from wanderbus.datachannel.trust import Parties
 from wanderbus.machine import (
     Address,
     CancelTimer,
@@ -26,14 +29,17 @@ from wanderbus.machine import (
     StreamReceived,
     TimerFired,
 )
+from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.transport import CloseConnection
 
-DATA_SOCKET: Final = "data"
-STREAM_SOCKET: Final = "data-stream"
+if TYPE_CHECKING:
+    from wanderbus.datachannel.over_tcp import TcpCarrier
+    from wanderbus.datachannel.over_udp import UdpCarrier
+    from wanderbus.rudp.keys import KeyPair
 
 
 class Transports:
-    """Both endpoints of one host.
+    """Both transports of one host.
 
     :param reset_key: secret that lets a restarted endpoint prove its resets (DESIGN 6.3)
     :param fingerprint: SHA-256 of the certificate shown to peers that connect by TLS
@@ -43,37 +49,78 @@ class Transports:
         self,
         random: RandomSource,
         *,
-        rudp_config: rudp.RudpConfig,
-        tcp_config: tcp.TcpConfig,
+        rudp_config: RudpConfig,
+        tcp_config: TcpConfig,
         reset_key: bytes,
         fingerprint: bytes = b"",
     ) -> None:
-        self.random = random
         self.fingerprint = fingerprint
-        self.udp = rudp.Endpoint(random, rudp_config, socket=DATA_SOCKET, reset_key=reset_key)
-        self.tcp = tcp.Endpoint(random, tcp_config, socket=STREAM_SOCKET, fingerprint=fingerprint)
+        self._random = random
+        self._rudp_config = rudp_config
+        self._tcp_config = tcp_config
+        self._reset_key = reset_key
+        self._udp: UdpCarrier | None = None
+        self._tcp: TcpCarrier | None = None
         self._over_tcp: set[int] = set()
         """Ids of TCP connections; all other ids belong to reliable UDP."""
+
+    @property
+    def udp(self) -> UdpCarrier:
+        """Reliable UDP."""
+        if self._udp is None:
+            from wanderbus.datachannel.over_udp import UdpCarrier
+
+            self._udp = UdpCarrier(self._random, self._rudp_config, self._reset_key)
+        return self._udp
+
+    @property
+    def tcp(self) -> TcpCarrier:
+        """TCP."""
+        if self._tcp is None:
+            from wanderbus.datachannel.over_tcp import TcpCarrier
+
+            self._tcp = TcpCarrier(self._random, self._tcp_config, self.fingerprint)
+        return self._tcp
+
+    def load(self) -> None:
+        """Load both transports now."""
+        self._udp, self._tcp = self.udp, self.tcp
+
+    def fresh_keys(self) -> KeyPair:
+        """Return keys for one sealed connection over reliable UDP."""
+        return self.udp.fresh_keys()
+
+    def opening(self, local: int, remote: ChannelEnd, keys: KeyPair | None, parties: Parties) -> Input:
+        """Return the input that opens the connection from ``local`` to ``remote``."""
+        if remote.protocol == "UDP":
+            return self.udp.opening(local, remote, keys, parties)
+        return self.tcp.opening(local, remote, parties)
 
     def allocate(self, protocol: Protocol) -> int:
         """Return a fresh local id for a connection over ``protocol``."""
         if protocol == "UDP":
-            return self.udp.allocate()
-        local_id = self.tcp.allocate()
+            return self.udp.endpoint.allocate()
+        local_id = self.tcp.endpoint.allocate()
         self._over_tcp.add(local_id)
         return local_id
 
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
-        return (self.tcp if local_id in self._over_tcp else self.udp).all_confirmed(local_id)
+        if local_id in self._over_tcp:
+            return self.tcp.endpoint.all_confirmed(local_id)
+        return self._udp is None or self._udp.endpoint.all_confirmed(local_id)
 
     def reached(self, local_id: int) -> bool:
         """Return whether the path in use works, as far as is known; False for an unknown id."""
-        return (self.tcp if local_id in self._over_tcp else self.udp).reached(local_id)
+        if local_id in self._over_tcp:
+            return self.tcp.endpoint.reached(local_id)
+        return self._udp is not None and self._udp.endpoint.reached(local_id)
 
     def proved_address(self, local_id: int) -> Address | None:
         """Return the address that the peer has proved; None before."""
-        return (self.tcp if local_id in self._over_tcp else self.udp).proved_address(local_id)
+        if local_id in self._over_tcp:
+            return self.tcp.endpoint.proved_address(local_id)
+        return None if self._udp is None else self._udp.endpoint.proved_address(local_id)
 
     def takes(self, given: Input) -> bool:
         """Return whether ``given`` is input from the network for one of the endpoints."""
@@ -93,9 +140,9 @@ class Transports:
         over_tcp: list[Input] = []
         for given in inputs:
             kind = type(given)
-            if kind is DatagramReceived or kind is rudp.OpenConnection:
+            if kind is DatagramReceived:
                 over_udp.append(given)
-            elif kind is StreamReceived or kind is StreamClosed or kind is tcp.OpenConnection:
+            elif kind is StreamReceived or kind is StreamClosed:
                 over_tcp.append(given)
             elif isinstance(given, TimerFired):
                 scope, key = cast(tuple[str, Hashable], given.key)
@@ -107,9 +154,9 @@ class Transports:
                     self._over_tcp.discard(local_id)
         outputs: list[Output] = []
         if over_udp:
-            _scope(outputs, DATA_SOCKET, self.udp.step(over_udp, now))
+            _scope(outputs, DATA_SOCKET, self.udp.endpoint.step(over_udp, now))
         if over_tcp:
-            _scope(outputs, STREAM_SOCKET, self.tcp.step(over_tcp, now))
+            _scope(outputs, STREAM_SOCKET, self.tcp.endpoint.step(over_tcp, now))
         return outputs
 
 

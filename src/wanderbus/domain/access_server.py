@@ -69,15 +69,14 @@ from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.refusal_table import Limited
-from wanderbus.rudp import RudpConfig
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.authentication.login_guard import LoginRefused
 from wanderbus.sip.message.media_direction import receives
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.transaction.flood_limits import FloodLimits
-from wanderbus.tcp import TcpConfig
 from wanderbus.transport import ConnectionFailed, ConnectionReset, Consumed, MessageReceived, Probe, SendMessage
 
 __all__ = [
@@ -194,6 +193,7 @@ class AccessServer:
             reset_key=reset_key,
             fingerprint=fingerprint,
         )
+        self._transports.load()
         self._user_agent = UserAgent(
             properties, random, socket=SIP_SOCKET, contact=sip_address, admission=checked(authenticator, flood)
         )
@@ -254,7 +254,7 @@ class AccessServer:
 
     def dropped(self) -> dict[str, int]:
         """Return the counts of invalid packets that were dropped on the data path, by reason."""
-        udp, tcp = self._transports.udp.counters, self._transports.tcp.counters
+        udp, tcp = self._transports.udp.endpoint.counters, self._transports.tcp.endpoint.counters
         return {
             "malformed": udp.malformed + tcp.malformed,
             "forged": udp.forged + tcp.forged,

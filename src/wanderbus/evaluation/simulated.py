@@ -18,7 +18,7 @@ from wanderbus.evaluation.plan import Plan, plan
 from wanderbus.evaluation.roaming import Measured, Script, roam
 from wanderbus.event import Gap, Notification
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.system.traveller import Traveller

@@ -6,7 +6,7 @@ It needs only the shared vocabulary, so it can be used without SIP and without a
     endpoint.step([DatagramReceived(...)], now)         -> [MessageReceived(local_id, b"..."), SendDatagram(...)]
 """
 
-from wanderbus.rudp.config import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.interface import (
     ChangePath,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.machine import Address, CancelTimer, Output, RandomSource, SetTimer
-from wanderbus.rudp.config import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import (
     ACK_BYTES,
     CHALLENGE,

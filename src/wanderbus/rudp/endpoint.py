@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import Address, DatagramReceived, Input, Output, RandomSource, SendDatagram, TimerFired
-from wanderbus.rudp.config import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.connection import Connection
 from wanderbus.rudp.frames import PLAIN, RESET, TOKEN_BYTES, Header, decode_header, encode_reset, reset_token
 from wanderbus.rudp.interface import (

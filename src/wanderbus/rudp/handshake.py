@@ -38,7 +38,7 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
-from wanderbus.rudp.config import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.frames import PLAIN, SEALED, decode_header
 from wanderbus.rudp.handshake_messages import HELLO, NO_KEY, WELCOME, Opening, OpeningSecret, decode_opening

@@ -6,8 +6,8 @@ from typing import Final
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, Output, SendDatagram
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.ack_tracker import Arrivals
-from wanderbus.rudp.config import RudpConfig
 from wanderbus.rudp.frames import (
     ACK_BYTES,
     HEADER_BYTES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES, RudpConfig
+from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES, RudpConfig
 from wanderbus.rudp.frames import DATA_LAST, FINISH, DataFrame
 from wanderbus.rudp.interface import Counters
 

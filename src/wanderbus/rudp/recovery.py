@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.rudp.config import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 
 _DEVIATIONS: Final = 4.0
 """K of RFC 6298 2.3: number of deviations between smoothed round trip and timeout."""

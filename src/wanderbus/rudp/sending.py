@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from wanderbus.rudp.config import INITIAL_WINDOW_FRAMES, RudpConfig
+from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES, RudpConfig
 from wanderbus.rudp.congestion import Congestion
 from wanderbus.rudp.frames import (
     DATA_HEADER_BYTES,

@@ -46,7 +46,7 @@ from wanderbus.machine import Address, Output, shown
 from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.parameters.streams import DATA_STREAM_LIMITS
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.limit_log import Refusals

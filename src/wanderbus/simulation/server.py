@@ -13,10 +13,10 @@ from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import DialogStored, decode_record
 from wanderbus.refusal_table import Limited, RefusalTable
 from wanderbus.relay.ng_client import RelayDriver
-from wanderbus.rudp import RudpConfig
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node

@@ -6,7 +6,7 @@ It has the interface of reliable UDP; only :class:`OpenConnection` differs. It n
     endpoint.step([StreamReceived(...)], now)           -> [MessageReceived(local_id, b"..."), SendOnStream(...)]
 """
 
-from wanderbus.tcp.config import TcpConfig
+from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.endpoint import Endpoint
 from wanderbus.tcp.interface import Counters, OpenConnection, Target
 from wanderbus.transport import (

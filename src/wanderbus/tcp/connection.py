@@ -10,7 +10,7 @@ import msgspec
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, CancelTimer, Output, SetTimer
-from wanderbus.tcp.config import TcpConfig
+from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.frames import ACK, DATA, FINISH, PING, PONG, decode_grant, encode, encode_ack
 from wanderbus.tcp.interface import Counters, OpenConnection, Target
 from wanderbus.tcp.receiving import Receiver

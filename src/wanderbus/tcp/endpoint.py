@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded
 from wanderbus.machine import Address, Input, Output, RandomSource, StreamClosed, StreamReceived, TimerFired
-from wanderbus.tcp.config import TcpConfig
+from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.connection import Connection
 from wanderbus.tcp.interface import Counters, OpenConnection
 from wanderbus.tcp.stream_table import HELLO_TIMER, StreamTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.tcp.config import TcpConfig
+from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.frames import HEADER_BYTES
 
 

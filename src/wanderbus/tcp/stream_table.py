@@ -14,8 +14,8 @@ import msgspec
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer, StreamClosed, StreamReceived
+from wanderbus.parameters.transports import TcpConfig
 from wanderbus.refusal_table import Limited
-from wanderbus.tcp.config import TcpConfig
 from wanderbus.tcp.connection import Connection
 from wanderbus.tcp.frames import (
     HELLO,

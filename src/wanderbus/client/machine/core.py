@@ -54,9 +54,8 @@ from wanderbus.machine import (
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.tcp import TcpConfig
 from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, ProbeAnswered, SendMessage
 
 __all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "Agent"]

@@ -9,8 +9,7 @@ from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.client.machine.path_choice import PathChoice, allowed_ways
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
 from wanderbus.machine import Address, Output, RandomSource
-from wanderbus.rudp import RudpConfig
-from wanderbus.tcp import TcpConfig
+from wanderbus.parameters.transports import RudpConfig, TcpConfig
 
 
 class DataPath:

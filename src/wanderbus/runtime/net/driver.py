@@ -32,7 +32,7 @@ from wanderbus.machine import (
     StreamClosed,
     TimerFired,
 )
-from wanderbus.parameters.streams import StreamLimits
+from wanderbus.parameters.transports import StreamLimits
 from wanderbus.runtime.net.streams import Streams
 from wanderbus.runtime.system_random import wall_us
 

@@ -7,7 +7,7 @@ import ssl
 from typing import Final
 
 from wanderbus.machine import Address, shown
-from wanderbus.parameters.streams import StreamLimits
+from wanderbus.parameters.transports import StreamLimits
 from wanderbus.runtime.net.driver import Driver
 
 _TRIES: Final = 32

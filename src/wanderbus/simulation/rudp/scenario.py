@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.keys import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.rudp.attacker import Attacker

@@ -18,7 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from wanderbus.machine import Address
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.keys import Secrets
 from wanderbus.simulation.rudp.wire import KIND_OFFSET, RESET, Packet, Wiretap, ids_of
 

@@ -11,7 +11,7 @@ import msgspec
 
 from wanderbus.machine import Address
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer
 from wanderbus.simulation.status_watch import StatusWatch

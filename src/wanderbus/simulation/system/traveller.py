@@ -24,7 +24,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.client.machine.path_choice import DataTransport
 from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Output
-from wanderbus.rudp import RudpConfig
+from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
