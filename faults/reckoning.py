@@ -98,7 +98,7 @@ def _check_publisher(verdict: Verdict, role: Role, events: Sequence[Logged]) -> 
     offsets = {event.n: event.offset for event in events}
     told = acknowledged(role)
     if lost := [n for n, offset in told.items() if offsets.get(n) != offset]:
-        verdict.broken("lost", f"{role.device} was told of {lost[:5]}, which are not there", len(lost))
+        verdict.broken("lost", f"{role.device} received acknowledgements of {lost[:5]}, which the log lacks", len(lost))
     numbers = [event.n for event in events]
     sent = [int(words[1]) for words in lines_of(role.journal) if words[0] == "sent"]
     check_order(verdict, told, [n for n in numbers if n in told], f"the events of {role.device} in the log")

@@ -223,7 +223,7 @@ def test_faults_of_reading(text: str | bytes, reason: str) -> None:
         ({"data.a.b": 2, "data.a": 1}, "conflicts with"),
         ({"data.a": 2, "data_base64": "AA=="}, "both"),
         ({"extension": "\x00"}, "extension has a character"),
-        ({"time": "at noon"}, "time: a Date is written as"),
+        ({"time": "at noon"}, "time: a Date must be written as"),
         ({"time": 5}, "time must be a non-empty string"),
         ({"datacontenttype": cloudevents.CONTENT_TYPE, "data.a": 2}, "reserved for events without specversion"),
         ({"data.a": "\ud800"}, "half a character"),

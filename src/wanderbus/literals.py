@@ -77,7 +77,7 @@ def from_text(name: TypeName, text: str) -> Scalar:
             return _double(text)
         case "Boolean":
             if text not in ("true", "false"):
-                raise ValueError("a Boolean is 'true' or 'false'")
+                raise ValueError("a Boolean must be 'true' or 'false'")
             return text == "true"
         case "Date":
             return _date(text)
@@ -100,7 +100,7 @@ def _check_members(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         repeated = next(name for place, name in enumerate(names) if name in names[:place])
-        raise ValueError(f"the member {repeated!r} comes more than once; write its values as a list")
+        raise ValueError(f"the member {repeated!r} occurs more than once; write its values as a list")
 
 
 def _integer_text(value: int) -> str:
@@ -111,7 +111,7 @@ def _integer_text(value: int) -> str:
 
 def _double_text(value: float) -> str:
     if math.isnan(value):
-        raise ValueError("not a number, which compares with nothing")
+        raise ValueError("NaN, which compares with nothing")
     if math.isinf(value):
         return "INF" if value > 0 else "-INF"
     return repr(value)
@@ -142,7 +142,7 @@ def _in_writable_zone(value: datetime, offset: timedelta) -> datetime:
 def integer(text: str) -> int:
     """Return the Integer in ``text``; :class:`ValueError` with the reason if there is none."""
     if not _INTEGER.fullmatch(text):
-        raise ValueError("an Integer is written in digits")
+        raise ValueError("an Integer must be written in digits")
     digits = text.lstrip("+-").lstrip("0") or "0"
     value = int(digits) if len(digits) <= _INTEGER_DIGITS_MAX else 2**64
     value = -value if text.startswith("-") else value
@@ -155,16 +155,16 @@ def _double(text: str) -> float:
     if text in ("INF", "-INF"):
         return float(text)
     if not _DOUBLE.fullmatch(text):
-        raise ValueError("a Double is written as 4.5, 1e-3 or INF")
+        raise ValueError("a Double must be written as 4.5, 1e-3 or INF")
     value = float(text)
     if math.isinf(value):
-        raise ValueError("this number is too large; infinity is written INF")
+        raise ValueError("this number is too large; write infinity as INF")
     return value
 
 
 def _date(text: str) -> datetime:
     if not _DATE.fullmatch(text):
-        raise ValueError("a Date is written as 2026-11-21T10:00:00Z, with its offset from UTC")
+        raise ValueError("a Date must be written as 2026-11-21T10:00:00Z, with its offset from UTC")
     if not text.endswith("Z") and (text[-5:] > "14:00" or text[-2:] > "59"):
         raise ValueError("an offset from UTC is at most 14:00")
     try:

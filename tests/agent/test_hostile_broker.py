@@ -222,7 +222,7 @@ def test_what_nobody_reads_any_more_is_not_counted() -> None:
 )
 def test_an_event_that_no_program_expects_is_malformed(event: object) -> None:
     talk = reading(10_000)
-    with pytest.raises(RemoteProtocolError, match="the broker sent no event"):
+    with pytest.raises(RemoteProtocolError, match="the broker sent an invalid event"):
         receive(talk, notify(1, event))
 
 

@@ -92,7 +92,7 @@ def test_an_event_is_published_whole(world: World) -> None:
             assert (first["n"], first.published_us) == (1, 5)
             assert second["n"] == 2
             assert second.published_us is not None
-            with pytest.raises(TypeError, match="an Event alone"):
+            with pytest.raises(TypeError, match="beside an Event"):
                 await alice.publish(wanderbus.Event(SUBJECT, {}), {"n": 3})  # type: ignore[call-overload]
             with pytest.raises(TypeError, match="needs a subject and attributes"):
                 await alice.publish(SUBJECT)  # type: ignore[call-overload]

@@ -250,7 +250,7 @@ def test_a_sip_server_that_is_not_there(
 
     async def story() -> None:
         with pytest.raises(
-            Unreachable, match=r"127.0.0.1:9 does not answer the broker sip:broker@localhost .* is it up"
+            Unreachable, match=r"127.0.0.1:9 does not answer the broker sip:broker@localhost .* check that it runs"
         ):
             await broker(proxy, transport).__aenter__()
 

@@ -34,33 +34,36 @@ def server(**given: Any) -> wanderbus.Server:
         (ELSEWHERE | {"relay": RelaySettings()}, "relay: registrar and proxy"),
         (ELSEWHERE | {"relays": ("127.0.0.1",)}, "relays: registrar and proxy"),
         (ELSEWHERE | {"routing": DefaultRouting()}, "routing: the proxy is at sip_server"),
-        ({"broker_password": "guess"}, "broker_password: only with sip_server"),
-        ({"broker_password_file": "word"}, "broker_password_file: only with sip_server"),
-        ({"ca_file": "ca.pem"}, "ca_file: only with sip_server"),
+        ({"broker_password": "guess"}, "broker_password: applies only with sip_server"),
+        ({"broker_password_file": "word"}, "broker_password_file: applies only with sip_server"),
+        ({"ca_file": "ca.pem"}, "ca_file: applies only with sip_server"),
         (
             ELSEWHERE | {"broker_password": "a", "broker_password_file": "b"},
-            "broker_password: there is a broker_password_file too; leave one of them out",
+            "broker_password: conflicts with broker_password_file; leave one of them out",
         ),
-        ({"relay": RelaySettings(), "relays": ("127.0.0.1",)}, r"relays: there is a \[relay\] table too"),
-        ({"relay_calls": "all"}, "relay_calls: there is no relay"),
+        ({"relay": RelaySettings(), "relays": ("127.0.0.1",)}, r"relays: conflicts with the \[relay\] table"),
+        ({"relay_calls": "all"}, "relay_calls: no relay is configured"),
         (
             {"relay": RelaySettings(), "relay_calls": "some"},
             r"relay_calls: invalid value 'some' \(expected nat or all\)",
         ),
-        ({"relays": ("127.0.0.1", "[::1]:22")}, "relays: these, and host, have to be all IPv4 addresses or all IPv6"),
-        ({"relays": ("192.0.2.9",), "host": "2001:db8::1"}, "relays: these, and host, have to be"),
+        (
+            {"relays": ("127.0.0.1", "[::1]:22")},
+            "relays: the relays and host must all have IPv4 addresses, or all IPv6 addresses",
+        ),
+        ({"relays": ("192.0.2.9",), "host": "2001:db8::1"}, "relays: the relays and host must"),
         ({"relays": ("192.0.2.9",)}, "host: 127.0.0.1 cannot be reached from relays"),
         (ELSEWHERE | {"edge_proxies": ("127.0.0.1",)}, "edge_proxies: registrar and proxy"),
         ({"edge_proxies": ("127.0.0.1", "edge")}, "edge_proxies: 'edge' is not an IP address; give those of the"),
         ({"relays": ("127.0.0.1:x",)}, "relays: '127.0.0.1:x' is not host:port"),
-        ({"relay": RelaySettings(address="here")}, "relay.address: here is no IP address"),
+        ({"relay": RelaySettings(address="here")}, "relay.address: here is not an IP address"),
         ({"advertise": "here"}, "advertise: 'here' is not an IP address"),
         (
             {"advertise": "2001:db8::1"},
             "advertise: 2001:db8::1 is unspecified, or of another IP version than host 127.0.0.1",
         ),
         ({"advertise": "0.0.0.0"}, "advertise: 0.0.0.0 is unspecified, or of another IP version than host 127.0.0.1"),
-        ({"broker_user": "a b"}, "'a b' is not a user that SIP can name"),
+        ({"broker_user": "a b"}, "'a b' is not a valid SIP user name"),
         ({"broker_user": "alice"}, "users: the name 'alice' is taken"),
     ],
 )
@@ -145,7 +148,7 @@ def test_how_the_broker_proves_who_it_is(tmp_path: Path) -> None:
 def test_a_proxy_takes_the_brokers_line(tmp_path: Path) -> None:
     given: dict[str, Any] = {"domain": "localhost", "data_dir": tmp_path, "users": {"broker": "quorum"}}
     assert ProxyServer(**given)._secrets == {"broker": "quorum"}
-    with pytest.raises(ConfigurationError, match="relay_calls: there is no relay"):
+    with pytest.raises(ConfigurationError, match="relay_calls: no relay is configured"):
         ProxyServer(**given, relay_calls="all")
-    with pytest.raises(ConfigurationError, match="'a b' is not a domain that SIP can name"):
+    with pytest.raises(ConfigurationError, match="'a b' is not a valid SIP domain"):
         ProxyServer(**given | {"domain": "a b"})

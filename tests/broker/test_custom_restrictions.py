@@ -120,10 +120,10 @@ def test_b01_no_restriction_is_asked_about_an_event_that_does_not_match(together
 @pytest.mark.parametrize(
     ("kinds", "restriction", "reason"),
     [
-        ({}, Custom("moon", {}), "'moon'; this broker knows none"),
-        ({"worth": WORTH, "broken": Kind(broken)}, Custom("moon", {}), "knows broken, worth"),
+        ({}, Custom("moon", {}), "'moon' (this broker has: none"),
+        ({"worth": WORTH, "broken": Kind(broken)}, Custom("moon", {}), "has: broken, worth"),
         ({"worth": WORTH}, Custom("worth", {"least": "much"}), "takes a number 'least'"),
-        ({"odd": Kind(worth, lambda given: given["x"])}, Custom("odd", {}), "does not take these parameters"),
+        ({"odd": Kind(worth, lambda given: given["x"])}, Custom("odd", {}), "does not accept these parameters"),
     ],
 )
 def test_h10_a_refusal_says_what_is_wrong(kinds: Mapping[str, Kind], restriction: Custom, reason: str) -> None:

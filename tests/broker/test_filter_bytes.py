@@ -32,7 +32,7 @@ def test_user_filter_bytes_max_is_named_in_its_refusal_and_holds_for_each_user()
     desk, link = three_at_most()
     answer = refused(desk.subscribe(link, wide(3)))
     assert answer.limit == "user_filter_bytes_max"
-    assert f"{4 * EACH} bytes, {3 * EACH} are the most" in answer.reason
+    assert f"{4 * EACH} bytes; the limit is {3 * EACH}" in answer.reason
     desk.subscribed(desk.attach(BOB), wide(3))
     assert desk.broker._subscriptions.interests.bytes.of_user(ALICE) == 3 * EACH
 

@@ -57,7 +57,7 @@ def test_what_cannot_be_is_said_in_one_line(shell: Shell) -> None:
     assert one_line(err) == "port: registrar and proxy are at sip_server, not here; leave one of them out"
     status, out, err = shell.run("up", *common, "--relay", "--relays", "127.0.0.1")
     assert (status, out) == (2, "")
-    assert one_line(err).startswith("relays: there is a [relay] table too")
+    assert one_line(err).startswith("relays: conflicts with the [relay] table")
     status, out, err = shell.run("proxy", *common, "--port", "0", "--host", "203.0.113.9")
     assert (status, out) == (2, "")
     assert "UDP port 203.0.113.9:0 cannot be used" in one_line(err)

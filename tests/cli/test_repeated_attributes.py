@@ -31,4 +31,4 @@ def test_a_repeated_member_of_json_is_refused_rather_than_dropped(shell: Shell, 
     line = '{"specversion": "1.0", "id": "1", "source": "s", "type": "Exam", "data": {"n": 1, "n": 2}, "n": 3}'
     status, out, err = shell.run("pub", "Exam", "-", *options, *shell.as_user(), input=line)
     assert (status, out) == (2, "")
-    assert "the member 'n' comes more than once; write its values as a list" in one_line(err)
+    assert "the member 'n' occurs more than once; write its values as a list" in one_line(err)

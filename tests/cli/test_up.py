@@ -90,7 +90,7 @@ def test_what_cannot_be_used_is_said_in_one_line(shell: Shell) -> None:
         (("--users", "nowhere"), "nowhere cannot be read"),
         (("--host", "localhost"), "not an IP address"),
         (("--host", "203.0.113.9"), "203.0.113.9"),
-        (("--domain", "a b"), "not a domain"),
+        (("--domain", "a b"), "not a valid SIP domain"),
     ):
         status, line = refused(shell, *options)
         assert (status, word in line) == (2, True), line

@@ -104,7 +104,7 @@ def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_
         ('disconnection = "MODULE:nothing"', "cannot be loaded .AttributeError"),
         ('disconnection = "MODULE:text"', "is not a function, but 'no code'"),
         ('queue_policies = { latest = "MODULE:text" }', r"extensions\.queue_policies\.latest: .* is not a function"),
-        ('[broker.queue]\npolicy = "latest"', r"broker\.queue\.policy: no queue policy is called 'latest'"),
+        ('[broker.queue]\npolicy = "latest"', r"broker\.queue\.policy: unknown queue policy 'latest'"),
         (
             'restrictions = { even = "MODULE:hook" }',
             r"extensions\.restrictions\.even: .* is not a wanderbus.*\.Kind, but",

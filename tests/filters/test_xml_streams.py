@@ -104,7 +104,7 @@ def test_memory_is_that_of_one_filter() -> None:
         (OPEN, "no element", 0),
         (b'<filter xmlns="urn:wanderbus:1"/>', "expected <filters>", 0),
         (OPEN + b"<filter><and/></filter>", "no element", 1),
-        (OPEN + b"<filter><and/></filter><filter/></filters>", "holds one element", 1),
+        (OPEN + b"<filter><and/></filter><filter/></filters>", "must contain one element", 1),
         (OPEN + b"<filter><and/></filter>and<filter><and/></filter></filters>", "text beside", 1),
         (OPEN + b"<filter><and/></filter>and</filters>", "text beside", 1),
         (OPEN + b"and</filters>", "text beside", 0),
@@ -170,7 +170,7 @@ def test_nothing_that_has_arrived_is_held_back() -> None:
     packed = gzip.compress(bytes(65_536 + 200))
     for end in range(11, len(packed)):
         pieces: list[bytes] = []
-        with pytest.raises(FilterError, match="ends too early"):
+        with pytest.raises(FilterError, match="incomplete gzip data"):
             pieces.extend(xml.decompress([packed[:end]]))
         assert sum(map(len, pieces)) == len(zlib.decompressobj(31).decompress(packed[:end]))
 
@@ -198,7 +198,7 @@ def test_what_is_no_gzip(damage: bytes) -> None:
 def test_damage_is_seen() -> None:
     packed = xml.compressed(filters.Filter("", "eci", Not(EVERYTHING)))
     for end in range(len(packed)):
-        with pytest.raises(FilterError, match="gzip data that ends too early"):
+        with pytest.raises(FilterError, match="incomplete gzip data"):
             xml.decompressed(packed[:end])
     with pytest.raises(FilterError, match="not gzip data"):
         xml.decompressed(packed + b"more")

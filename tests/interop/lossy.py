@@ -26,7 +26,7 @@ def losing(probability: float) -> Iterator[Callable[[], int]]:
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/thread-self/ns/net") as home:
         if libc.unshare(_NETWORK):
-            raise OSError(ctypes.get_errno(), "no network of its own can be had")
+            raise OSError(ctypes.get_errno(), "this process cannot get its own network")
         try:
             _run("ip", "link", "set", "lo", "up")
             chance = ("-m", "statistic", "--mode", "random", "--probability", str(probability))

@@ -270,7 +270,7 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         (["--ports", "40000"], "ports: 40000 is not FIRST-LAST"),
         (["--ports", "5-4"], "ports: 5-4"),
         (["--ports", "65000-66000"], "ports: 65000-66000"),
-        (["--address", "nowhere"], "address: nowhere is no IP address"),
+        (["--address", "nowhere"], "address: nowhere is not an IP address"),
         (["--address", "192.0.2.1"], "address 192.0.2.1 or ng_listen 127.0.0.1:0 cannot be used"),
         (["--ng-listen", "0.0.0.0:0"], "ng_from: name the proxies"),
         (["--ng-listen", "127.0.0.1"], "ng_listen: 127.0.0.1 is not HOST:PORT"),

@@ -86,7 +86,7 @@ def test_the_mark_is_zero_until_published_and_an_unreadable_one_is_reported(tmp_
     (tmp_path / HIGH_WATER).write_bytes(b"")
     assert durable_end(tmp_path) == 0
     (tmp_path / HIGH_WATER).write_bytes(b"x" * 12)
-    with pytest.raises(LogCorrupt, match="holds no durable mark"):
+    with pytest.raises(LogCorrupt, match="has no durable mark"):
         durable_end(tmp_path)
 
 

@@ -156,7 +156,7 @@ def test_a_damaged_frame_below_the_mark_is_one_line_with_file_and_byte(
 def test_a_record_of_no_known_kind_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / segment_name(0)).write_bytes(HEADER + pack_frame(0, 1, b"\x81\xa4kind\xa5later"))
     (tmp_path / HIGH_WATER).write_bytes(pack_mark(1))
-    line = r"record 0, which ends at byte \d+, is none that this version knows"
+    line = r"record 0, which ends at byte \d+, is unknown to this version"
     with pytest.raises(LogCorrupt, match=line), plain_errors():
         read(spark, tmp_path).collect()
 

@@ -239,7 +239,7 @@ class Operating:
         """
         own = link.device if link.user == request.user else None
         if own is not None and request.device == own:
-            raise Refused("this is the device that asks; it can leave by itself")
+            raise Refused("a device cannot remove itself; let its agent leave the session")
         devices = self._devices(request.user) if request.device is None else [request.device]
         rows, links = [], []
         for device in devices:

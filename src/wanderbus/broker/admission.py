@@ -19,7 +19,7 @@ def expiry_us(config: BrokerConfig, now_us: int, lifetime_s: float | None, expir
     ``config`` does not allow the lifetime.
     """
     if lifetime_s is not None and expires_us is not None:
-        raise Refused("give a lifetime or the instant of expiry, not both")
+        raise Refused("give either a lifetime or a time of expiry, not both")
     if expires_us is not None:
         lifetime_s = (expires_us - now_us) / 1e6
     elif lifetime_s is None:
@@ -27,7 +27,8 @@ def expiry_us(config: BrokerConfig, now_us: int, lifetime_s: float | None, expir
     if lifetime_s is None:
         if config.lifetime_s_max is not None:
             raise LimitExceeded(
-                f"a subscription lives for {config.lifetime_s_max:g} s at most; give it a lifetime", "lifetime_s_max"
+                f"a subscription lives for {config.lifetime_s_max:g} s at most; give the subscription a lifetime",
+                "lifetime_s_max",
             )
         return None
     if not 0 < lifetime_s < _SECONDS_MAX:
@@ -58,5 +59,5 @@ def check_size(subscription: Subscription) -> None:
     """Raise :class:`LimitExceeded` for a subscription that does not fit an answer."""
     if (size := protocol.size_of(subscription)) > SUBSCRIPTION_BYTES_MAX:
         raise LimitExceeded(
-            f"the subscription takes {size} bytes, {SUBSCRIPTION_BYTES_MAX} is the most", "subscription_bytes_max"
+            f"the subscription takes {size} bytes; the limit is {SUBSCRIPTION_BYTES_MAX}", "subscription_bytes_max"
         )

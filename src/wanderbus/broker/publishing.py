@@ -86,7 +86,7 @@ class Publishing:
         if undecided:
             decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
         if limit := self._bounds.refuses(message.event.subject, size, decided):
-            self._refuse(link, message, f"a queue that the event goes to is full ({limit}); try again later", limit)
+            self._refuse(link, message, f"a destination queue is full ({limit}); try again later", limit)
             return
         published = records.Published(
             at_us=self._state.wall_us,
@@ -123,7 +123,7 @@ class Publishing:
 
     def _answer_repeat(self, link: Link, message: protocol.Publish, publisher: PublisherRow) -> None:
         if (offset := publisher.recent.get(message.number)) is None:
-            self._refuse(link, message, "it was refused, or accepted too long ago to tell")
+            self._refuse(link, message, "this event was refused, or accepted too long ago to be remembered")
         else:
             self._accept(link, message, offset)
 
@@ -135,7 +135,7 @@ class Publishing:
         if link.held_up is None or message.number <= link.held_up[0]:
             link.held_up = None
             return True
-        self._refuse(link, message, "an event before it in the outbox comes first", link.held_up[1])
+        self._refuse(link, message, "an earlier event of the outbox must be accepted first", link.held_up[1])
         return False
 
     def _accept(self, link: Link, message: protocol.Publish, offset: int) -> None:
@@ -194,5 +194,5 @@ def _checked_size(event: Event) -> int:
     """Return the bytes of an event; :class:`EventError` for one that may not be published or fits no notification."""
     check_event(event)
     if (size := protocol.size_of(event)) > EVENT_BYTES_MAX:
-        raise EventError(f"the event takes {size} bytes, event_bytes_max is {EVENT_BYTES_MAX}")
+        raise EventError(f"the event takes {size} bytes; the limit is {EVENT_BYTES_MAX} (event_bytes_max)")
     return size

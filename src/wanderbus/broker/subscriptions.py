@@ -360,7 +360,7 @@ class Subscriptions:
         most = self._config.user_subscriptions_max
         if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
             raise LimitExceeded(
-                f"{user} has {most} subscriptions, as many as a user may; end one first", "user_subscriptions_max"
+                f"{user} has the maximum of {most} subscriptions; end one first", "user_subscriptions_max"
             )
         self.interests.work.check(interest.work)
         most = self._config.user_filter_bytes_max

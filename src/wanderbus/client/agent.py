@@ -485,7 +485,9 @@ def _event(subject: str | Event, attributes: Mapping[str, Value] | None, publish
     """Return the event that the arguments of :meth:`Agent.publish` describe, with its time."""
     if isinstance(subject, Event):
         if attributes is not None or published_us is not None:
-            raise TypeError("publish() takes an Event alone: set attributes and published_us in it")
+            raise TypeError(
+                "publish() accepts no other arguments beside an Event: set attributes and published_us in it"
+            )
         attributes, published_us, subject = subject.attributes, subject.published_us, subject.subject
     elif attributes is None:
         raise TypeError("publish() needs a subject and attributes, or an Event")

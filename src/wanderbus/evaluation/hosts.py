@@ -100,7 +100,7 @@ class LoopbackHosts(_Places):
 
     def leave(self, number: int) -> None:
         """Raise: an address of the loopback interface cannot be lost."""
-        raise ConfigurationError("an outage takes network namespaces")
+        raise ConfigurationError("outages need network namespaces")
 
     def arrive(self, number: int) -> str:
         """Return the next address, for the agent."""

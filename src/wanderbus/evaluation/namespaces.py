@@ -118,5 +118,5 @@ def _run(argv: Sequence[str], text: str | None = None) -> str:
         raise ConfigurationError(f"{shown}: {error}") from None
     if done.returncode != 0:
         complaint = (done.stderr or done.stdout).strip().splitlines() or [f"exit status {done.returncode}"]
-        raise ConfigurationError(f"network namespaces cannot be had: {shown}: {complaint[0]}")
+        raise ConfigurationError(f"network namespaces are not available: {shown}: {complaint[0]}")
     return done.stdout

@@ -207,7 +207,7 @@ def merging_of(mode: Mode, precision_min: float = PRECISION_MIN, events: Iterabl
     Raises :class:`ConfigurationError` for another mode or a precision outside 0 to 1.
     """
     if not 0.0 <= precision_min <= 1.0:
-        raise ConfigurationError(f"precision_min is {precision_min}; it is a share from 0 to 1")
+        raise ConfigurationError(f"precision_min must be from 0 to 1, not {precision_min}")
     match mode:
         case "perfect":
             return perfect

@@ -87,7 +87,7 @@ class Replies:
             encode_message(reply)
             if request.method == "INVITE" and reply.status < 300:
                 raise LocalProtocolError(
-                    f"a handler may not answer INVITE with {reply.status}: sessions are the user agent's; "
+                    f"a handler may not answer INVITE with {reply.status}: the user agent owns sessions; "
                     "refuse it (300 to 699), or return None and change the reply"
                 )
         except Exception as fault:

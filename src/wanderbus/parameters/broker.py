@@ -181,11 +181,11 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError("blocked_s must be above 0")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
             raise ValueError(
-                f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification names all that it matches"
+                f"user_subscriptions_max must be at most {SUBSCRIPTIONS_MAX}: a notification lists every match"
             )
         if min(self.turn_units, self.unsynced_units_max) < 1:
             raise ValueError("turn_units and unsynced_units_max must be at least 1")
         if self.backlog_per_s <= 0:
             raise ValueError("backlog_per_s must be above 0")
         if self.clock_slew_max >= 1:
-            raise ValueError("clock_slew_max must be below 1, so that the clock goes on")
+            raise ValueError("clock_slew_max must be below 1, so that the clock never stops")

@@ -57,7 +57,7 @@ def durable_end(directory: Path) -> int:
             return mark
         if attempt + 1 < _MARK_ATTEMPTS:
             time.sleep(_MARK_PAUSE_S)
-    raise LogCorrupt(f"{path} is damaged at byte 0: it holds no durable mark; start the server once to restore it")
+    raise LogCorrupt(f"{path} is damaged at byte 0: it has no durable mark; start the server once to restore it")
 
 
 class LogFiles:

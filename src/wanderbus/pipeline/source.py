@@ -260,6 +260,6 @@ def _decoded(part: Slice, frame: Frame) -> AnyRecord:
         return decode_record(frame.payload)
     except msgspec.DecodeError as error:
         raise LogCorrupt(
-            f"{part.path}: record {frame.offset}, which ends at byte {part.first_byte + frame.end}, is none that this "
-            f"version knows ({error})"
+            f"{part.path}: record {frame.offset}, which ends at byte {part.first_byte + frame.end}, is "
+            f"unknown to this version ({error})"
         ) from None

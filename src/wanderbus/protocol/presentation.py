@@ -71,7 +71,7 @@ def _checked(event: Event) -> Event:
     try:
         check_content(event)
     except EventError as error:
-        raise RemoteProtocolError(f"the broker sent no event: {error}", None) from None
+        raise RemoteProtocolError(f"the broker sent an invalid event: {error}", None) from None
     return event
 
 

@@ -21,6 +21,6 @@ def load(key: str, place: str) -> object:
     except Exception as error:
         raise ConfigurationError(
             f"{key}: {place} cannot be loaded ({type(error).__name__}: {error}); "
-            "is its directory in PYTHONPATH, or its package installed?"
+            "add its directory to PYTHONPATH, or install its package"
         ) from error
     return found

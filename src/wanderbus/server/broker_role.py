@@ -160,11 +160,11 @@ class BrokerService:
         if self.broken.done():
             self.broken.result()
         if self._shortage and not self._kept:
-            raise StorageError(f"the disk is full, make room and start again: {self._shortage}")
+            raise StorageError(f"the disk is full; free some space and start again: {self._shortage}")
         if not self._ready.done():
             raise NoResponse(
                 f"the SIP server {shown(properties.server)} does not answer the broker {properties.uri} in "
-                f"{START_S_MAX:g} s{self._trouble}; is it up, and is sip_server right?"
+                f"{START_S_MAX:g} s{self._trouble}; check that it runs, and sip_server"
             )
         self._ready.result()
 
@@ -378,7 +378,9 @@ class BrokerService:
             committer.stop()
         if not self.broken.done():
             self.broken.set_exception(
-                WanderbusError(f"the broker failed ({error!r}); start it again, what it acknowledged is in the log")
+                WanderbusError(
+                    f"the broker failed ({error!r}); start the server again: the log has what it acknowledged"
+                )
             )
 
     def _save_again(self) -> None:

@@ -53,7 +53,7 @@ def check_user_domains(settings: ServerSettings, sip_server: Target | None) -> f
     """
     admitted = frozenset(_domain("user_domains", domain) for domain in settings.user_domains)
     if settings.domain.lower() in admitted:
-        raise ConfigurationError(f"user_domains: {settings.domain} is the domain served here; name others")
+        raise ConfigurationError(f"user_domains: {settings.domain} is this server's own domain; name other domains")
     if not admitted:
         return admitted
     if sip_server is not None:
@@ -73,7 +73,7 @@ def check_user_domains(settings: ServerSettings, sip_server: Target | None) -> f
 def _servers(domain: str, written: Iterable[str], settings: ProxySettings) -> tuple[DomainServer, ...]:
     name = _domain("domains.routes", domain)
     if name == settings.domain.lower():
-        raise ConfigurationError(f"domains.routes: {name} is the domain served here; name others")
+        raise ConfigurationError(f"domains.routes: {name} is this server's own domain; name other domains")
     servers = tuple(DomainServer(_target(name, text, settings), priority) for priority, text in enumerate(written))
     if not 0 < len(servers) <= SERVERS_MAX:
         raise ConfigurationError(f"domains.routes: {name} has {len(servers)} servers; give 1 to {SERVERS_MAX}")
@@ -88,11 +88,11 @@ def _target(domain: str, text: str, settings: ProxySettings) -> Target:
         raise ConfigurationError(f"{where}: {error}; write address:port;transport=tls") from None
     host, port = target.address
     if not is_ip_address(host):
-        raise ConfigurationError(f"{where}: write an IP address; names are looked up where there is no route")
+        raise ConfigurationError(f"{where}: write an IP address, or leave out the route so that the name is looked up")
     if ipaddress.ip_address(host).version != ipaddress.ip_address(settings.host).version:
         raise ConfigurationError(f"{where}: it is of another IP version than host {settings.host}")
     if target.transport == "TCP" and not settings.tcp:
-        raise ConfigurationError(f"{where}: tcp is turned off")
+        raise ConfigurationError(f"{where}: its transport is TCP, but tcp is off; turn tcp on, or use TLS")
     return Target(target.transport, (host, port), None, domain if target.transport == "TLS" else None)
 
 

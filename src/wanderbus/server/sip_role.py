@@ -191,7 +191,7 @@ class SIPService:
             driver.bind({NG_SOCKET: (host, 0)})
             self._commands_from = host
         except OSError as error:
-            raise ConfigurationError(f"relays: {host} cannot command them: {error.strerror}") from None
+            raise ConfigurationError(f"relays: cannot open a socket for commands on {host}: {error.strerror}") from None
         return {"media": RelayDriver(relays, SystemRandom()), "relay_calls": self._settings.relay_calls}
 
     def _report(self, output: Output) -> None:
@@ -208,7 +208,7 @@ class SIPService:
                 self._refusals.note(output)
             case RelayLost(address=address):
                 _log.warning(
-                    "the media relay %s does not answer; is it up, and does its ng_from name %s?",
+                    "the media relay %s does not answer; check that it runs, and that its ng_from names %s",
                     shown(address),
                     self._commands_from,
                 )

@@ -48,9 +48,11 @@ def check_proxy(settings: ProxySettings) -> None:
     if settings.relay_calls not in ("nat", "all"):
         raise ConfigurationError(f"relay_calls: invalid value {settings.relay_calls!r} (expected nat or all)")
     if settings.relay is not None and settings.relays:
-        raise ConfigurationError("relays: there is a [relay] table too, a relay in this process; leave one of them out")
+        raise ConfigurationError(
+            "relays: conflicts with the [relay] table (a relay in this process); leave one of them out"
+        )
     if settings.relay_calls == "all" and settings.relay is None and not settings.relays:
-        raise ConfigurationError("relay_calls: there is no relay; name some in relays, or write a [relay] table")
+        raise ConfigurationError("relay_calls: no relay is configured; set relays, or write a [relay] table")
     if not set(settings.digest_algorithms) <= set(ALGORITHMS) or not settings.digest_algorithms:
         raise ConfigurationError(
             f"digest_algorithms: invalid value {settings.digest_algorithms!r} (expected SHA-256, MD5)"
@@ -71,16 +73,18 @@ def check_server(settings: ServerSettings) -> None:
         check_host(settings.eci_host)
     if settings.sip_server is None:
         if given := _given(settings, _OF_REGISTERED_BROKER):
-            raise ConfigurationError(f"{given}: only with sip_server, where the broker proves who it is; leave it out")
+            raise ConfigurationError(
+                f"{given}: applies only with sip_server, where the broker authenticates itself; leave it out"
+            )
     elif given := _given(settings, _OF_REGISTRAR):
         raise ConfigurationError(f"{given}: registrar and proxy are at sip_server, not here; leave one of them out")
     check_user_domains(settings, None if settings.sip_server is None else _sip_target(settings.sip_server))
     if settings.broker_password is not None and settings.broker_password_file is not None:
-        raise ConfigurationError("broker_password: there is a broker_password_file too; leave one of them out")
+        raise ConfigurationError("broker_password: conflicts with broker_password_file; leave one of them out")
     for name in ("rudp", "tcp_channels"):
         if (channel := getattr(settings, name)) is not None and channel.message_bytes_max < MESSAGE_BYTES_MAX:
             raise ConfigurationError(
-                f"{name}.message_bytes_max must be at least {MESSAGE_BYTES_MAX}: the broker has such messages"
+                f"{name}.message_bytes_max must be at least {MESSAGE_BYTES_MAX}: the broker sends messages of this size"
             )
 
 
@@ -90,7 +94,7 @@ def user_uri(user: str, domain: str) -> str:
     try:
         return canonical_uri(f"sip:{user}@{domain.lower()}")
     except SIPParseError as error:
-        raise ConfigurationError(f"{user!r} is not a user that SIP can name: {error}") from None
+        raise ConfigurationError(f"{user!r} is not a valid SIP user name: {error}") from None
 
 
 def secrets(settings: ProxySettings, *, taken: str | None) -> Mapping[str, Secret]:
@@ -112,7 +116,7 @@ def broker_password(settings: ServerSettings, users: Mapping[str, Secret]) -> st
     found = settings.broker_password or users.get(settings.broker_user)
     if found is not None and not isinstance(found, str):
         raise ConfigurationError(
-            f"users: {settings.broker_user!r} has digests there, and the broker needs its password; give it in "
+            f"users: {settings.broker_user!r} has only digests there, but the broker needs its password; give it in "
             "broker_password_file"
         )
     return found
@@ -159,7 +163,7 @@ def relay_addresses(settings: ProxySettings) -> list[Address]:
         if here.is_loopback:
             raise ConfigurationError(f"host: {here} cannot be reached from relays; give this host's address")
     if len({address.version for address in addresses}) > 1:
-        raise ConfigurationError("relays: these, and host, have to be all IPv4 addresses or all IPv6")
+        raise ConfigurationError("relays: the relays and host must all have IPv4 addresses, or all IPv6 addresses")
     return found
 
 
@@ -187,7 +191,7 @@ def broker_config(settings: ServerSettings) -> BrokerConfig:
         ZoneInfo(config.zone)
     except (ValueError, OSError, ZoneInfoNotFoundError):
         raise ConfigurationError(
-            f"broker.zone: no time zone is called {config.zone!r}; use an IANA name such as America/Sao_Paulo"
+            f"broker.zone: unknown time zone {config.zone!r}; use an IANA name such as America/Sao_Paulo"
         ) from None
     try:
         roles = {_user(name, settings.domain): role for name, role in config.roles.items()}
@@ -233,7 +237,7 @@ def _check_domain(domain: str) -> None:
     try:
         canonical_uri(f"sip:broker@{domain.lower()}")
     except SIPParseError as error:
-        raise ConfigurationError(f"{domain!r} is not a domain that SIP can name: {error}") from None
+        raise ConfigurationError(f"{domain!r} is not a valid SIP domain: {error}") from None
 
 
 def _given(settings: ServerSettings, names: Iterable[str]) -> str:

@@ -48,7 +48,7 @@ class World:
             when, _, action = heapq.heappop(self._heap)
             at_once = at_once + 1 if when == self.now else 0
             if at_once > ACTIONS_AT_ONCE_MAX:
-                raise RuntimeError(f"time stands still at {when:.6f} s: a machine sets timers that are due at once")
+                raise RuntimeError(f"time does not advance at {when:.6f} s: a machine sets timers that are due at once")
             self.now = when
             action()
             self.on_step()

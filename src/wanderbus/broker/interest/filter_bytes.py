@@ -36,7 +36,7 @@ class FilterBytes:
         """Raise :class:`LimitExceeded` if one more filter of ``size`` bytes would take ``user`` beyond ``most``."""
         if self._of_user[user] + size > most:
             raise LimitExceeded(
-                f"the filters of {user} would take {self._of_user[user] + size} bytes, {most} are the most; "
-                "end some, or ask for fewer attributes in each",
+                f"the filters of {user} would take {self._of_user[user] + size} bytes; the limit is {most}: "
+                "end some subscriptions, or use fewer attributes in each",
                 "user_filter_bytes_max",
             )

@@ -64,7 +64,7 @@ class FilterWork:
         if units > self._filter_max:
             raise LimitExceeded(
                 f"the filter takes up to {units} units of work for an event with texts of {SAMPLE_CHARACTERS} "
-                f"characters, {self._filter_max} are the most; use fewer functions, or several subscriptions",
+                f"characters; the limit is {self._filter_max}: use fewer functions, or several subscriptions",
                 "filter_work_max",
             )
 

@@ -80,7 +80,7 @@ class Policies:
         """Raise :class:`Refused` for an unknown policy."""
         if name is not None and name not in self._policies:
             known = ", ".join(sorted(self._policies)) or "none"
-            raise Refused(f"no queue policy is called {name!r}; this broker knows {known}")
+            raise Refused(f"unknown queue policy {name!r} (this broker has: {known})")
 
     def choose(self, name: str, queue: Queue) -> list[int]:
         """Return the numbers that the policy ``name`` drops from ``queue``, in order."""
@@ -88,7 +88,7 @@ class Policies:
         try:
             chosen = set(self._policies[name](queue))
             if unknown := chosen - shown:
-                raise ValueError(f"it drops {min(unknown)!r}, which it was not shown")
+                raise ValueError(f"the policy dropped {min(unknown)!r}, which is not among the given numbers")
             return sorted(chosen)
         except Exception as error:
             self.failures[name] = self.failures.get(name, 0) + 1

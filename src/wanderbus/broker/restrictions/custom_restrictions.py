@@ -74,14 +74,14 @@ class Kinds:
         kind = self._kinds.get(restriction.kind)
         if kind is None:
             known = ", ".join(sorted(self._kinds)) or "none"
-            raise Refused(f"no kind of restriction is called {restriction.kind!r}; this broker knows {known}")
+            raise Refused(f"unknown kind of restriction {restriction.kind!r} (this broker has: {known})")
         try:
             kind.check(restriction.parameters)
         except Refused:
             raise
         except Exception as error:
             raise Refused(
-                f"a restriction of kind {restriction.kind!r} does not take these parameters: {error}"
+                f"a restriction of kind {restriction.kind!r} does not accept these parameters: {error}"
             ) from error
 
     def allows(self, restriction: Custom, asked: Asked) -> bool:

@@ -102,7 +102,7 @@ def _check_daily(window: Daily) -> None:
     try:
         _zone(window.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Refused(f"no time zone is called {window.zone!r}; use an IANA name such as America/Sao_Paulo") from None
+        raise Refused(f"unknown time zone {window.zone!r}; use an IANA name such as America/Sao_Paulo") from None
 
 
 def _any_open(restrictions: Sequence[Restriction], received_us: int, away: bool) -> bool:
@@ -133,7 +133,7 @@ def _daily_open(window: Daily, instant_s: int) -> bool:
 def _second_of_day(text: str) -> int:
     """Return the seconds from midnight to the time of day ``text``; :class:`Refused` if it is invalid."""
     if (found := _TIME_OF_DAY.fullmatch(text)) is None:
-        raise Refused(f"times of day read HH:MM or HH:MM:SS, not {text!r}; the zone is a field of its own")
+        raise Refused(f"invalid time of day {text!r} (expected HH:MM or HH:MM:SS; the zone is a separate field)")
     hour, minute, second = found.groups(default="0")
     return int(hour) * 3600 + int(minute) * 60 + int(second)
 

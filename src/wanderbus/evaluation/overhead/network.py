@@ -140,7 +140,7 @@ class Network:
                     there.sendto(b"back", source)
                     here.recvfrom(16)
                 except OSError as error:
-                    raise WanderbusError(f"nothing comes from {one} to {other} and back: {error}") from None
+                    raise WanderbusError(f"no packet passes from {one} to {other} and back: {error}") from None
                 found.append(time.monotonic() - began_s)
         return found
 

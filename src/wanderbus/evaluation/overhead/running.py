@@ -197,7 +197,7 @@ class _Crew:
         except WanderbusError:
             raise
         except TimeoutError:
-            raise WanderbusError(f"{self._configuration.about}: a program does not answer any more") from None
+            raise WanderbusError(f"{self._configuration.about}: a program stopped responding") from None
 
     def _settings(self) -> str:
         """Return the server's settings file."""
@@ -284,4 +284,4 @@ def check_ways(experiment: Experiment, seen: Relayed) -> None:
         if (configuration in experiment.configurations) != (datagrams > 0):
             raise WanderbusError(f"{configuration.about}: {datagrams} datagrams passed its relay")
     if seen.around:
-        raise WanderbusError(f"{seen.around} datagrams from behind NAT went around the relays")
+        raise WanderbusError(f"{seen.around} datagrams from behind NAT bypassed the relays")

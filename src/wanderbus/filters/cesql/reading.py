@@ -181,7 +181,7 @@ class _Reader:
             self._advance()
             return self._integer(sign.text + digits.text, sign.at)
         if sign.text == "+":
-            self._fail("a + goes between two values, or straight before digits", sign)
+            self._fail("+ must be between two values, or directly before digits", sign)
         self._depth += 1
         if self._depth > limits.EXPRESSION_DEPTH_MAX:
             self._fail(f"nested more than {limits.EXPRESSION_DEPTH_MAX} deep")
@@ -192,12 +192,12 @@ class _Reader:
     def _word(self, word: _Token) -> Expression:
         if self._ahead.text == "(" and self._ahead.kind == "sign":
             if not _FUNCTION.fullmatch(word.text):
-                self._fail(f"{_shown(word)} is no name of a function", word)
+                self._fail(f"{_shown(word)} is not a function name", word)
             return Call(word.text.upper(), self._listed(self._advance()))
         if _INTEGER.fullmatch(word.text):
             return self._integer(word.text, word.at)
         if not _IDENTIFIER.fullmatch(word.text):
-            self._fail(f"{_shown(word)} is no name of an attribute: letters and digits", word)
+            self._fail(f"{_shown(word)} is not an attribute name (letters and digits only)", word)
         return Attribute(word.text)
 
     def _integer(self, digits: str, at: int) -> Constant:

@@ -58,7 +58,7 @@ def _date(token: str) -> datetime:
     elif found["offset"] is None:
         raise FilterError("a date with a time needs its offset, such as Z or +02:00", token, len(token))
     if len(found["fraction"] or "") > 7:
-        raise FilterError("a date goes to the microsecond", token, found.start("fraction") + 7)
+        raise FilterError("a date has at most six digits of a second", token, found.start("fraction") + 7)
     try:
         value = datetime.fromisoformat(token.upper())
     except ValueError:

@@ -285,7 +285,7 @@ class _Reader:
         if sign in ORDERING and isinstance(value, bool):
             self._fail("true and false have no order; use '==' or '!='", at - 1)
         if sign in MATCHING and not isinstance(value, str):
-            self._fail(f"'{sign}' is of text alone; put {shown(self._tokens[at])} in quotes", at)
+            self._fail(f"'{sign}' compares text only; put {shown(self._tokens[at])} in quotes", at)
         return value
 
     def _operands(self) -> tuple[Operand, ...]:

@@ -95,7 +95,7 @@ class _Inflating:
     def close(self) -> None:
         """Check that the data ended at the end of a member."""
         if not self._member.eof:
-            raise FilterError("gzip data that ends too early", "", None)
+            raise FilterError("incomplete gzip data", "", None)
 
 
 def _compressor() -> zlib._Compress:

@@ -73,7 +73,7 @@ class Element:
         """Check that the element has attributes of these names, and no text."""
         self.check_attributes(required, optional)
         if self.text.strip(SPACE):
-            self.fail(f"<{self.name}> holds no text")
+            self.fail(f"<{self.name}> must not contain text")
 
     def check_attributes(self, required: frozenset[str], optional: frozenset[str] = frozenset()) -> None:
         """Check that the element has attributes of these names."""
@@ -88,13 +88,13 @@ class Element:
     def only_child(self) -> Element:
         """Return the only child; raise if there is not exactly one."""
         if len(self.children) != 1:
-            self.fail(f"<{self.name}> holds one element, not {len(self.children)}")
+            self.fail(f"<{self.name}> must contain one element, not {len(self.children)}")
         return self.children[0]
 
     def unescaped(self) -> str:
         """Return the text with escapes undone, of an element that must have no children."""
         if self.children:
-            self.fail(f"<{self.name}> holds text alone")
+            self.fail(f"<{self.name}> must contain only text")
         return _unescaped(self.text, self.at)
 
 
@@ -173,7 +173,7 @@ class Reader(Generic[T]):
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         at = self._parser.CurrentByteIndex
         if not name.startswith(_IN_NAMESPACE):
-            raise Fault(f"<{shown(name.rpartition(' ')[2])}> is not of the namespace {NAMESPACE}", at)
+            raise Fault(f"<{shown(name.rpartition(' ')[2])}> is not in the namespace {NAMESPACE}", at)
         for key, value in attributes.items():
             if "\\" in value:
                 attributes[key] = _unescaped(value, at)
@@ -225,10 +225,10 @@ class Reader(Generic[T]):
         return f"longer than {self._bounds.bytes_max} bytes"
 
     def _refuse_doctype(self, *_: object) -> NoReturn:
-        raise Fault("a document type is not read", self._parser.CurrentByteIndex)
+        raise Fault("document types are not supported", self._parser.CurrentByteIndex)
 
     def _refuse_instruction(self, *_: object) -> NoReturn:
-        raise Fault("a processing instruction is not read", self._parser.CurrentByteIndex)
+        raise Fault("processing instructions are not supported", self._parser.CurrentByteIndex)
 
     def _refuse(self, reason: str, at: int) -> NoReturn:
         """Raise :class:`FilterError` with the text of the open item, and the character of byte ``at``."""

@@ -35,6 +35,6 @@ def read_literals(element: Element) -> list[Scalar]:
     """Return the values of the children of ``element``, each a literal without attributes."""
     for child in element.children:
         if child.name not in TYPES:
-            child.fail(f"<{element.name}> holds literals, not <{shown(child.name)}>")
+            child.fail(f"<{element.name}> must contain literals, not <{shown(child.name)}>")
         child.check_attributes(frozenset())
     return [read_literal(child) for child in element.children]

@@ -138,13 +138,13 @@ def _node(element: Element) -> Node:
         case "exists":
             element.check(_NAME)
             if element.children:
-                element.fail("<exists> holds nothing")
+                element.fail("<exists> must be empty")
             return Exists(element.attributes["name"])
         case "residual":
             return _residual(element)
         case "not" | "and" | "or":
             return cast(Node, _combined(element, _node))
-    element.fail(f"<{shown(element.name)}> is no condition on an event")
+    element.fail(f"<{shown(element.name)}> is not a condition on an event")
 
 
 def _clause(element: Element) -> Clause:
@@ -156,7 +156,7 @@ def _clause(element: Element) -> Clause:
             return cast(Clause, _combined(element, _clause))
         case name if name in TYPES:
             return _predicate(element)
-    element.fail(f"<{shown(element.name)}> is no condition on a value")
+    element.fail(f"<{shown(element.name)}> is not a condition on a value")
 
 
 def _combined(element: Element, of: Callable[[Element], Any]) -> Not[Any] | And[Any] | Or[Any]:

@@ -84,7 +84,7 @@ def _notification(element: Element) -> Notification:
     _expect(element, "notification")
     element.check(_PLACE, frozenset({"redelivered"}))
     if not element.children:
-        element.fail("<notification> begins with <event>")
+        element.fail("<notification> must begin with <event>")
     first, *others = element.children
     event = _event(first)
     subscriptions = tuple(map(_subscription, others))
@@ -131,7 +131,7 @@ def _expect(element: Element, name: str) -> None:
 
 def _expect_nothing_in(element: Element) -> None:
     if element.children:
-        element.fail(f"<{element.name}> holds nothing")
+        element.fail(f"<{element.name}> must be empty")
 
 
 def _integer(element: Element, name: str) -> int | None:
@@ -149,12 +149,12 @@ def _integer(element: Element, name: str) -> int | None:
 def _count(element: Element, name: str) -> int:
     value = _integer(element, name)
     if value is None or value < 0:
-        element.fail(f"{name} is not negative")
+        element.fail(f"{name} must not be negative")
     return value
 
 
 def _flag(element: Element, name: str) -> bool:
     text = element.attributes.get(name, "false").strip(SPACE)
     if text not in ("true", "false"):
-        element.fail(f"{name} is 'true' or 'false'")
+        element.fail(f"{name} must be 'true' or 'false'")
     return text == "true"

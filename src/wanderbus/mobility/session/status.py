@@ -101,7 +101,7 @@ def advanced(status: SIPCommunicationStatus, occurrence: Occurrence) -> SIPCommu
     """
     successor = TRANSITIONS[status].get(occurrence)
     if successor is None:
-        raise LocalProtocolError(f"no transition of a session that is {status.value} for: {occurrence.value}")
+        raise LocalProtocolError(f"a session that is {status.value} has no transition for: {occurrence.value}")
     return successor
 
 

@@ -45,7 +45,7 @@ class DomainResolver:
             self._resolver = dns.asyncresolver.Resolver(configure=not name_servers)
         except dns.resolver.NoResolverConfiguration:
             raise ConfigurationError(
-                "domains.lookup: this system names no name servers; set domains.name_servers, or turn the lookup off"
+                "domains.lookup: this system has no name servers; set domains.name_servers, or turn lookup off"
             ) from None
         if name_servers:
             self._resolver.nameservers = [host for host, _ in name_servers]

@@ -164,7 +164,7 @@ def _ip(text: str, key: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        raise ConfigurationError(f"{key}: {text} is no IP address") from None
+        raise ConfigurationError(f"{key}: {text} is not an IP address") from None
 
 
 def _ports(text: str) -> range:
