@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
-from wanderbus.config.keys import table_of
-from wanderbus.config.writing import reference, sample
+from wanderbus.settings.keys import table_of
+from wanderbus.settings.writing import reference, sample
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,7 +11,7 @@ import wanderbus
 from tests.api.world import SUBJECT, World, numbers, run, until
 from wanderbus import Disconnection
 from wanderbus.client.disconnection_hooks import CHANGES_MAX, DisconnectionHooks, WhileAway
-from wanderbus.client.outbox import OutboxSize
+from wanderbus.client.reports import OutboxSize
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.parameters.transports import RudpConfig
 

@@ -16,6 +16,7 @@ from wanderbus import protocol
 from wanderbus.client import agent as module
 from wanderbus.client.machine import outbox as order
 from wanderbus.client.outbox import _readable
+from wanderbus.client.reports import OutboxSize
 from wanderbus.errors import ConfigurationError, LimitExceeded, StorageError, Unreachable, WrongPassword
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
@@ -38,7 +39,7 @@ def test_x25_the_outbox_takes_events_at_once_and_publishes_them_in_order(world: 
             world.agent("bob") as bob,
             bob.subscribe(SUBJECT) as notifications,
         ):
-            assert alice.outbox == wanderbus.client.outbox.OutboxSize(0, 0)
+            assert alice.outbox == OutboxSize(0, 0)
             await put(alice, 0)
             await put(alice, *range(1, 700))
             assert await numbers(notifications, 700) == list(range(700))

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 
 from wanderbus.cli.pub_publisher import UNDER_WAY_MAX, events_given, publish_through_outbox
-from wanderbus.client.outbox import OutboxSize
+from wanderbus.client.reports import OutboxSize
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wanderbus.config.bounds import CONSTANTS, values_of
-from wanderbus.config.settings import ServerSettings
+from wanderbus.settings.bounds import CONSTANTS, values_of
+from wanderbus.settings.server import ServerSettings
 
 
 def test_the_page_is_up_to_date(root: Path) -> None:

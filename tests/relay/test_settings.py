@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from wanderbus.config import RelayLimits, RelaySettings
-from wanderbus.config.keys import table_of
-from wanderbus.config.writing import toml
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.net.relay_server import RelayServer
+from wanderbus.settings.keys import table_of
+from wanderbus.settings.writing import toml
 
 KEYS: Final[dict[str, tuple[Any, Callable[[RelayServer], Any], Any]]] = {
     "address": ("127.0.0.9", lambda server: server._host, "127.0.0.9"),

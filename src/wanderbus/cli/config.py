@@ -13,13 +13,13 @@ from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_li
 from wanderbus.cli.up import given_to
 from wanderbus.client.connect import connect
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
-from wanderbus.config.keys import table_of
-from wanderbus.config.reading import parse
-from wanderbus.config.writing import sample, set_in, toml
 from wanderbus.runtime.files.config_files import read_text, settings_in
 from wanderbus.runtime.net.relay_server import RelayServer
 from wanderbus.server.proxy_server import ProxyServer
 from wanderbus.server.server import Server
+from wanderbus.settings.keys import table_of
+from wanderbus.settings.reading import parse
+from wanderbus.settings.writing import sample, set_in, toml
 
 app = typer.Typer(help="Check files of settings, or print a sample one.", no_args_is_help=True)
 

@@ -19,10 +19,10 @@ from wanderbus.client.agent import Agent
 from wanderbus.client.connect import connect, user_of
 from wanderbus.client.operations import SESSION, Operations
 from wanderbus.config import AgentSettings
-from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.runtime.files.config_files import load_agent
 from wanderbus.runtime.files.device_file import default_state_dir
+from wanderbus.settings.keys import default_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line; errors too.")]
 

@@ -12,11 +12,11 @@ import typer
 
 from wanderbus.cli.output import ended_by_signal, log_to_stderr, print_json, print_line, run_async
 from wanderbus.config import RelayLimits, RelaySettings
-from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.net.relay_server import LOOPBACK, RelayServer
+from wanderbus.settings.keys import default_of
 
 
 def _option(key: str, help: str, *names: str, **more: Any) -> Any:

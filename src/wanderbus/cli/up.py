@@ -14,11 +14,11 @@ import typer
 
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
 from wanderbus.config import RelaySettings, ServerSettings
-from wanderbus.config.keys import default_of
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.server.server import Server
+from wanderbus.settings.keys import default_of
 
 _UNLESS_GIVEN: Final = {"domain": "localhost", "data_dir": Path("wanderbus-data")}
 """Defaults of the command for keys that neither the options nor the file give."""

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
@@ -33,21 +33,22 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.client.machine.path_choice import Way
 from wanderbus.client.notifications import Notifications
-from wanderbus.client.outbox import Outbox, OutboxConfig, OutboxSize
 from wanderbus.client.pacing import Turnstile
 from wanderbus.client.publishes import Publishing, encoded
 from wanderbus.client.readers import Readers
-from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, Reports, StatusChange
+from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, OutboxSize, Reports, StatusChange
 from wanderbus.client.requests import Requests
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Position, Value
-from wanderbus.filters import parse
 from wanderbus.machine import Input, Output, shown
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription, instant_us
+
+if TYPE_CHECKING:
+    from wanderbus.client.outbox import Outbox
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -70,7 +71,7 @@ class Agent:
         *,
         connect_s_max: float,
         publish_per_s: float | None = None,
-        outbox: OutboxConfig | None = None,
+        outbox_max: OutboxSize,
         offline: bool = False,
         hooks: DisconnectionHooks | None = None,
     ) -> None:
@@ -86,7 +87,7 @@ class Agent:
         self._requests = Requests(self._feed)
         self._turnstile = Turnstile(publish_per_s)
         self._publishing = Publishing(self._turnstile, self._feed)
-        self._outbox_config = outbox or OutboxConfig()
+        self._outbox_max = outbox_max
         self._outbox: Outbox | None = None
         self._outbox_opening = asyncio.Lock()
         self._readers = Readers(self._requests)
@@ -268,6 +269,9 @@ class Agent:
             everything after it is delivered, seen before or not (DESIGN 5.5)
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
+        # Agents that only publish do not load the languages of filters.
+        from wanderbus.filters import parse
+
         parse(expression, language)
         request = protocol.Subscribe(
             self._requests.next_request(),
@@ -371,10 +375,13 @@ class Agent:
         self._driving()
         async with self._outbox_opening:
             if self._outbox is None:
+                # Only agents with an outbox load its file and its writer.
+                from wanderbus.client.outbox import Outbox
+
                 self._outbox = await Outbox.load(
                     self._end.outbox_file(),
                     self._end.outbox_owner,
-                    self._outbox_config,
+                    self._outbox_max,
                     self._feed,
                     self._turnstile,
                     self._refusals.report,

@@ -8,28 +8,37 @@ import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from wanderbus.client.machine import baseline, core
+from wanderbus.client.machine import core
 from wanderbus.client.machine.messages import AgentProperties, Moved
 from wanderbus.client.machine.path_choice import allowed_ways
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.machine import Address
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig
-from wanderbus.protocol.eci_address import user_at
 from wanderbus.runtime.files.device_file import Device
 from wanderbus.runtime.net.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.resolver import resolved
 from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.settings.agent import AgentSettings
 
 _log = logging.getLogger("wanderbus.agent")
 
+ECI_SCHEME: Final = "eci://"
+
 OUTBOX_FILE: Final = "outbox.db"
 """Name of the outbox file in the state directory of a device."""
+
+
+def shared_properties(settings: AgentSettings) -> dict[str, Any]:
+    """Return the settings that a machine takes unchanged, and a random epoch for this agent."""
+    names = set(AgentProperties.__struct_fields__) & set(AgentSettings.__struct_fields__)
+    epoch = int.from_bytes(SystemRandom().token(7), "big")
+    return {name: getattr(settings, name) for name in names} | {"device": "", "epoch": epoch}
 
 
 class End(Protocol):
@@ -143,14 +152,14 @@ class MobileEnd:
 
     async def locate(self, wait_s_max: float) -> None:
         """See :meth:`End.locate`."""
-        self.properties = await _located(self.properties, wait_s_max)
+        self.properties = await located(self.properties, wait_s_max)
 
     def open(self, driver: Driver) -> None:
         """See :meth:`End.open`."""
         self._driver = driver
         self._device = Device(self._state_dir)
         self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
-        bound = self._bind(_local_address(self._local_address, self.properties.server, offline=self._offline))
+        bound = self._bind(local_address(self._local_address, self.properties.server, offline=self._offline))
         driver.machine = core.Agent(
             self.properties,
             SystemRandom(),
@@ -180,7 +189,7 @@ class MobileEnd:
 
     def _bind(self, local: str) -> dict[str, Address]:
         driver = self._driver
-        with _usable(local):
+        with usable(local):
             ways = allowed_ways(self.properties.data_transport, self.properties.data_ways)
             over_udp, over_tcp = (any(way.startswith(kind) for way in ways) for kind in ("udp", "tcp"))
             sockets = [core.SIP_SOCKET, core.DATA_SOCKET] if over_udp else [core.SIP_SOCKET]
@@ -207,53 +216,13 @@ class MobileEnd:
         return True
 
 
-class BaselineEnd:
-    """One socket for the original ECI, whose address identifies the user; it does not follow moves (SPEC A-09)."""
-
-    ephemeral = True
-    has_outbox = False
-    outbox_owner = ""
-
-    def __init__(self, properties: AgentProperties, *, local_address: str | None) -> None:
-        self.properties = properties
-        self._local_address = local_address
-
-    def outbox_file(self) -> Path:
-        """See :meth:`End.outbox_file`."""
-        raise ConfigurationError(
-            "original ECI has no outbox: it identifies agents by address, so a later agent could not publish the events"
-        )
-
-    async def locate(self, wait_s_max: float) -> None:
-        """See :meth:`End.locate`."""
-        self.properties = await _located(self.properties, wait_s_max)
-
-    def open(self, driver: Driver) -> None:
-        """See :meth:`End.open`."""
-        self._driver = driver
-        data = self._bind(_local_address(self._local_address, self.properties.server))
-        driver.machine = baseline.Agent(self.properties, data=data)
-
-    def rebind(self, local_address: str) -> None:
-        """See :meth:`End.rebind`; the broker is not notified and keeps sending to the previous address."""
-        data = self._bind(local_address)
-        self._driver.feed(Moved(data, data))
-
-    def close(self) -> None:
-        """See :meth:`End.close`."""
-
-    def _bind(self, local: str) -> Address:
-        with _usable(local):
-            data = self._driver.bind({baseline.ECI_SOCKET: (local, 0)})[baseline.ECI_SOCKET]
-        self.properties = msgspec.structs.replace(self.properties, uri=user_at(data))
-        return data
-
-
-async def _located(properties: AgentProperties, wait_s_max: float) -> AgentProperties:
+async def located(properties: AgentProperties, wait_s_max: float) -> AgentProperties:
+    """Return ``properties`` with the address of the server's host."""
     return msgspec.structs.replace(properties, server=await resolved(properties.server, wait_s_max))
 
 
-def _local_address(wanted: str | None, server: Address, *, offline: bool = False) -> str:
+def local_address(wanted: str | None, server: Address, *, offline: bool = False) -> str:
+    """Return the local address to use: the wanted one, or that of the route to ``server``."""
     local = wanted or address_towards(server)
     if local is None and offline:
         return "::1" if ":" in server[0] else "127.0.0.1"  # until the monitor reports a route
@@ -263,7 +232,7 @@ def _local_address(wanted: str | None, server: Address, *, offline: bool = False
 
 
 @contextlib.contextmanager
-def _usable(local: str) -> Iterator[None]:
+def usable(local: str) -> Iterator[None]:
     """Convert errors of binding sockets to ``local`` into :class:`ConfigurationError`."""
     try:
         if ipaddress.ip_address(local).is_unspecified:

@@ -7,36 +7,27 @@ since the original ECI identifies users by address (SPEC A-09).
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 from wanderbus.client.agent import Agent
-from wanderbus.client.agent_sockets import BaselineEnd, End, MobileEnd
+from wanderbus.client.agent_sockets import ECI_SCHEME, End, MobileEnd, shared_properties
 from wanderbus.client.disconnection_hooks import DisconnectionHooks, OnDisconnected, OnReconnected
 from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.client.machine.path_choice import WAYS, DataTransport, Way, allowed_ways
-from wanderbus.client.outbox import OutboxConfig
-from wanderbus.config import AgentArguments, AgentSettings
-from wanderbus.config.keys import default_of
+from wanderbus.client.reports import OutboxSize
 from wanderbus.errors import ConfigurationError, SIPParseError
 from wanderbus.event import Position
-from wanderbus.runtime.files.config_files import CONFIG_VARIABLE, load_agent
 from wanderbus.runtime.files.device_file import default_state_dir
 from wanderbus.runtime.net.resolver import name_in, place_in
-from wanderbus.runtime.net.tls import client_tls
-from wanderbus.runtime.system_random import SystemRandom
-from wanderbus.sip.authentication.digest import ALGORITHMS
+from wanderbus.settings.agent import CONFIG_VARIABLE, AgentArguments, AgentSettings
+from wanderbus.sip.authentication.digest_values import ALGORITHMS
 from wanderbus.sip.message.targets import PORTS, TRANSPORTS, Transport
 from wanderbus.sip.message.uri import canonical_uri
 
 _DATA_TRANSPORTS: Final[dict[str, DataTransport]] = {"auto": "AUTO", "udp": "UDP", "tcp": "TCP"}
-_ECI_SCHEME: Final = "eci://"
-_NOT_IN_ECI: Final = (
-    *("password", "transport", "ca_file", "broker", "session", "data_transport", "data_ways"),
-    *("rudp", "tcp_channels", "on_ended", "offline", "outbox_file", "digest_algorithms"),
-)
-"""Settings that the original ECI cannot provide; giving one is an error."""
 
 
 def connect(
@@ -76,21 +67,45 @@ def connect(
         config = os.environ.get(CONFIG_VARIABLE)
         if config is None:
             raise ConfigurationError(f"no user given; give a URI, or a file of settings ({CONFIG_VARIABLE})")
-    settings = load_agent(config, given if uri is None else {**given, "uri": uri})
-    is_eci = settings.uri.lower().startswith(_ECI_SCHEME)
+    settings = _settings(uri, config, given)
+    is_eci = settings.uri.lower().startswith(ECI_SCHEME)
     if is_eci and (on_disconnected or on_reconnected):
         raise ConfigurationError(
-            f"original ECI ({_ECI_SCHEME}) does not detect disconnections; leave out on_disconnected and on_reconnected"
+            f"original ECI ({ECI_SCHEME}) does not detect disconnections; leave out on_disconnected and on_reconnected"
         )
-    end = _baseline_end(settings, resume) if is_eci else _mobile_end(settings, resume)
+    end: End
+    if is_eci:
+        # Few agents speak the original ECI.
+        from wanderbus.client.eci_end import BaselineEnd
+
+        end = BaselineEnd.of(settings, resume)
+    else:
+        end = _mobile_end(settings, resume)
     return Agent(
         end,
         connect_s_max=settings.connect_s_max,
         publish_per_s=settings.publish_per_s,
-        outbox=OutboxConfig(settings.outbox_events_max, settings.outbox_bytes_max),
+        outbox_max=OutboxSize(settings.outbox_events_max, settings.outbox_bytes_max),
         offline=settings.offline,
         hooks=DisconnectionHooks(on_disconnected, on_reconnected),
     )
+
+
+def _settings(uri: str | None, config: Path | str | None, given: AgentArguments) -> AgentSettings:
+    if config is None and given.get("password_file") is None:
+        assert uri is not None, "without a file the user is an argument"
+        return AgentSettings(uri=uri, **given)  # type: ignore[arg-type]  # paths may be texts
+    # Only agents with a file of settings load the keys of such files and their reader.
+    from wanderbus.runtime.files.config_files import load_agent
+
+    return load_agent(config, given if uri is None else {**given, "uri": uri})
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    # Only agents whose SIP uses TLS load it.
+    from wanderbus.runtime.net.tls import client_tls
+
+    return client_tls(ca_file)
 
 
 def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
@@ -102,7 +117,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
     if broker_uri.partition("@")[2] != user.partition("@")[2]:
         over = _transport_to_other_domain(broker_uri, settings)
     properties = AgentProperties(
-        **_shared(settings)
+        **shared_properties(settings)
         | {
             "uri": user,
             "server": place_in(settings.server, default_port=PORTS[over]),
@@ -121,24 +136,8 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         outbox_file=settings.outbox_file,
         local_address=settings.local_address,
         offline=settings.offline,
-        tls=client_tls(settings.ca_file) if over == "TLS" else None,
+        tls=_tls(settings.ca_file) if over == "TLS" else None,
     )
-
-
-def _baseline_end(settings: AgentSettings, resume: Position | None) -> End:
-    named = [name for name in _NOT_IN_ECI if getattr(settings, name) != default_of(AgentSettings, name)]
-    if named := [*named, *(["resume"] if resume else [])]:
-        raise ConfigurationError(f"original ECI ({_ECI_SCHEME}) has no {' and no '.join(named)}; leave it out")
-    server = place_in(settings.uri[len(_ECI_SCHEME) :], default_port=0)
-    properties = AgentProperties(**_shared(settings) | {"server": server, "transport": "UDP", "broker": settings.uri})
-    return BaselineEnd(properties, local_address=settings.local_address)
-
-
-def _shared(settings: AgentSettings) -> dict[str, Any]:
-    """Return the settings that the machine takes unchanged, and a random epoch for this agent."""
-    names = set(AgentProperties.__struct_fields__) & set(AgentSettings.__struct_fields__)
-    epoch = int.from_bytes(SystemRandom().token(7), "big")
-    return {name: getattr(settings, name) for name in names} | {"device": "", "epoch": epoch}
 
 
 def user_of(uri: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from wanderbus.client.outbox import OutboxSize
+from wanderbus.client.reports import OutboxSize
 
 _log = logging.getLogger("wanderbus.agent")
 

@@ -9,32 +9,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from wanderbus import protocol
 from wanderbus.client.machine import outbox as order
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.pacing import Turnstile
-from wanderbus.client.reports import OutboxRefusal
+from wanderbus.client.reports import OutboxRefusal, OutboxSize
 from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.runtime.files.outbox_writer import OutboxWriter
 
 _log = logging.getLogger("wanderbus.agent")
-
-
-class OutboxConfig(msgspec.Struct, frozen=True):
-    """Bounds of an outbox; an event that would exceed one raises :class:`LimitExceeded` with the bound's name."""
-
-    outbox_events_max: int = 10_000
-    outbox_bytes_max: int = 16 * 2**20
-
-
-class OutboxSize(msgspec.Struct, frozen=True):
-    """Number of events in an outbox, and their size in bytes."""
-
-    events: int = 0
-    bytes: int = 0
 
 
 class Outbox:
@@ -44,13 +28,13 @@ class Outbox:
         self,
         file: OutboxFile,
         stored: list[tuple[int, bytes]],
-        config: OutboxConfig,
+        most: OutboxSize,
         feed: Callable[[PublishEvent], None],
         turnstile: Turnstile,
         on_refused: Callable[[OutboxRefusal], None],
     ) -> None:
         self._epoch = file.epoch
-        self._config = config
+        self._most = most
         self._feed = feed
         self._turnstile = turnstile
         self._on_refused = on_refused
@@ -66,7 +50,7 @@ class Outbox:
         cls,
         path: Path,
         owner: str,
-        config: OutboxConfig,
+        most: OutboxSize,
         feed: Callable[[PublishEvent], None],
         turnstile: Turnstile,
         on_refused: Callable[[OutboxRefusal], None],
@@ -82,7 +66,7 @@ class Outbox:
                 raise
 
         file, stored = await asyncio.to_thread(read)
-        return cls(file, stored, config, feed, turnstile, on_refused)
+        return cls(file, stored, most, feed, turnstile, on_refused)
 
     @property
     def size(self) -> OutboxSize:
@@ -96,8 +80,8 @@ class Outbox:
         :raises StorageError: the event could not be written
         """
         grown = OutboxSize(self._size.events + 1, self._size.bytes + len(event))
-        self._check(grown.events, "outbox_events_max")
-        self._check(grown.bytes, "outbox_bytes_max")
+        _check(grown.events, self._most.events, "outbox_events_max")
+        _check(grown.bytes, self._most.bytes, "outbox_bytes_max")
         self._size = grown
         stored = self._writer.append(event)
         stored.add_done_callback(partial(self._stored, event))
@@ -126,10 +110,6 @@ class Outbox:
         """Close the file; its events stay for the next start."""
         self._sending.cancel()
         self._writer.close()
-
-    def _check(self, wanted: int, limit: str) -> None:
-        if wanted > (most := getattr(self._config, limit)):
-            raise LimitExceeded(f"the outbox is full: {limit} is {most}; retry once the broker can be reached", limit)
 
     def _stored(self, encoded: bytes, stored: asyncio.Future[int]) -> None:
         if stored.exception() is not None:
@@ -175,3 +155,8 @@ def _readable(file: OutboxFile) -> list[tuple[int, bytes]]:
                 "without its events"
             ) from None
     return stored
+
+
+def _check(wanted: int, most: int, limit: str) -> None:
+    if wanted > most:
+        raise LimitExceeded(f"the outbox is full: {limit} is {most}; retry once the broker can be reached", limit)

@@ -46,6 +46,13 @@ class OutboxRefusal(msgspec.Struct, frozen=True):
     reason: str
 
 
+class OutboxSize(msgspec.Struct, frozen=True):
+    """Number of events in an outbox, and their size in bytes; also the most that it may have."""
+
+    events: int = 0
+    bytes: int = 0
+
+
 class Reports(Generic[Report]):
     """Async iterator over the reports since its creation; it misses none, and ends when the agent is closed."""
 

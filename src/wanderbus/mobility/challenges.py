@@ -7,7 +7,7 @@ from typing import Final
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import RandomSource
 from wanderbus.mobility.properties import Properties
-from wanderbus.sip.authentication.digest import DigestClient
+from wanderbus.sip.authentication.digest_client import DigestClient
 from wanderbus.sip.message.message import Request, Response
 
 CHALLENGE_STATUSES: Final = (401, 407)

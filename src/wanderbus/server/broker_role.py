@@ -28,7 +28,6 @@ from wanderbus.broker.core import (
     UserStatusChanged,
 )
 from wanderbus.config import ServerSettings
-from wanderbus.config.bounds import bounds_of
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
     ECI_SOCKET,
@@ -58,6 +57,7 @@ from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions
+from wanderbus.settings.bounds import bounds_of
 from wanderbus.sip.authentication.digest import Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits, LoginRefused
 from wanderbus.sip.transaction.flood_limits import FloodLimits

@@ -11,10 +11,10 @@ from wanderbus.broker.disconnection import DisconnectionHook, Hook
 from wanderbus.broker.queues.queue_policies import Policies, Policy
 from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
 from wanderbus.config import ServerSettings
-from wanderbus.config.settings import ExtensionSettings
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.plugins import load
+from wanderbus.settings.server import ExtensionSettings
 
 Loaded = TypeVar("Loaded")
 

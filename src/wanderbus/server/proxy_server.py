@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from wanderbus.config import ProxyArguments, ProxySettings
-from wanderbus.config.reading import make
 from wanderbus.machine import Address
 from wanderbus.runtime.files.file_modes import warn_if_open
 from wanderbus.runtime.files.users_file import follow
@@ -16,6 +15,7 @@ from wanderbus.runtime.net.descriptors import allow_files
 from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.server import validation
 from wanderbus.server.sip_role import SIPService
+from wanderbus.settings.reading import make
 from wanderbus.sip.proxy.routing_script import RoutingScript
 
 

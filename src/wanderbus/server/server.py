@@ -23,7 +23,6 @@ from wanderbus.broker.queues.queue_policies import Policy
 from wanderbus.broker.restrictions.custom_restrictions import Kind
 from wanderbus.completion import public_names
 from wanderbus.config import ServerArguments, ServerSettings
-from wanderbus.config.reading import make
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, shown
 from wanderbus.mobility.flow import KEEP_ALIVE_S
@@ -41,6 +40,7 @@ from wanderbus.server.broker_role import BrokerService
 from wanderbus.server.domain_settings import check_user_domains
 from wanderbus.server.extensions import extensions_of
 from wanderbus.server.sip_role import SIPService
+from wanderbus.settings.reading import make
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.routing_script import RoutingScript

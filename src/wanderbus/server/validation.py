@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from wanderbus.config import ProxySettings, ServerSettings
-from wanderbus.config.keys import table_of
 from wanderbus.errors import ConfigurationError, SIPParseError
 from wanderbus.hosts import is_ip_address
 from wanderbus.limits import MESSAGE_BYTES_MAX
@@ -23,6 +22,7 @@ from wanderbus.runtime.limit_log import Refusals
 from wanderbus.runtime.net.relay_server import LOOPBACK, RelayServer
 from wanderbus.runtime.net.resolver import resolve
 from wanderbus.server.domain_settings import check_user_domains, other_domains
+from wanderbus.settings.keys import table_of
 from wanderbus.sip.authentication.digest import ALGORITHMS, Secret
 from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri, canonical_uri

@@ -6,7 +6,7 @@ from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.datachannel import Parties, channel_secret
 from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
-from wanderbus.sip.authentication.digest import ha1
+from wanderbus.sip.authentication.digest_values import ha1
 from wanderbus.sip.message.uri import canonical_uri
 
 

@@ -9,13 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from wanderbus.config.reading import make, read
-from wanderbus.config.settings import SECRETS, AgentSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.file_modes import warn_if_open
-
-CONFIG_VARIABLE: Final = "WANDERBUS_CONFIG"
-"""Environment variable that names the settings file of an agent if nothing else does."""
+from wanderbus.settings.agent import AgentSettings
+from wanderbus.settings.keys import SECRETS
+from wanderbus.settings.reading import make, read
 
 PASSWORD_VARIABLE: Final = "WANDERBUS_PASSWORD"
 

@@ -14,7 +14,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import (
@@ -33,8 +33,10 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.parameters.transports import StreamLimits
-from wanderbus.runtime.net.streams import Streams
 from wanderbus.runtime.system_random import wall_us
+
+if TYPE_CHECKING:
+    from wanderbus.runtime.net.streams import Streams
 
 _log = logging.getLogger("wanderbus.driver")
 
@@ -138,6 +140,9 @@ class Driver:
         Closes the previous connections. Returns the addresses in use; for the other parameters see :class:`Streams`.
         Raises ``OSError`` if an address cannot be bound; the previous connections then stay open.
         """
+        # Programs that use no TCP do not load connections and TLS.
+        from wanderbus.runtime.net.streams import Streams
+
         fresh = Streams(
             name,
             self.feed,

@@ -13,7 +13,6 @@ from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, Final, Self
 
-from wanderbus.config.settings import RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Output, shown
 from wanderbus.refusal_table import Limited
@@ -24,6 +23,7 @@ from wanderbus.runtime.net.descriptors import allow_files
 from wanderbus.runtime.net.driver import Driver, open_udp
 from wanderbus.runtime.net.relayed_connections import Listener
 from wanderbus.runtime.system_random import SystemRandom
+from wanderbus.settings.server import RelaySettings
 
 _DATAGRAMS_A_TURN: Final = 64
 """Datagrams read from one port before other ports have their turn."""

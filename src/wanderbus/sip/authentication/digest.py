@@ -28,6 +28,7 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.authentication.digest_client import DigestClient
 from wanderbus.sip.authentication.digest_values import (
+    ALGORITHMS,
     HASHED,
     Challenge,
     Credentials,
@@ -63,9 +64,6 @@ __all__ = [
     "ha1",
     "response_digest",
 ]
-
-ALGORITHMS: Final = ("SHA-256", "MD5")
-"""Default algorithms, in order of preference (RFC 8760 2.4)."""
 
 NONCES_REMEMBERED_MAX: Final = 4_096
 """Nonces in use whose count is kept; above this number the oldest becomes stale."""

@@ -19,6 +19,9 @@ _HASHES: Final = {"md5": "md5", "sha-256": "sha256", "sha-512-256": "sha512_256"
 SUPPORTED: Final = ("SHA-512-256", "SHA-256", "MD5")
 """Supported algorithms."""
 
+ALGORITHMS: Final = ("SHA-256", "MD5")
+"""Default algorithms, in order of preference (RFC 8760 2.4)."""
+
 _QUOTED_VALUE: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NONCE_COUNT: Final = re.compile(r"[0-9A-Fa-f]{8}")
 

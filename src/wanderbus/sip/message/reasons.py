@@ -1,4 +1,4 @@
-"""The usual reason phrases of responses (RFC 3261 21, RFC 3265, RFC 5626)."""
+"""Reason phrases of responses: the usual ones (RFC 3261 21, RFC 3265, RFC 5626), and one that clients read."""
 
 from __future__ import annotations
 
@@ -59,3 +59,6 @@ REASONS: Final = {
     604: "Does Not Exist Anywhere",
     606: "Not Acceptable",
 }
+
+NOT_SERVED: Final = "This Server Serves "
+"""Begin of the reason of a registrar's 403 for another domain than its own, which follows."""

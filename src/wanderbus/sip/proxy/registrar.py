@@ -26,6 +26,7 @@ from wanderbus.sip.authentication.login_guard import LoginRefused
 from wanderbus.sip.message.checks import registrar_refusal
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Request, Response, make_response
+from wanderbus.sip.message.reasons import NOT_SERVED
 from wanderbus.sip.message.targets import target_of
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import nat_contacts
@@ -63,7 +64,6 @@ class ExpiryPolicy(msgspec.Struct, frozen=True):
     default_s: int = 300
 
 
-NOT_SERVED: Final = "This Server Serves "
 """Beginning of the reason phrase for a domain that is not served; the served domain follows."""
 
 

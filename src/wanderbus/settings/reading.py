@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeVar, Union
 
 import msgspec
 
-from wanderbus.config.keys import Key, Table, table_of
 from wanderbus.errors import ConfigurationError
+from wanderbus.settings.keys import Key, Table, table_of
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 

@@ -12,11 +12,12 @@ import pytest
 
 import wanderbus
 from tests.certificates import certify, make_certificates
-from wanderbus.client.agent_sockets import BaselineEnd, MobileEnd
+from wanderbus.client.agent_sockets import MobileEnd
+from wanderbus.client.eci_end import BaselineEnd
 from wanderbus.config import AgentSettings, ServerSettings
-from wanderbus.config.keys import Key, plain, table_of
-from wanderbus.config.writing import toml
 from wanderbus.server.domain_settings import name_servers, other_domains
+from wanderbus.settings.keys import Key, plain, table_of
+from wanderbus.settings.writing import toml
 from wanderbus.sip.message.targets import Target
 
 TEXTS: Final = {
@@ -85,8 +86,8 @@ AGENT: Final[dict[str, Callable[[wanderbus.Agent, MobileEnd], Any]]] = {
     "connect_s_max": lambda agent, end: agent._connect_s_max,
     "outbox_file": lambda agent, end: end._outbox,
     "offline": lambda agent, end: agent._offline,
-    "outbox_events_max": lambda agent, end: agent._outbox_config.outbox_events_max,
-    "outbox_bytes_max": lambda agent, end: agent._outbox_config.outbox_bytes_max,
+    "outbox_events_max": lambda agent, end: agent._outbox_max.events,
+    "outbox_bytes_max": lambda agent, end: agent._outbox_max.bytes,
     "publish_per_s": lambda agent, end: agent._turnstile._per_s,
     "state_dir": lambda agent, end: end._state_dir,
     "local_address": lambda agent, end: end._local_address,

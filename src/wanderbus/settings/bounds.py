@@ -12,9 +12,10 @@ import msgspec
 
 from wanderbus import limits
 from wanderbus.broker.backlog import UNATTENDED_MAX
-from wanderbus.config.settings import OPTIONAL, ProxySettings, ServerSettings
 from wanderbus.domain.access_server import WITHHELD_MAX
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
+from wanderbus.settings.keys import OPTIONAL
+from wanderbus.settings.server import ProxySettings, ServerSettings
 from wanderbus.sip.proxy.location import AORS_MAX, BINDINGS_PER_AOR_MAX
 
 CONSTANTS: Final[Mapping[str, float]] = {

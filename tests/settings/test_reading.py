@@ -16,15 +16,14 @@ from wanderbus.config import (
     ProxySettings,
     ServerArguments,
     ServerSettings,
-    keys,
 )
-from wanderbus.config.keys import table_of
-from wanderbus.config.reading import make, read
-from wanderbus.config.settings import OPTIONAL
-from wanderbus.config.writing import sample, toml
 from wanderbus.errors import ConfigurationError
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.config_files import PASSWORD_VARIABLE, load_agent
+from wanderbus.settings import keys
+from wanderbus.settings.keys import OPTIONAL, table_of
+from wanderbus.settings.reading import make, read
+from wanderbus.settings.writing import sample, toml
 
 FILE = Path("/etc/wanderbus/x.toml")
 KINDS = (AgentSettings, ServerSettings, ProxySettings)

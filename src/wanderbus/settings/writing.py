@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wanderbus.config.keys import Key, Table, table_of
-from wanderbus.config.settings import OPTIONAL
+from wanderbus.settings.keys import OPTIONAL, Key, Table, table_of
 
 _COLUMNS: Final = 120
 

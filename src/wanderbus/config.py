@@ -3,9 +3,12 @@
 Every key of a file is a keyword argument of the same name of :class:`wanderbus.Server` or :func:`wanderbus.connect`.
 """
 
-from wanderbus.config.settings import (
-    AgentArguments,
-    AgentSettings,
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.relay import RelayLimits
+from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
+from wanderbus.settings.agent import AgentArguments, AgentSettings
+from wanderbus.settings.server import (
     DomainsSettings,
     ProxyArguments,
     ProxySettings,
@@ -13,10 +16,6 @@ from wanderbus.config.settings import (
     ServerArguments,
     ServerSettings,
 )
-from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.parameters.eci import BaselineConfig
-from wanderbus.parameters.relay import RelayLimits
-from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.subscription import QueuePolicy

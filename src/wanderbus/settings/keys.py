@@ -17,7 +17,30 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 
 from wanderbus.client.machine.messages import AgentProperties
-from wanderbus.config.settings import NO_KEYS, SECRETS, AgentSettings
+from wanderbus.settings.agent import AgentSettings
+from wanderbus.settings.server import ProxySettings, ServerSettings
+
+OPTIONAL: Final = frozenset({"relay", "domains"})
+"""Tables that switch a feature on: without the table, the feature is off."""
+
+SECRETS: Final = frozenset({"password", "broker_password", "users"})
+"""Keys whose values are never shown."""
+
+_OWN: Final = {"consume_at_once", "ack_delay_s", "keepalive_s"}
+_OF_NG: Final = {"ng_listen", "ng_from"}
+
+NO_KEYS: Final[Mapping[tuple[Any, str], set[str]]] = {
+    (AgentSettings, "rudp"): _OWN,
+    (AgentSettings, "tcp_channels"): _OWN,
+    (ServerSettings, "rudp"): {"consume_at_once", "ack_delay_s"},
+    (ServerSettings, "tcp_channels"): {"consume_at_once"},
+    (ServerSettings, "broker"): {"server", "domain"},
+    (ServerSettings, "relay"): _OF_NG,
+    (ProxySettings, "relay"): _OF_NG,
+}
+"""Fields of a table that are not keys, because the program sets them: how it consumes and acknowledges, ``keepalive_s``
+of both transports (a top-level key), the server's name (part of its log) and domain, and the control of a relay in the
+same process."""
 
 NUMBERS: Final = {int, float}
 _UNITS: Final = (

@@ -1,0 +1,1 @@
+"""Settings as files and arguments give them: structs, keys, reading and writing (SPEC Q-01)."""
