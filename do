@@ -230,7 +230,7 @@ def interop(arguments: list[str]) -> None:
 
 
 def check(arguments: list[str]) -> None:
-    places = ("src", "tests", "demo", "bench", "faults", "fuzz", "hostile", "examples", "tools")
+    places = ("src", "tests", "demo", "bench", "faults", "fuzz", "hostile", "harness", "examples", "tools")
     sources = [name for name in places if has_python(name)]
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])

@@ -26,8 +26,8 @@ from bench.broker_peer import EVENT_BYTES, Consumed, Peer, consume, publish_all,
 from bench.broker_redis import RedisStreams
 from bench.broker_scale import idle_users, restart, slow_consumer, syncs
 from bench.broker_unread import beside_unread
-from bench.reporting import Goal, finish, goal, median, percentile, progress
-from bench.workers import Worker
+from harness.reporting import Goal, finish, goal, median, percentile, progress
+from harness.workers import Worker
 
 Result = Mapping[str, Any]
 

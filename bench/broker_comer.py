@@ -13,8 +13,8 @@ from typing import Any, Final
 from bench.broker_ours import CONSUMERS_MAX, SUBJECT, Ours, connected, running
 from bench.broker_peer import Place, consume, publish_paced, reading
 from bench.broker_scale import directory_for_bench, publish_batches, subscribe_and_leave
-from bench.reporting import median, percentile, progress
-from bench.workers import Line, Worker
+from harness.reporting import median, percentile, progress
+from harness.workers import Line, Worker
 
 COMER: Final = "comer"
 OTHERS: Final = 5

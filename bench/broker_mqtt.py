@@ -19,7 +19,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from bench.broker_peer import HOST, OnEvent, Place, Publisher, free_port, process, stamp_of, stamped
+from bench.broker_peer import HOST, OnEvent, Place, Publisher, process, stamp_of, stamped
+from harness.ports import free_port
 
 _TOPIC: Final = "events"
 _QOS: Final = 1

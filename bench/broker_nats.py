@@ -18,7 +18,8 @@ import nats
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, StorageType
 
-from bench.broker_peer import HOST, OnEvent, Place, Publisher, free_port, process, stamp_of, stamped
+from bench.broker_peer import HOST, OnEvent, Place, Publisher, process, stamp_of, stamped
+from harness.ports import free_port
 
 _STREAM: Final = "events"
 _SUBJECT: Final = "events.departure"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -13,6 +11,8 @@ from typing import Any, Final
 
 import wanderbus
 from bench.broker_peer import EVENT_BYTES, OnEvent, Place, Publisher, reading
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 SUBJECT: Final = "Departure"
 _FRAME_BYTES: Final = 44
@@ -76,17 +76,9 @@ def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Pl
     file = directory / "users.txt"
     file.touch(0o600)
     file.write_text("".join(f"{user}:secret\n" for user in users), encoding="utf-8")
-    argv = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--users", str(file), *options]
-    argv += ["--data-dir", str(directory / "data")]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            ready = server.stdout.readline().split()
-            if not ready:
-                raise RuntimeError("the server did not start")
-            yield {"server": ready[1].removeprefix("sip:"), "pid": server.pid}
-        finally:
-            server.terminate()
+    up = ["up", "--port", "0", "--users", str(file), *options, "--data-dir", str(directory / "data")]
+    with Process("the server", python("wanderbus", *up), directory / "errors", read=True) as server:
+        yield {"server": server.line().split()[1].removeprefix("sip:"), "pid": server.pid}
 
 
 @contextlib.asynccontextmanager

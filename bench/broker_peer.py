@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from bench.workers import Line
+from harness.workers import Line
+from wanderbus.testbed.processes import Process
 
 EVENT_BYTES: Final = 200
 QUIET_S: Final = 20.0
@@ -168,26 +168,13 @@ async def reading(main: Callable[[], Any]) -> AsyncIterator[None]:
 @contextlib.contextmanager
 def process(argv: list[str], port: int, log: Path) -> Iterator[Place]:
     """Run a broker for the block; it is ready when something listens on its TCP port of the loopback."""
-    with log.open("wb") as output, subprocess.Popen(argv, stdout=output, stderr=subprocess.STDOUT) as broker:
-        try:
-            _wait_for(broker, port, log)
-            yield {"port": port, "pid": broker.pid}
-        finally:
-            broker.terminate()
+    with Process(argv[0], argv, log) as broker:
+        broker.wait_until(lambda: _accepts(port), START_S_MAX)
+        yield {"port": port, "pid": broker.pid}
 
 
-def free_port() -> int:
-    """Return an unused TCP port of the loopback."""
-    with socket.socket() as each:
-        each.bind((HOST, 0))
-        return int(each.getsockname()[1])
-
-
-def _wait_for(broker: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline_s = time.monotonic() + START_S_MAX
-    while broker.poll() is None and time.monotonic() < deadline_s:
-        with contextlib.suppress(OSError):
-            socket.create_connection((HOST, port), 1.0).close()
-            return
-        time.sleep(0.02)
-    raise RuntimeError(f"{broker.args!r} did not start: {log.read_text(errors='replace')[-500:]}")
+def _accepts(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection((HOST, port), 1.0).close()
+        return True
+    return False

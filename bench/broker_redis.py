@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import redis.asyncio as redis
 
-from bench.broker_peer import HOST, OnEvent, Place, Publisher, free_port, process, reading, stamp_of, stamped
+from bench.broker_peer import HOST, OnEvent, Place, Publisher, process, reading, stamp_of, stamped
+from harness.ports import free_port
 
 _STREAM: Final = "events"
 _READ_MAX: Final = 200

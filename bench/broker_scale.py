@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,8 +15,10 @@ from typing import Any, Final
 
 from bench.broker_ours import SUBJECT, Ours, attributes, connected, running
 from bench.broker_peer import Place, consume, publish_all, publish_paced
-from bench.reporting import median, percentile, progress
-from bench.workers import ANSWER_S_MAX, Line, Worker
+from harness.process_figures import resident_bytes
+from harness.reporting import median, percentile, progress
+from harness.workers import ANSWER_S_MAX, Line, Worker
+from wanderbus.testbed.processes import Process
 
 ACKS: Final = 1_000
 _SYNC_CALL: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+).*\b(?:fsync|fdatasync)$", re.MULTILINE)
@@ -42,12 +43,11 @@ def syncs() -> dict[str, Any]:
         counts = Path(name) / "strace"
         publisher.start(publish_all, Ours(), place, ACKS, 1).receive()
         argv = ["strace", "-f", "-c", "-e", "trace=fsync,fdatasync", "-o", str(counts), "-p", str(place["pid"])]
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as strace:
-            assert strace.stderr is not None
-            strace.stderr.readline()  # "attached"
+        with Process("strace", argv, Path(name) / "attached") as strace:
+            strace.wait_until(lambda: strace.log.stat().st_size > 0)
             publisher.send()
             publisher.receive()
-            strace.send_signal(signal.SIGINT)
+            strace.end(number=signal.SIGINT)
         counted = sum(map(int, _SYNC_CALL.findall(counts.read_text(encoding="utf-8"))))
     return {"acks": ACKS, "syncs": counted, "per_1000_acks": 1_000 * counted / ACKS}
 
@@ -198,12 +198,6 @@ async def _stay(line: Line, place: Place, names: Sequence[str], first_address: i
         line.send("all")
         await line.receive()
         return str(len(agents))
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process."""
-    fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def directory_for_bench() -> tempfile.TemporaryDirectory[str]:

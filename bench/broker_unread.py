@@ -17,8 +17,8 @@ from typing import Any, Final
 from bench.broker_ours import SUBJECT, Ours, attributes, connected
 from bench.broker_peer import Place
 from bench.broker_scale import directory_for_bench
-from bench.reporting import median, progress
-from bench.workers import Line, Worker
+from harness.reporting import median, progress
+from harness.workers import Line, Worker
 
 UNREAD: Final = 99
 FILLING: Final = 300

@@ -30,9 +30,11 @@ from bench.channel_peers import (
     UDP,
     Peer,
 )
-from bench.hosts import FAR_ADDRESS, HostsError, hosts, missing
-from bench.reporting import Goal, finish, goal, median, percentile, progress
-from bench.workers import Worker, WorkerError, processors
+from harness.reporting import Goal, finish, goal, median, percentile, progress
+from harness.two_hosts import FAR_ADDRESS, hosts
+from harness.workers import Worker, WorkerError, processors
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.namespaces import missing
 
 UNBATCHED_VS_ECHO_MIN: Final = 0.25
 BATCHED_VS_UNBATCHED_MIN: Final = 3.0
@@ -219,7 +221,7 @@ def lossy_round_trips(quick: bool) -> list[Times]:
             Worker(namespace=pair.near, processor=near) as asking,
         ):
             return _times(echoing, asking, [RUDP_SEALED, TCP], FAR_ADDRESS, beat, f"{LOSS:.0%} loss each way")
-    except HostsError as error:
+    except CannotRunError as error:
         progress(f"no figures under loss: {error}")
         return []
 
@@ -243,7 +245,7 @@ def far_away(quick: bool) -> tuple[list[Times], dict[str, Rate]]:
             }
             pair.lose(LOSS)
             return _times(there, here, [RUDP_SEALED, TCP], FAR_ADDRESS, beat, under), rates
-    except HostsError as error:
+    except CannotRunError as error:
         progress(f"no figures from far away: {error}")
         return [], {}
 

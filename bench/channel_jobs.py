@@ -1,4 +1,4 @@
-"""Jobs of the two sides of a channel measurement; see :mod:`bench.workers`. Times are in seconds of the monotonic
+"""Jobs of the two sides of a channel measurement; see :mod:`harness.workers`. Times are in seconds of the monotonic
 clock.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bench.channel_peers import Channel, EchoClient, EchoServer, Peer, Place, dialled, listening
-from bench.workers import Line
+from harness.workers import Line
 
 ECHO_WINDOW: Final = 32
 _TURN_MESSAGES: Final = 256

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from bench.certificate import server_context
+from harness.certificate import server_context
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.runtime.net.driver import Driver

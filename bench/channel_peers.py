@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, Protocol, Self, cast
 
 import msgspec
 
-from bench.certificate import client_context, make_certificate, server_context
 from bench.channel_own_tcp import MESSAGE_BYTES_MAX, own_tcp_dialled, own_tcp_listening
+from harness.certificate import client_context, make_certificate, server_context
 from wanderbus.api import rudp
 from wanderbus.errors import WanderbusError
 from wanderbus.machine import Address

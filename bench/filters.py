@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import filters_naive, filters_workload
-from bench.reporting import Goal, finish, goal, progress
+from harness.reporting import Goal, finish, goal, progress
 from wanderbus.filters import Filter, parse, xml
 from wanderbus.filters.conjunctions import covers
 from wanderbus.filters.merging import MergedSet, Mode, merge_conjunctions

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import resource
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -21,10 +21,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.reporting import machine, progress
+from harness.reporting import machine, progress
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 LIST: Final = Path(__file__).with_name("goals.toml")
 PROGRESS_S: Final = 30.0
+GOODBYE_S: Final = 60.0
 COMPARED: Final = re.compile(r"(<=|>=|=) (-?[\d.]+)")
 Report = dict[str, Any]
 
@@ -126,35 +129,26 @@ def measure(measurement: Measurement, *, quick: bool, log: Path) -> tuple[Report
     progress(f"{measurement.name}: {line} (about {minutes:g} min)")
     report_file = log.with_suffix(".json")
     began_s, cpu_s = time.monotonic(), _children_cpu_s()
-    with log.open("wb") as output:
-        argv = [sys.executable, "-m", *line.split(), "--json", str(report_file)]
-        with subprocess.Popen(argv, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
-            try:
-                _wait(process, measurement.name, began_s, minutes)
-            except BaseException:
-                process.terminate()
-                raise
+    module, *words = line.split()
+    with Process(measurement.name, python(module, *words, "--json", str(report_file)), log) as process:
+        try:
+            while process.wait(PROGRESS_S) is None:
+                progress(f"{measurement.name}: {(time.monotonic() - began_s) / 60:.1f} of about {minutes:g} min")
+        except KeyboardInterrupt:
+            process.end(GOODBYE_S, signal.SIGINT)  # it removes what it has made
+            raise
     took = {
         "measurement": measurement.name,
         "command": line,
         "wall_s": round(time.monotonic() - began_s, 1),
         "cpu_s": round(_children_cpu_s() - cpu_s, 1),
-        "exit_status": process.returncode,
+        "exit_status": process.status,
     }
     if not report_file.exists():
-        progress(f"{measurement.name}: exit status {process.returncode} and no report; its output: {log}")
+        progress(f"{measurement.name}: exit status {process.status} and no report; its output: {log}")
         return None, took
     report: Report = json.loads(report_file.read_text(encoding="utf-8"))
     return report, took
-
-
-def _wait(process: subprocess.Popen[bytes], name: str, began_s: float, minutes: float) -> None:
-    while True:
-        try:
-            process.wait(PROGRESS_S)
-            return
-        except subprocess.TimeoutExpired:
-            progress(f"{name}: {(time.monotonic() - began_s) / 60:.1f} of about {minutes:g} min")
 
 
 def _children_cpu_s() -> float:

@@ -24,9 +24,11 @@ from bench.heal_jobs import Move, System, follow, publish
 from bench.heal_mqtt import Mqtt
 from bench.heal_ours import Ours
 from bench.heal_quic import Quic
-from bench.hosts import NEAR_ADDRESSES, Hosts, HostsError, hosts, missing
-from bench.reporting import Goal, finish, goal, median, percentile, progress
-from bench.workers import Worker, WorkerError
+from harness.reporting import Goal, finish, goal, median, percentile, progress
+from harness.two_hosts import NEAR_ADDRESSES, Hosts, hosts
+from harness.workers import Worker, WorkerError
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.namespaces import missing
 
 HEAL_P50_VS_QUIC_MAX: Final = 2.0
 STEADY_S: Final = 0.3
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         moves = measure(options.moves)
-    except (WorkerError, HostsError) as error:
+    except (WorkerError, CannotRunError) as error:
         print(error, file=sys.stderr)
         return 2
     gaps_ms = {name: [_ms(move) for move in moves if move.system == name] for name in SUBJECTS}

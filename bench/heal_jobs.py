@@ -1,4 +1,4 @@
-"""Jobs of the two ends of a system whose subscriber moves, the same for every system; see :mod:`bench.workers`.
+"""Jobs of the two ends of a system whose subscriber moves, the same for every system; see :mod:`harness.workers`.
 
 The publisher numbers its events and puts the time of publishing into each; both ends read one clock.
 """
@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from bench.hosts import DEVICE, PREFIX_BITS
-from bench.rtnetlink import change_address
-from bench.workers import Line
+from harness.rtnetlink import change_address
+from harness.two_hosts import DEVICE, PREFIX_BITS
+from harness.workers import Line
 
 EVENTS_PER_S: Final = 100.0
 HEAL_S_MAX: Final = 15.0

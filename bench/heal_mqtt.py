@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -21,7 +20,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from bench.heal_jobs import OnEvent, Publisher, Subscription, pack_event, unpack_event
-from bench.hosts import FAR_ADDRESS, Hosts, command, program
+from harness.two_hosts import FAR_ADDRESS, Hosts
+from wanderbus.testbed.namespaces import command, program
+from wanderbus.testbed.processes import Process
 
 _PORT: Final = 1883
 _TOPIC: Final = "events"
@@ -43,12 +44,9 @@ class Mqtt:
             lines += ["set_tcp_nodelay true", "max_inflight_messages 1000", "max_queued_messages 0"]
             file.write_text("\n".join(lines) + "\n", encoding="utf-8")
             argv = command(pair.far, [program("mosquitto") or "mosquitto", "-c", str(file)])
-            with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as broker:
-                try:
-                    time.sleep(_START_S)
-                    yield {}
-                finally:
-                    broker.terminate()
+            with Process("mosquitto", argv, Path(directory) / "errors"):
+                time.sleep(_START_S)
+                yield {}
 
     @contextlib.asynccontextmanager
     async def subscribed(self, options: Mapping[str, Any], on_event: OnEvent) -> AsyncIterator[Subscription]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -14,8 +12,10 @@ from typing import Any, Final, Literal
 
 import wanderbus
 from bench.heal_jobs import OnEvent, Publisher, Subscription
-from bench.hosts import FAR_ADDRESS, Hosts, command
-from bench.workers import WorkerError
+from harness.two_hosts import FAR_ADDRESS, Hosts
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.namespaces import command
+from wanderbus.testbed.processes import Process
 
 SUBJECT: Final = "Departure"
 EXPRESSION: Final = "(Dest == IAH) and (DepDelay > 30)"
@@ -34,17 +34,10 @@ class Ours:
             users = Path(directory) / "users"
             users.touch(0o600)
             users.write_text("alice:a\nbob:b\n", encoding="utf-8")
-            argv = [sys.executable, "-m", "wanderbus", "up", "--host", FAR_ADDRESS, "--port", "0"]
+            argv = python("wanderbus", "up", "--host", FAR_ADDRESS, "--port", "0")
             argv += ["--data-dir", f"{directory}/data", "--users", str(users)]
-            with subprocess.Popen(command(pair.far, argv), stdout=subprocess.PIPE, text=True) as server:
-                assert server.stdout is not None
-                try:
-                    ready = server.stdout.readline()
-                    if not ready.startswith("ready sip:"):
-                        raise WorkerError("wanderbus up did not start")
-                    yield {"server": ready.split()[1].removeprefix("sip:"), "directory": directory}
-                finally:
-                    server.terminate()
+            with Process("the server", command(pair.far, argv), Path(directory, "errors"), read=True) as server:
+                yield {"server": server.line().split()[1].removeprefix("sip:"), "directory": directory}
 
     @contextlib.asynccontextmanager
     async def subscribed(self, options: Mapping[str, Any], on_event: OnEvent) -> AsyncIterator[Subscription]:

@@ -20,9 +20,9 @@ from aioquic.asyncio.server import serve
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import QuicEvent, StreamDataReceived
 
-from bench.certificate import make_certificate
 from bench.heal_jobs import EVENT_BYTES, OnEvent, Publisher, Subscription, pack_event, unpack_event
-from bench.hosts import FAR_ADDRESS, Hosts
+from harness.certificate import make_certificate
+from harness.two_hosts import FAR_ADDRESS, Hosts
 
 _PORT: Final = 4433
 _ALPN: Final = "bench"

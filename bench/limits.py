@@ -14,11 +14,8 @@ import hashlib
 import itertools
 import re
 import resource
-import signal
 import socket
 import ssl
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +23,13 @@ from pathlib import Path
 from typing import Final
 
 import wanderbus
-from bench.reporting import Goal, finish, goal
-from tests.interop.processes import free_port, processor_s
+from harness.ports import free_port
+from harness.process_figures import processor_s, resident_bytes
+from harness.reporting import Goal, finish, goal
 from wanderbus.config import BrokerConfig
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 HOST: Final = "127.0.0.1"
 TRIES: Final = 3
@@ -82,7 +83,7 @@ _NONCE: Final = re.compile(rb'nonce="([^"]+)"')
 class Attacked:
     """A server in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], ports: Mapping[str, int]) -> None:
+    def __init__(self, process: Process, ports: Mapping[str, int]) -> None:
         self.pid = process.pid
         self.ports = ports
 
@@ -117,8 +118,7 @@ class Attacked:
 
     def resident_bytes(self) -> int:
         """Return the resident memory of the server."""
-        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
+        return resident_bytes(self.pid)
 
 
 @contextlib.contextmanager
@@ -129,27 +129,26 @@ def attacked(settings: str = "") -> Iterator[Attacked]:
         try:
             yield Attacked(process, ports)
         finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate()
+            process.end()
 
 
-def _started(directory: Path, settings: str) -> tuple[subprocess.Popen[bytes], Mapping[str, int]]:
+def _started(directory: Path, settings: str) -> tuple[Process, Mapping[str, int]]:
     """Start a server; tried several times, because another program may take a free port first."""
     (directory / "users").touch(0o600)
     (directory / "users").write_text("alice:secret\n", encoding="utf-8")
-    command = [sys.executable, "-m", "wanderbus", "up", "--config", "server.toml", "--users", "users"]
+    command = python("wanderbus", "up", "--config", "server.toml", "--users", "users", "--data-dir", "data")
     for _ in range(TRIES):
         ports = {name: free_port() for name in ("port", "broker_port", "data_port", "stream_port")}
         lines = [f"{key} = {value}" for key, value in ports.items()]
         (directory / "server.toml").write_text("\n".join([*lines, settings]), encoding="utf-8")
-        process = subprocess.Popen(
-            [*command, "--data-dir", "data"], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        assert process.stdout is not None
-        if process.stdout.readline().startswith(b"ready"):
+        process = Process("the server", command, directory / "errors", read=True, cwd=directory)
+        try:
+            process.line()
             return process, ports
-        process.communicate()
-    raise RuntimeError("the server did not start")
+        except CannotRunError as error:
+            process.end()
+            reason = error
+    raise RuntimeError(f"the server did not start: {reason}")
 
 
 def request(method: str, user: str = "alice", more: str = "") -> bytes:

@@ -26,7 +26,7 @@ from bench.matching_memory import Grown, bytes_per_subscription
 from bench.matching_peers import Peer, peers
 from bench.matching_static import Static
 from bench.matching_workload import SHAPES, Workload, workload
-from bench.reporting import Goal, finish, goal, median, percentile, progress
+from harness.reporting import Goal, finish, goal, median, percentile, progress
 from wanderbus.matching import Index, load_kernel
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from bench.matching_workload import Workload
-from bench.reporting import percentile
+from harness.reporting import percentile
 from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.filters.compiled import compile_node

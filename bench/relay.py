@@ -20,12 +20,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.reporting import finish, goal, median, percentile, progress
+from harness.ports import free_port
+from harness.process_figures import processor_s
+from harness.reporting import finish, goal, median, percentile, progress
 from tests.interop import rtpengine as peer
-from tests.interop.processes import free_port, processor_s, running
 from wanderbus.machine import Address
 from wanderbus.relay import ng
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.testbed.launch import pinned, python
+from wanderbus.testbed.processes import Process
 
 GOAL_VS_RTPENGINE: Final = 0.3
 STREAMS: Final = (1, 8)
@@ -85,12 +88,15 @@ def main(arguments: list[str] | None = None) -> int:
 def ours() -> Iterator[Running]:
     """Run our relay, without a bound on rates that the load could meet."""
     place = (_HOST, free_port())
-    words = [sys.executable, "-m", "wanderbus", "relay", "--ng-listen", f"{_HOST}:{place[1]}", "--ports", "21000-21999"]
+    words = python("wanderbus", "relay", "--ng-listen", f"{_HOST}:{place[1]}", "--ports", "21000-21999")
     words += ["--stream-datagrams-per-s", _MANY, "--stream-bytes-per-s", _MANY]
-    with tempfile.TemporaryDirectory(prefix="wanderbus-relay-") as directory:
-        log = Path(directory) / "log"
-        with running(words, log, lambda: peer.answers(place), processor=_processors()[0]) as process:
-            yield Running(place, process.pid)
+    words = pinned(words, _processors()[0])
+    with (
+        tempfile.TemporaryDirectory(prefix="wanderbus-relay-") as directory,
+        Process("the relay", words, Path(directory) / "log") as process,
+    ):
+        process.wait_until(lambda: peer.answers(place))
+        yield Running(place, process.pid)
 
 
 @contextlib.contextmanager

@@ -21,12 +21,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.ports import free_port
+from harness.process_figures import processor_s
+from harness.udp_probe import answers_options
 from tests.interop import kamailio as peer
 from tests.interop import sipp
 from tests.interop.kamailio import DOMAIN, kamailio
-from tests.interop.processes import answers_options, free_port, processor_s, running
 from tests.interop.sipp import How, play, playing
 from wanderbus.sip.message.message import parse_message
+from wanderbus.testbed.launch import pinned, python
+from wanderbus.testbed.processes import Process
 
 GOAL_REGISTERS_PER_S = 1_000
 USERS = {f"user{number}": f"secret{number}" for number in range(1_000)} | {"bob": "sesame"}
@@ -142,9 +146,9 @@ def ours() -> Iterator[tuple[int, int]]:
         users = Path(name) / "users"
         users.touch(0o600)
         users.write_text("".join(f"{user}:{password}\n" for user, password in USERS.items()))
-        command = [sys.executable, "-m", "tests.interop.server", str(port), str(users)]
-        log = Path(name) / "log"
-        with running(command, log, lambda: answers_options(port), processor=_server_processor()) as process:
+        command = pinned(python("tests.interop.server", str(port), str(users)), _server_processor())
+        with Process("the server", command, Path(name) / "log") as process:
+            process.wait_until(lambda: answers_options(port))
             yield port, process.pid
 
 

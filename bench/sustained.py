@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import wanderbus
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 SUBJECT = "Departure"
 EXPRESSION = "(Dest == IAH) and (DepDelay > 30)"
@@ -85,13 +86,9 @@ def _server() -> Iterator[str]:
         users = Path(directory) / "users"
         users.touch(0o600)
         users.write_text("alice:a\nbob:b\n", encoding="utf-8")
-        command = [sys.executable, "-m", "wanderbus", "up", "--port", "0", "--data-dir", f"{directory}/data"]
-        with subprocess.Popen([*command, "--users", str(users)], stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            try:
-                yield server.stdout.readline().removeprefix("ready sip:").strip()
-            finally:
-                server.terminate()
+        argv = python("wanderbus", "up", "--port", "0", "--data-dir", f"{directory}/data", "--users", str(users))
+        with Process("the server", argv, Path(directory) / "errors", read=True) as server:
+            yield server.line().removeprefix("ready sip:")
 
 
 @contextlib.contextmanager

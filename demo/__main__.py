@@ -17,11 +17,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from demo import CannotRunError, companions
+from demo import companions
 from demo.conductor import Evidence, Options, conduct
 from demo.progress import Board, Scene, result_table, summary
 from demo.reckoning import verdict
 from demo.report import write_report
+from wanderbus.testbed import CannotRunError
 
 REPORT = "wanderbus-demo.html"
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from demo import CannotRunError, reports
-from demo.processes import Child, Crew, python
+from demo import reports
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.async_processes import AsyncProcess, Crew
+from wanderbus.testbed.launch import python
 
 ANALYSIS_S: Final = 150.0
 """Longest time for the reckoning, once everything else has ended."""
@@ -25,7 +27,7 @@ class AuditHost:
         self._log = log
         self._crew = crew
         self._phase = phase
-        self._child: Child | None = None
+        self._child: AsyncProcess | None = None
         self._going = False
         self._told: dict[str, Any] = {}
 
@@ -46,12 +48,12 @@ class AuditHost:
         assert self._child is not None
         self._going = True
         self._phase(f"counting: {self._told.get('phase', 'starting Spark')}")
-        self._child.send(do="start")
+        self._child.send({"do": "start"})
         if await self._child.wait(ANALYSIS_S) is None:
             raise CannotRunError(f"the Spark job did not end within {ANALYSIS_S:.0f} s")
         await asyncio.sleep(0)
         if "journeys" not in self._told:
-            complaint = self._told.get("error") or self._child.last_words() or "no word from it"
+            complaint = self._told.get("error") or self._child.last_words()
             raise CannotRunError(f"the Spark job failed: {complaint}")
         journeys: dict[str, Any] = self._told["journeys"]
         return journeys

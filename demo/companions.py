@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from demo import DOMAIN, CannotRunError, relays, reports, sip_servers
-from demo.asking import relay_answer, relay_question, sip_question
+from demo import DOMAIN, reports
 from demo.network import SERVER, Network
-from demo.processes import Child, Crew, python
+from harness import kamailio, media_relays
+from harness.ports import free_port
+from harness.udp_probe import probe, relay_answer, relay_question, sip_question
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.async_processes import AsyncProcess, Crew
 
 SIP: Final = ("wanderbus", "kamailio")
 RELAYS: Final = ("none", "wanderbus", "rtpengine")
@@ -29,10 +31,10 @@ PORTS: Final = "20000-29999"
 
 def preflight(sip: SipServer, relay: RelayKind) -> None:
     """Raise :class:`CannotRunError` for a program that is not installed."""
-    if sip == "kamailio" and sip_servers.PROGRAM is None:
-        raise CannotRunError(sip_servers.MISSING)
-    if relay == "rtpengine" and relays.RTPENGINE is None:
-        raise CannotRunError(relays.MISSING)
+    if sip == "kamailio" and kamailio.PROGRAM is None:
+        raise CannotRunError(kamailio.MISSING)
+    if relay == "rtpengine" and media_relays.RTPENGINE is None:
+        raise CannotRunError(media_relays.MISSING)
 
 
 class Companions:
@@ -59,8 +61,8 @@ class Companions:
         self._address = network.address(SERVER)
         self._sip_port = sip_port
         # On loopback all programs of this machine share the command port; a namespace has its own.
-        self._ng = ("127.0.0.1", _free_port() if network.needs_order else NG_PORT)
-        self._children: list[Child] = []
+        self._ng = ("127.0.0.1", free_port() if network.needs_order else NG_PORT)
+        self._children: list[AsyncProcess] = []
 
     @property
     def _relay_apart(self) -> bool:
@@ -71,9 +73,11 @@ class Companions:
         """Start them in the order of their dependencies; :class:`CannotRunError` if one does not start."""
         if self._relay == "rtpengine":
             pid_file = self._work / "rtpengine.pid"
-            await self._start("rtpengine", relays.rtpengine_command(self._address, self._ng, pid_file, ports=PORTS))
+            await self._start(
+                "rtpengine", media_relays.rtpengine_command(self._address, self._ng, pid_file, ports=PORTS)
+            )
         elif self._relay_apart:
-            await self._start("relay", relays.own_command(self._address, self._ng, ports=PORTS))
+            await self._start("relay", media_relays.own_command(self._address, self._ng, ports=PORTS))
         if self._relay_apart:
             await self._ask(*self._ng, relay_question("ping"))
         if self._sip == "kamailio":
@@ -96,7 +100,7 @@ class Companions:
         result: dict[str, Any] = {"sip": self._sip, "relay": self._relay, "relayed_datagrams": None}
         if self._relay_apart:
             answer = relay_answer(await self._ask(*self._ng, relay_question("statistics")))
-            result["relayed_datagrams"] = relays.datagrams_in(answer["statistics"])
+            result["relayed_datagrams"] = media_relays.datagrams_in(answer["statistics"])
         return result
 
     @property
@@ -108,8 +112,8 @@ class Companions:
         """Stop them in order."""
         await asyncio.gather(*(child.end(GOODBYE_S) for child in self._children))
 
-    def _kamailio(self) -> sip_servers.Kamailio:
-        return sip_servers.Kamailio(
+    def _kamailio(self) -> kamailio.Kamailio:
+        return kamailio.Kamailio(
             domain=DOMAIN,
             users=self.users,
             address=self._address,
@@ -129,7 +133,7 @@ class Companions:
         def hear(line: str) -> None:
             answers.append((reports.parse(line) or {})["answer"])
 
-        argv = self._network.command(SERVER, python("demo.asking", host, str(port), text))
+        argv = self._network.command(SERVER, probe(host, port, text))
         asking = await self._crew.start("asking", argv, hear)
         waits = [asyncio.create_task(each.wait()) for each in (asking, *self._children)]
         await asyncio.wait(waits, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
@@ -141,9 +145,3 @@ class Companions:
         if not answers:
             raise CannotRunError(f"{self._children[-1].name} did not answer within {ANSWER_S:.0f} s")
         return answers[-1]
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

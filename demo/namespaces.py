@@ -4,7 +4,7 @@
 
 The router is the gateway of every place of every host, so a host changes place by losing its address and default
 route and getting others, in another subnet, like a device that leaves one network and joins the next. In the other
-network the hosts are behind NATs of a small internet (:mod:`demo.internet`).
+network the hosts are behind NATs of a small internet (:mod:`harness.internet`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from demo import CannotRunError
-from demo.internet import PUBLIC, Internet, Nat
-from demo.netns import Namespaces
 from demo.network import PLACES
+from harness.internet import PUBLIC, Internet, Nat
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.namespaces import Namespaces, check
 
 _ROUTER: Final = "router"
 
@@ -41,7 +41,7 @@ class NamespaceNetwork:
 
     def open(self) -> None:
         """Build the network and send one datagram across it; :class:`CannotRunError` if any of it fails."""
-        self._namespaces.check()
+        check()
         self._namespaces.sweep()
         try:
             self._build()
@@ -77,7 +77,7 @@ class NamespaceNetwork:
         return [f"address add {subnet}.2/24 dev eth0", f"route replace default via {subnet}.1 dev eth0"]
 
     def _build(self) -> None:
-        self._namespaces.add((_ROUTER, *self._numbers))
+        self._namespaces.add(_ROUTER, *self._numbers)
         router = []
         for host, number in self._numbers.items():
             port = f"w{number}"

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from demo import CannotRunError
+from wanderbus.testbed import CannotRunError
 
 SERVER: Final = "server"
 """Name of the host that the server runs on."""

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -21,11 +20,12 @@ from typing import Final
 
 import msgspec
 
-from bench.reporting import finish, progress
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
-from faults.processes import Died, Victim
 from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import Verdict
+from faults.victim import Died, Victim
+from harness.ports import free_port
+from harness.reporting import finish, progress
 
 PUBLISHERS: Final = ("p1", "p2", "p3")
 # Device to user and interest; two devices of one user share a session and receive the same events.
@@ -53,7 +53,7 @@ class Run:
         self.kills = {"starting": 0, "burst": 0, "any": 0, "agents": 0}
         self.data = directory / "data"
         self._random = random
-        port = _free_port()
+        port = free_port()
         users = directory / "users"
         names = {*PUBLISHERS, *(user for user, _ in CONSUMERS.values())}
         users.touch(0o600)
@@ -193,13 +193,6 @@ async def _tell(run: Run, cycles: int) -> None:
 def _agent(role: Role) -> Victim:
     told = msgspec.json.encode(role).decode()
     return Victim(role.device, "faults.agents", told, errors=role.journal.with_suffix(".stderr"))
-
-
-def _free_port() -> int:
-    with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagram:
-        stream.bind(("127.0.0.1", 0))
-        datagram.bind(stream.getsockname())
-        return int(stream.getsockname()[1])
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -20,11 +20,11 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.reporting import finish, progress
 from faults.cutting import Image, cut
 from faults.life import PUBLISHES_REMEMBERED, Life, World
 from faults.recording import Promise, Recorder, Step, Sync, SyncNames
 from faults.verdict import Verdict, check_publishes, check_state, folded
+from harness.reporting import finish, progress
 from wanderbus.errors import WanderbusError
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.committer import LogEntry

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from bench.reporting import Goal, goal
+from harness.reporting import Goal, goal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.records import Published, decode_record
 

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench.reporting import Goal, goal, machine, progress
-from bench.workers import WorkerError
-from demo import CannotRunError
+from harness.reporting import Goal, goal, machine, progress
+from harness.workers import WorkerError
 from hostile.attack import Attack
 from hostile.scene import scene
 from hostile.table import ATTACKS, BY_NAME
 from hostile.tally import Figures, merged
+from wanderbus.testbed import CannotRunError
 
 BASELINE_S: Final = 8.0
 ATTACK_S: Final = 16.0
@@ -61,7 +61,7 @@ def goals(attack: Attack, seen: Figures) -> list[Goal]:
 def run(attack: Attack, baseline_s: float, attack_s: float, repeats: int) -> Figures:
     """Run an attack, and again if the ratio of latencies exceeds its bound; return the figures of all runs.
 
-    An aborted run has no figures. Raises :class:`demo.CannotRunError`.
+    An aborted run has no figures. Raises :class:`CannotRunError`.
     """
     runs: list[Figures] = []
     try:

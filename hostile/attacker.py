@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.workers import Line
+from harness.workers import Line
 from hostile.attack import Report, Target
 from hostile.table import BY_NAME
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from bench.workers import Line
+from harness.workers import Line
 from hostile.attack import Target
 from hostile.users import connected
 from wanderbus.broker.interest.matcher import COMPILED_FROM_EVENTS

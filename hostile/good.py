@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 import wanderbus
-from bench.workers import Line
+from harness.workers import Line
 from hostile.attack import DOMAIN, PASSWORD
 from hostile.network import GOOD, MOVED, NEWCOMERS, as_ipv6
 from hostile.priority import come_first

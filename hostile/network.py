@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from demo.netns import Namespaces
+from wanderbus.testbed.namespaces import Namespaces, check
 
 SERVER: Final = "10.77.0.1"
 ATTACKER: Final = "10.77.0.9"
@@ -62,9 +62,9 @@ class Network:
         return octets_in(self._namespaces.run(host, ["cat", "/proc/net/netstat"]))
 
     def _build(self) -> None:
-        self._namespaces.check()
+        check()
         self._namespaces.sweep()
-        self._namespaces.add(("server", *_HOSTS))
+        self._namespaces.add("server", *_HOSTS)
         bridge = ["link add lan type bridge"]
         for number, host in enumerate(_HOSTS):
             self._namespaces.join("server", f"port{number}", host, "eth0")
@@ -99,7 +99,7 @@ class Network:
 
 @contextlib.contextmanager
 def network() -> Iterator[Network]:
-    """Build the network for the block; raises :class:`demo.CannotRunError`."""
+    """Build the network for the block; raises :class:`wanderbus.testbed.CannotRunError`."""
     made = Network()
     try:
         made._build()

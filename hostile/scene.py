@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.reporting import percentile
-from bench.workers import Worker
+from harness.reporting import percentile
+from harness.workers import Worker
 from hostile import tally
 from hostile.attack import ATTACKERS, Attack, Report, Target
 from hostile.attacker import attack as attack_job

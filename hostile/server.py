@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from bench.certificate import make_certificate
+from harness.certificate import make_certificate
+from harness.process_figures import open_files, processor_s, resident_bytes
 from hostile.attack import DOMAIN, PASSWORD
 from hostile.network import SERVER, Network
 from hostile.priority import come_first, waited_s
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 PORTS: Final = {"port": 5060, "tls_port": 5061, "broker_port": 5070, "data_port": 5080, "stream_port": 5090}
 """Fixed ports, so that an attacker need not find them out; any user could."""
@@ -52,7 +51,7 @@ class Server:
         self._network = network
         self._module = "hostile.short_segments" if short_segments else "wanderbus"
         self._errors = directory / "server.stderr"
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         file = directory / "users"
         file.touch(0o600)
         file.write_text("".join(f"{user}:{PASSWORD}\n" for user in users), encoding="utf-8")
@@ -69,19 +68,14 @@ class Server:
     def start(self) -> float:
         """Start it, wait until it is ready, and return the duration."""
         began_s = time.monotonic()
-        argv = [sys.executable, "-m", self._module, "up", "--config", str(self._settings)]
+        argv = python(self._module, "up", "--config", str(self._settings))
         limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
-        with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(
-                self._network.command("server", limited),
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                preexec_fn=come_first,
-            )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline().startswith("ready "):
-            raise RuntimeError(f"the server did not start: {self.errors()}")
+        argv = self._network.command("server", limited)
+        self._process = Process("the server", argv, self._errors, read=True, prepare=come_first)
+        try:
+            self._process.line()
+        except CannotRunError as error:
+            raise RuntimeError(f"the server did not start: {error}") from None
         return time.monotonic() - began_s
 
     def stop(self) -> None:
@@ -89,56 +83,24 @@ class Server:
         process, self._process = self._process, None
         if process is None:
             return
-        if process.poll() is not None:
-            self.ended += 1
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        self.ended += not process.running
+        process.end(STOP_S_MAX)
 
     def has_ended(self) -> bool:
         """Return whether it ended without being stopped."""
-        return self._process is not None and self._process.poll() is not None
-
-    def errors(self) -> str:
-        """Return the last line that it wrote to standard error."""
-        lines = self._errors.read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[-1] if lines else "no message"
+        return self._process is not None and not self._process.running
 
     def rss_mib(self) -> float:
         """Return its resident memory; 0 once it has ended."""
-        if self._process is None:
-            return 0.0
-        try:
-            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1])
-        except (OSError, IndexError):
-            return 0.0
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return resident_bytes(self._process.pid) / 2**20 if self._process is not None else 0.0
 
     def open_files(self) -> int:
         """Return its number of descriptors; 0 once it has ended."""
-        if self._process is None:
-            return 0
-        try:
-            return len(os.listdir(f"/proc/{self._process.pid}/fd"))
-        except OSError:
-            return 0
+        return open_files(self._process.pid) if self._process is not None else 0
 
     def cpu_s(self) -> float:
         """Return the processor time that it has used; 0 once it has ended."""
-        if self._process is None:
-            return 0.0
-        try:
-            text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
-        except OSError:
-            return 0.0
-        fields = text.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_s([self._process.pid]) if self._process is not None else 0.0
 
     def waited_s(self) -> float:
         """Return how long it was ready without a processor."""

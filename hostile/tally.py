@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from bench.reporting import percentile
+from harness.reporting import percentile
 
 BASELINE = "baseline"
 ATTACK = "attack"

@@ -1,4 +1,4 @@
-"""The two hosts of a test; each is a job of a process in its namespace (:mod:`bench.workers`)."""
+"""The two hosts of a test; each is a job of a process in its namespace (:mod:`harness.workers`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bench.heal_ours import Ours
-from bench.hosts import DEVICE, FAR_ADDRESS, NEAR_ADDRESSES, PREFIX_BITS
-from bench.rtnetlink import change_address
-from bench.workers import Line
+from harness.rtnetlink import change_address
+from harness.two_hosts import DEVICE, FAR_ADDRESS, NEAR_ADDRESSES, PREFIX_BITS
+from harness.workers import Line
 from wanderbus.api import rudp
 
 SECRET: Final = "a secret of both hosts, long enough"

@@ -10,9 +10,11 @@ from typing import Literal
 import pytest
 
 from bench.heal_ours import Ours
-from bench.hosts import Hosts, HostsError, hosts, missing
-from bench.workers import Worker
+from harness.two_hosts import Hosts, hosts
+from harness.workers import Worker
 from tests.channel_netns import sides
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.namespaces import missing
 
 REASON = missing("iptables")
 pytestmark = [
@@ -27,7 +29,7 @@ def pair() -> Iterator[Hosts]:
     try:
         with hosts(loss=0.01) as made:
             yield made
-    except HostsError as error:
+    except CannotRunError as error:
         pytest.skip(f"no network namespaces: {error}")
 
 

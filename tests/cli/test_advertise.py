@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo import CannotRunError
-from demo.netns import Namespaces
 from tests.cli.shell import Shell, ended, read_line
 from wanderbus.runtime.files.trace_file import read_trace
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.namespaces import Namespaces, check
 
 pytestmark = pytest.mark.integration
 
@@ -27,11 +27,11 @@ def network() -> Iterator[Namespaces]:
     """
     made = Namespaces("wbadvertise")
     try:
-        made.check("iptables")
+        check("iptables")
     except CannotRunError as error:
         pytest.skip(str(error))
     try:
-        made.add(["cloud", "gate", "out"])
+        made.add("cloud", "gate", "out")
         made.join("cloud", "eth0", "gate", "in0")
         made.join("out", "eth0", "gate", "out0")
         made.configure(

@@ -11,19 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from demo import CannotRunError, asking, companions, relays, sip_servers
+from demo import companions
 from demo.__main__ import main
 from demo.companions import Companions, RelayKind, SipServer
 from demo.network import LoopbackNetwork
-from demo.processes import Crew
-from demo.sip_servers import Kamailio
+from harness import kamailio, media_relays, udp_probe
+from harness.kamailio import Kamailio
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.async_processes import Crew
 
 
 @pytest.fixture(autouse=True)
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both are installed, as far as required."""
-    monkeypatch.setattr(sip_servers, "PROGRAM", "/usr/sbin/kamailio")
-    monkeypatch.setattr(relays, "RTPENGINE", "/usr/bin/rtpengine")
+    monkeypatch.setattr(kamailio, "PROGRAM", "/usr/sbin/kamailio")
+    monkeypatch.setattr(media_relays, "RTPENGINE", "/usr/bin/rtpengine")
 
 
 def beside(tmp_path: Path, sip: SipServer, relay: RelayKind) -> Companions:
@@ -45,8 +47,8 @@ def test_what_is_missing_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sip_servers, "PROGRAM", None)
-    monkeypatch.setattr(relays, "RTPENGINE", None)
+    monkeypatch.setattr(kamailio, "PROGRAM", None)
+    monkeypatch.setattr(media_relays, "RTPENGINE", None)
     assert main([*options, "--report", str(tmp_path / "report.html")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("demo: cannot run: ")
@@ -86,7 +88,7 @@ def test_kamailio_is_installed_with_the_configuration_that_is_shipped(tmp_path: 
     )
     command = site.install(tmp_path)
     assert str(tmp_path / "kamailio.cfg") in command
-    assert (tmp_path / "kamailio.cfg").read_bytes() == sip_servers.CONFIGURATION.read_bytes()
+    assert (tmp_path / "kamailio.cfg").read_bytes() == kamailio.CONFIGURATION.read_bytes()
     assert (tmp_path / "kamailio-users.cfg").read_text() == '$sht(users=>odd) = "a\\"b\\\\c";\n'
     local = (tmp_path / "kamailio-local.cfg").read_text().splitlines()
     assert '#!substdef "!MY_ADDRESS![::1]!g"' in local
@@ -112,7 +114,7 @@ def test_it_is_asked_until_there_is_an_answer(capsys: pytest.CaptureFixture[str]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as relay:
         relay.bind(("127.0.0.1", 0))
         port = relay.getsockname()[1]
-        question = asking.relay_question("statistics")
+        question = udp_probe.relay_question("statistics")
 
         def answer() -> None:
             relay.recv(65_536)
@@ -121,8 +123,8 @@ def test_it_is_asked_until_there_is_an_answer(capsys: pytest.CaptureFixture[str]
 
         thread = threading.Thread(target=answer)
         thread.start()
-        asking.main(("127.0.0.1", str(port), question))
+        udp_probe.main(("127.0.0.1", str(port), question))
         thread.join()
-    answered = asking.relay_answer(json.loads(capsys.readouterr().out)["answer"])
-    assert relays.datagrams_in(answered["statistics"]) == 7
-    assert relays.datagrams_in({"totalstatistics": {"relayedpackets": 8}}) == 8
+    answered = udp_probe.relay_answer(json.loads(capsys.readouterr().out)["answer"])
+    assert media_relays.datagrams_in(answered["statistics"]) == 7
+    assert media_relays.datagrams_in({"totalstatistics": {"relayedpackets": 8}}) == 8

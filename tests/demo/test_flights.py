@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from demo import SUBJECT, CannotRunError, flights
+from demo import SUBJECT, flights
 from wanderbus.event import Event, check_event
+from wanderbus.testbed import CannotRunError
 
 
 def test_first_row_of_the_installed_file_is_typed() -> None:

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import pytest
 
-from demo import CannotRunError, netns
 from demo.namespaces import NamespaceNetwork, NatNetwork
-from demo.netns import Namespaces
 from demo.network import PLACES, LoopbackNetwork, Network, choose
+from wanderbus.testbed import CannotRunError, namespaces
+from wanderbus.testbed.namespaces import Namespaces
 
 HOSTS = ("server", "ana", "bruno")
 Built = TypeVar("Built", NamespaceNetwork, NatNetwork)
@@ -40,7 +40,7 @@ def test_auto_falls_back_to_loopback_and_says_why(monkeypatch: pytest.MonkeyPatc
 
 
 def test_asking_for_namespaces_that_cannot_be_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(CannotRunError, match="iproute2"):
         choose("netns", HOSTS)
@@ -59,9 +59,9 @@ def test_a_build_that_fails_halfway_leaves_nothing(
         return ""
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/sbin/{name}")
     monkeypatch.setattr(Namespaces, "sweep", lambda _: None)
-    monkeypatch.setattr(netns, "run", run)
+    monkeypatch.setattr(namespaces, "run", run)
     with pytest.raises(CannotRunError, match="veth"):
         make(HOSTS).open()
     added = {argv[3] for argv in ran if argv[:3] == ("ip", "netns", "add")}

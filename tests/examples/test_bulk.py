@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from demo import CannotRunError
 from demo.namespaces import NamespaceNetwork
+from wanderbus.testbed import CannotRunError
 
 PROGRAM = str(Path(__file__).resolve().parents[2] / "examples" / "bulk.py")
 ENVIRONMENT = {**os.environ, "BULK_SECRET": "a secret for two hosts"}

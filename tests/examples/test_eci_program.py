@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from demo import CannotRunError
 from demo.namespaces import NamespaceNetwork
+from wanderbus.testbed import CannotRunError
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "eci_program.py"

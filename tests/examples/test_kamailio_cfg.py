@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.sip_servers import CONFIGURATION, Kamailio
+from harness.kamailio import CONFIGURATION, Kamailio
 
 PAGES = ("docs/kamailio.md", "docs/rtpengine.md")
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def test_every_option_of_a_page_is_one_of_the_command(page: str) -> None:
 
 def test_a_page_makes_the_users_of_kamailio_from_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {"alice": 'a"b\\c:d&e', "bob": "sesame"}
-    monkeypatch.setattr("demo.sip_servers.PROGRAM", "kamailio")
+    monkeypatch.setattr("harness.kamailio.PROGRAM", "kamailio")
     Kamailio(domain="example.org", users=users, address="127.0.0.1", port=5060).install(tmp_path)
     (tmp_path / "users.txt").write_text("".join(f"{name}:{password}\n" for name, password in users.items()))
     (command,) = re.findall(r"`(sed .*users\.txt)`", (ROOT / PAGES[0]).read_text(encoding="utf-8"))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.hosts import missing
 from hostile import __main__ as command
 from hostile import busy_time, scene
 from hostile.attack import ATTACKERS
 from hostile.good import NAMES, NEWCOMER_NAMES
 from hostile.table import BY_NAME
+from wanderbus.testbed.namespaces import missing
 
 NUMBA_MIB = 60.0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.workers import WorkerError
+from harness.workers import WorkerError
 from hostile import __main__ as command
 from hostile.scene import damaged
 from hostile.table import BY_NAME

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.hosts import missing
 from hostile import __main__ as command
 from hostile import scene
 from hostile.server import Server
+from wanderbus.testbed.namespaces import missing
 
 needs_namespaces = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 

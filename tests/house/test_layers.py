@@ -68,13 +68,17 @@ ALLOWED: dict[str, set[str]] = {
     "client": MACHINES - {"broker", "domain", "matching", "relay"} | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"} | {"config", "runtime", "settings"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},
+    "testbed": set(),
     "web": MACHINES | {"config", "runtime", "settings", "client", "server"},
-    "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "client", "server"},
+    "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "client", "server", "testbed"},
     "cli": MACHINES
     | {"config", "runtime", "settings", "client", "server", "web", "pipeline", "simulation", "evaluation"},
     "__init__": {"client", "server"},
     "__main__": {"cli"},
 }
+
+# What the demonstration may import too: it starts its own servers and users, in networks of its own.
+EQUIPMENT = ("wanderbus.testbed", "wanderbus.plots")
 
 # Modules that programs outside the package (demo/, examples/) may import, besides the names of `wanderbus` itself.
 PUBLIC = (
@@ -177,18 +181,19 @@ def test_broker_names_neither_sip_nor_rudp(modules: dict[Path, ast.Module]) -> N
             assert not {name for name in names if "rudp" in name.lower() or name.lower().startswith("sip")}, path
 
 
-def is_public(name: str) -> bool:
+def is_public(name: str, rooms: Sequence[str] = PUBLIC) -> bool:
     """Return whether ``name`` is the package, one of its pinned names, or within a public room."""
     _, _, rest = name.partition(".")
-    return rest in ("", *wanderbus.__all__) or any(f"{name}.".startswith(f"{room}.") for room in PUBLIC)
+    return rest in ("", *wanderbus.__all__) or any(f"{name}.".startswith(f"{room}.") for room in rooms)
 
 
 def test_programs_use_the_public_interface_alone(modules: dict[Path, ast.Module]) -> None:
     found = []
     for path, tree in modules.items():
         if path.parts[0] in ("demo", "examples"):
+            rooms = (*PUBLIC, *EQUIPMENT) if path.parts[0] == "demo" else PUBLIC
             for name, line in imported(path, tree):
-                if name.split(".")[0] == "wanderbus" and not is_public(name):
+                if name.split(".")[0] == "wanderbus" and not is_public(name, rooms):
                     found.append(f"{path}:{line}: {name} is not public")
     assert found == []
 

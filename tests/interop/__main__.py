@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from bench.reporting import finish, goal
+from harness.reporting import finish, goal
 from tests.interop.table import Outcome, Row, aligned, markdown, merged
 
 HERE: Final = str(Path(__file__).parent)

@@ -17,12 +17,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from harness.ports import free_port
 from tests.api_sip.parties import PASSWORDS
 from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
 from tests.interop.phones import NOTE_CHARACTERS_MAX, STEP_S_MAX, Phone, Transport, running, wait
-from tests.interop.processes import free_port
 from tests.interop.server import Served
+from wanderbus.testbed.async_processes import AsyncProcess
 
 PROGRAM = shutil.which("baresip")
 MISSING = "baresip is not installed: apt-get install baresip-core"
@@ -120,7 +121,7 @@ async def baresip(user: str, certificates: Certificates) -> AsyncIterator[Baresi
         (directory / "accounts").touch()
         (directory / "contacts").touch()
         said = directory / "said"
-        async with running([PROGRAM, "-4", "-v", "-s", "-f", name], said, {"HOME": name}) as process:
+        async with running([PROGRAM, "-4", "-v", "-s", "-f", name], said, name) as process:
             reader, writer = await _connect(port, process, said)
             phone = Baresip(user, reader, writer)
             listening = asyncio.create_task(phone.listen())
@@ -128,7 +129,7 @@ async def baresip(user: str, certificates: Certificates) -> AsyncIterator[Baresi
                 yield phone
                 # It takes its leave of the registrar before it ends.
                 await phone.command("quit")
-                await asyncio.wait_for(process.wait(), STEP_S_MAX)
+                assert await process.wait(STEP_S_MAX) is not None
             except BaseException as error:
                 error.add_note(said.read_text(errors="replace")[-NOTE_CHARACTERS_MAX:])
                 raise
@@ -137,13 +138,11 @@ async def baresip(user: str, certificates: Certificates) -> AsyncIterator[Baresi
                 writer.close()
 
 
-async def _connect(
-    port: int, process: asyncio.subprocess.Process, said: Path
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(port: int, process: AsyncProcess, said: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     connections: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     async def connected() -> bool:
-        assert process.returncode is None, f"baresip does not start:\n{said.read_text(errors='replace')}"
+        assert process.running, f"baresip does not start:\n{said.read_text(errors='replace')}"
         with contextlib.suppress(ConnectionError):
             connections.append(await asyncio.open_connection("127.0.0.1", port))
         return bool(connections)

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from demo.asking import sip_question
-from demo.sip_servers import MISSING as MISSING
-from demo.sip_servers import PROGRAM as PROGRAM
-from demo.sip_servers import Kamailio as Site
+from harness.kamailio import MISSING as MISSING
+from harness.kamailio import PROGRAM as PROGRAM
+from harness.kamailio import Kamailio as Site
+from harness.ports import free_port
+from harness.udp_probe import answers_there, sip_question
 from tests.certificates import Certificates
-from tests.interop.processes import answers_there, free_port, running
 from wanderbus.machine import Address
+from wanderbus.testbed.launch import pinned
+from wanderbus.testbed.processes import Process
 
 DOMAIN = "example.org"
 TLS_MODULE = "the TLS module of Kamailio is not installed: apt-get install kamailio-tls-modules"
@@ -83,10 +85,6 @@ def kamailio(
         )
         command = [*within, *site.install(Path(directory))]
         question = sip_question(domain)
-        with running(
-            command,
-            Path(directory) / "said",
-            lambda: answers_there(within, (address, port), question),
-            processor=processor,
-        ) as process:
+        with Process("kamailio", pinned(command, processor), Path(directory) / "said") as process:
+            process.wait_until(lambda: answers_there(within, (address, port), question))
             yield Kamailio(port, tls_port, process.pid, address)

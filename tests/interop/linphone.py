@@ -6,7 +6,6 @@ certificate, only names, so the check of the certificate's name is off; its sign
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import shutil
@@ -16,12 +15,13 @@ import wave
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from harness.ports import free_port
 from tests.api_sip.parties import PASSWORDS
 from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
 from tests.interop.phones import NOTE_CHARACTERS_MAX, STEP_S_MAX, Phone, Transport, running, wait
-from tests.interop.processes import free_port
 from tests.interop.server import Served
+from wanderbus.testbed.async_processes import AsyncProcess
 
 PROGRAM = shutil.which("linphonec")
 MISSING = "linphone is not installed: apt-get install linphone-cli"
@@ -45,7 +45,7 @@ _STATES = {
 class Linphone(Phone):
     """One linphone daemon with its one user."""
 
-    def __init__(self, user: str, process: asyncio.subprocess.Process, said: Path) -> None:
+    def __init__(self, user: str, process: AsyncProcess, said: Path) -> None:
         super().__init__(user)
         self._process = process
         self._said = said
@@ -74,9 +74,8 @@ class Linphone(Phone):
 
     async def leave(self) -> None:
         """Remove the registration and end."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"quit\n")
-        await asyncio.wait_for(self._process.wait(), STEP_S_MAX)
+        self._process.write(b"quit\n")
+        assert await self._process.wait(STEP_S_MAX) is not None
 
     async def refused(self) -> bool:
         """Return whether the registrar has refused the password; linphone then prompts for another one."""
@@ -88,8 +87,7 @@ class Linphone(Phone):
 
     async def command(self, line: str) -> str:
         """Send a command; return its output, AssertionError if it fails."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
+        self._process.write(line.encode() + b"\n")
         answer = ""
 
         def answered() -> bool:
@@ -118,7 +116,7 @@ async def linphone(
         _write_tone(directory / "tone.wav")
         said, log = directory / "said", directory / "log"
         command = [PROGRAM, "-c", "settings", "-d", "6", "-l", str(log)]
-        async with running(command, said, {"HOME": name}) as process:
+        async with running(command, said, name) as process:
             phone = Linphone(user, process, said)
             try:
                 await phone.command("soundcard use files")

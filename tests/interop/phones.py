@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from tests.api_sip.parties import PASSWORDS, Recorder, properties
 from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
-from tests.interop.processes import ENDING_S_MAX
 from tests.interop.server import Served, serving_all
 from wanderbus.api.sip_mobility import SDPMediaDescriptionData, SIPMobility
 from wanderbus.errors import SessionRefused
 from wanderbus.mobility.session.status import SIPCommunicationStatus
 from wanderbus.sip.proxy.routing_script import OnPathRouting
+from wanderbus.testbed.async_processes import AsyncProcess
+from wanderbus.testbed.processes import END_S_MAX
 
 Transport = Literal["UDP", "TCP", "TLS"]
 
@@ -247,26 +247,12 @@ async def phone_server(transport: Transport, certificates: Certificates, **optio
 
 
 @contextlib.asynccontextmanager
-async def running(
-    command: Sequence[str], said: Path, environment: Mapping[str, str]
-) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(command: Sequence[str], said: Path, home: str) -> AsyncIterator[AsyncProcess]:
     """Run a program that reads its standard input, and end it with the block; its output goes to the file ``said``."""
-    with said.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **environment},
-            cwd=said.parent,
-        )
+    process = await AsyncProcess.start(
+        command[0], command, said, read=False, cwd=said.parent, more_environment={"HOME": home}
+    )
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), ENDING_S_MAX)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        await process.end(END_S_MAX)

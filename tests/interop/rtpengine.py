@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo.asking import relay_question
-from demo.relays import MISSING as MISSING
-from demo.relays import RTPENGINE, rtpengine_command
-from tests.interop.processes import answers_there, free_port, running
+from harness.media_relays import MISSING as MISSING
+from harness.media_relays import RTPENGINE, rtpengine_command
+from harness.ports import free_port
+from harness.udp_probe import answers_there, relay_question
 from wanderbus.machine import Address
 from wanderbus.relay import ng
+from wanderbus.testbed.launch import pinned
+from wanderbus.testbed.processes import Process
 
 PROGRAM = RTPENGINE
 
@@ -59,9 +61,8 @@ def rtpengine(
     question = relay_question("ping")
     with tempfile.TemporaryDirectory(prefix="wanderbus-rtpengine-") as directory:
         command = [*within, *rtpengine_command(address, place, Path(directory) / "pid", ports=ports)]
-        with running(
-            command, Path(directory) / "said", lambda: answers_there(within, place, question), processor=processor
-        ) as process:
+        with Process("rtpengine", pinned(command, processor), Path(directory) / "said") as process:
+            process.wait_until(lambda: answers_there(within, place, question))
             yield Rtpengine(place, process.pid)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypedDict, Unpack
 
+from harness.ports import free_port
 from tests.interop.kamailio import DOMAIN
-from tests.interop.processes import end, free_port
+from wanderbus.testbed.launch import pinned
+from wanderbus.testbed.processes import Process
 
 PROGRAM = shutil.which("sipp")
 MISSING = "SIPp is not installed: apt-get install sip-tester"
@@ -45,7 +46,7 @@ class How(TypedDict, total=False):
 class Play(NamedTuple):
     """A running SIPp: the number of calls that it makes or takes, its address, and its log files."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     scenario: str
     calls: int
     port: int
@@ -54,13 +55,10 @@ class Play(NamedTuple):
 
     def wait(self) -> None:
         """Wait until every call has followed its scenario; raise :class:`ScenarioFailed` otherwise."""
-        try:
-            status = self.process.wait(max(0.0, self.deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            status = None
+        status = self.process.wait(max(0.0, self.deadline - time.monotonic()))
         if status != 0:
             # SIPp has no open trace left once it ended.
-            end(self.process)
+            self.process.end()
             raise ScenarioFailed(f"{self.scenario}: SIPp ended with {status}\n{self._trace()}")
 
     def _trace(self) -> str:
@@ -96,18 +94,13 @@ def playing(
     keys = {"caller": caller, "callee": callee, "contact_port": str(contact_port or port)}
     with tempfile.TemporaryDirectory(prefix="wanderbus-sipp-") as name:
         directory = Path(name)
-        command = [] if processor is None else ["taskset", "--cpu-list", str(processor)]
-        command += [PROGRAM, *_common(scenario, port, transport, limit_s), "-m", str(calls), *options]
+        command = [PROGRAM, *_common(scenario, port, transport, limit_s), "-m", str(calls), *options]
         command += [part for key, value in keys.items() for part in ("-key", key, value)]
         command += ["-trace_msg", "-message_file", "messages.log"] if trace else []
         command += [] if users is None else ["-inf", str(_user_file(users, directory))]
         command += [] if server_port is None else [f"127.0.0.1:{server_port}"]
-        with (directory / "screen").open("wb") as screen:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen, cwd=directory)
-        try:
+        with Process("SIPp", pinned(command, processor), directory / "screen", cwd=directory) as process:
             yield Play(process, scenario, calls, port, directory, time.monotonic() + limit_s + 2.0)
-        finally:
-            end(process)
 
 
 def play(scenario: str, server_port: int, **how: Unpack[How]) -> None:

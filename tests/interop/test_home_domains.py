@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import wanderbus
+from harness.ports import free_port
 from tests.api.world import SUBJECT, numbers, publish, run
 from tests.certificates import Certificates, certify, make_certificates
 from tests.interop import kamailio as peer
 from tests.interop.kamailio import kamailio
-from tests.interop.processes import free_port
 from wanderbus.config import DomainsSettings
 from wanderbus.errors import WanderbusError
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from harness.ports import free_port
 from tests.api.world import SUBJECT, numbers, publish, run, until
 from tests.api_sip.parties import PASSWORDS
 from tests.interop import kamailio as peer
@@ -17,7 +18,6 @@ from tests.interop import rtpengine as relay_peer
 from tests.interop.broker_at import DOMAIN, USERS, Home, counting_data
 from tests.interop.kamailio import Kamailio, kamailio
 from tests.interop.own_phone import Phone, phones
-from tests.interop.processes import free_port
 from tests.interop.rtpengine import rtpengine
 from tests.relay.process import relaying
 from wanderbus.machine import Address

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from harness.ports import free_port
 from tests.interop import lossy, sipp
 from tests.interop.kamailio import DOMAIN
 from tests.interop.lossy import losing
-from tests.interop.processes import free_port
 from tests.interop.server import serving
 from tests.interop.sipp import ScenarioFailed, play, playing
 from wanderbus.api.sip_mobility import SIPServers

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.ports import free_port
 from tests.interop.exported import CALLS, DIALOGS, export, traced_call
-from tests.interop.processes import end, free_port
 from tests.sip.test_pcap import read
 from wanderbus.sip.message.targets import Transport
+from wanderbus.testbed.processes import Process
 
 PROGRAM = shutil.which("sngrep")
 
@@ -59,16 +60,9 @@ def listening(capture: Path) -> Iterator[int]:
     """Let sngrep listen for HEP, and write its messages to ``capture`` when it ends; yield its port."""
     port = free_port()
     command = [str(PROGRAM), "-N", "-F", "-L", f"udp:127.0.0.1:{port}", "-O", str(capture)]
-    with capture.with_suffix(".said").open("wb") as said:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-    try:
-        deadline = time.monotonic() + WAIT_S_MAX
-        while _is_free(port):
-            assert time.monotonic() < deadline, "sngrep does not listen"
-            time.sleep(0.05)
+    with Process("sngrep", command, capture.with_suffix(".said")) as process:
+        process.wait_until(lambda: not _is_free(port), WAIT_S_MAX)
         yield port
-    finally:
-        end(process)
 
 
 def _is_free(port: int) -> bool:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.evaluation.namespaces import Namespaces
+from wanderbus.testbed.namespaces import Namespaces, missing
 
 PLACES: Final = 4
 """The pool of addresses of a consumer, used in turn."""
@@ -111,11 +111,11 @@ class NamespaceHosts(_Places):
     """Hosts in network namespaces (:class:`Namespaces`)."""
 
     gives_address = False
-    missing = staticmethod(Namespaces.missing)
+    missing = staticmethod(missing)
 
     def __init__(self, consumers: int) -> None:
         super().__init__("10.78", consumers)
-        self._namespaces = Namespaces()
+        self._namespaces = Namespaces("wbeval")
         self._there = [True] * consumers
 
     def __enter__(self) -> Self:
@@ -160,10 +160,10 @@ class NamespaceHosts(_Places):
 
     def _make(self) -> None:
         self._namespaces.add(_FIXED)
-        fixed = ["link set lo up", f"address add {self.server_address}/32 dev lo"]
+        fixed = [f"address add {self.server_address}/32 dev lo"]
         for number in range(len(self._places)):
             self._namespaces.add(number)
-            self._namespaces.cable(_FIXED, f"w{number}", number, "eth0")
+            self._namespaces.join(_FIXED, f"w{number}", number, "eth0")
             fixed += [f"address add {self._network}.{number}.1/24 dev w{number}", f"link set w{number} up"]
-            self._namespaces.configure(number, ["link set lo up", "link set eth0 up", *self._gain(number)])
+            self._namespaces.configure(number, ["link set eth0 up", *self._gain(number)])
         self._namespaces.configure(_FIXED, fixed)

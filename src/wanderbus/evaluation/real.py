@@ -26,8 +26,8 @@ from wanderbus.evaluation.hosts import Hosts
 from wanderbus.evaluation.outcome import Outcome, Receipts, outcome
 from wanderbus.evaluation.parts import Account, ConsumerTask, Heard, Order, PublisherTask
 from wanderbus.evaluation.plan import Plan, plan
-from wanderbus.evaluation.processes import Child, child
 from wanderbus.evaluation.roaming import Measured, Script, roam
+from wanderbus.testbed.async_processes import AsyncProcess, Crew
 
 START_S: Final = 1.0
 """Time from readiness of all programs to the first event."""
@@ -66,7 +66,7 @@ class RealRun:
         """Return the time of the last received event."""
         return self._times_s[-1]
 
-    def settle_on(self, hosts: Hosts, consumer: Child) -> None:
+    def settle_on(self, hosts: Hosts, consumer: AsyncProcess) -> None:
         """Set the host where the consumer runs; called in the event loop, unlike the script's actions."""
         self._loop = asyncio.get_running_loop()
         self._hosts = hosts
@@ -82,7 +82,7 @@ class RealRun:
         if self._hosts.gives_address:
             self._loop.call_soon_threadsafe(self._consumer.send, Order(address=address))
 
-    def hear(self, line: bytes) -> None:
+    def hear(self, line: str) -> None:
         """Process a line of the consumer."""
         received = msgspec.json.decode(line, type=Heard)
         if received.number is None:
@@ -137,32 +137,32 @@ async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, tell: Callable
     Raises :class:`WanderbusError` if one of the processes fails.
     """
     with hosts, tempfile.TemporaryDirectory(prefix="wanderbus-eval-") as directory:
-        async with contextlib.AsyncExitStack() as stack:
-            crew = _Crew(runs, hosts, Path(directory), stack)
+        async with Crew(Path(directory)) as crew:
+            programs = _Programs(runs, hosts, Path(directory), crew)
             tell("starting servers, publisher and consumers")
             try:
                 async with asyncio.timeout(READY_S_MAX):
-                    await crew.start()
+                    await programs.start()
             except WanderbusError:
                 raise
             except TimeoutError:
                 raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
-            await crew.play(tell)
+            await programs.play(tell)
     return [run.outcome() for run in runs]
 
 
-class _Crew:
-    """The processes of all runs."""
+class _Programs:
+    """The programs of all runs."""
 
-    def __init__(self, runs: Sequence[RealRun], hosts: Hosts, work: Path, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(self, runs: Sequence[RealRun], hosts: Hosts, work: Path, crew: Crew) -> None:
         self._runs = runs
         self._hosts = hosts
         self._work = work
-        self._stack = stack
-        self._servers: list[Child] = []
+        self._crew = crew
+        self._servers: list[AsyncProcess] = []
         self._addresses: dict[int, str] = {}
         """Servers by buffer."""
-        self._consumers: list[Child] = []
+        self._consumers: list[AsyncProcess] = []
 
     async def start(self) -> None:
         """Start all programs, and wait until all are connected and have subscribed."""
@@ -174,7 +174,7 @@ class _Crew:
         self._servers = [await self._start_server(buffer, users) for buffer in buffers]
         for buffer, server in zip(buffers, self._servers, strict=True):
             # "ready sip:HOST:PORT"
-            self._addresses[buffer] = (await server.line()).decode().split()[1].removeprefix("sip:")
+            self._addresses[buffer] = (await server.line()).split()[1].removeprefix("sip:")
         self._consumers = [await self._start_consumer(run) for run in self._runs]
         self._publisher = await self._start_publisher()
         for each in (self._publisher, *self._consumers):
@@ -209,7 +209,7 @@ class _Crew:
             tell(f"second {max(0.0, time.monotonic() - began_s):.0f} of {ends_s:.0f}")
             await asyncio.sleep(1)
 
-    async def _start_server(self, buffer: int, users: Path) -> Child:
+    async def _start_server(self, buffer: int, users: Path) -> AsyncProcess:
         config = self._work / f"server-{buffer}.toml"
         config.write_text(
             f'domain = "{_DOMAIN}"\nhost = "{self._hosts.server_address}"\nport = 0\n'
@@ -220,7 +220,7 @@ class _Crew:
         argv = [sys.executable, "-m", "wanderbus", "up", "--config", str(config)]
         return await self._run(f"server-{buffer}", self._hosts.fixed(argv))
 
-    async def _start_consumer(self, run: RealRun) -> Child:
+    async def _start_consumer(self, run: RealRun) -> AsyncProcess:
         local = self._hosts.address(run.number) if self._hosts.gives_address else None
         task = msgspec.json.encode(ConsumerTask(self._account("consumer", run, local), run.name)).decode()
         argv = self._hosts.mobile(run.number, [*_PROGRAM, "consumer", task])
@@ -228,7 +228,7 @@ class _Crew:
         run.settle_on(self._hosts, consumer)
         return consumer
 
-    async def _start_publisher(self) -> Child:
+    async def _start_publisher(self) -> AsyncProcess:
         tasks = [
             PublisherTask(
                 self._account("publisher", run),
@@ -243,8 +243,8 @@ class _Crew:
             "publisher", self._hosts.fixed([*_PROGRAM, "publisher", msgspec.json.encode(tasks).decode()])
         )
 
-    async def _run(self, name: str, argv: Sequence[str]) -> Child:
-        return await self._stack.enter_async_context(child(name, argv, self._work))
+    async def _run(self, name: str, argv: Sequence[str]) -> AsyncProcess:
+        return await self._crew.start(name, argv)
 
     def _account(self, role: str, run: RealRun, local_address: str | None = None) -> Account:
         name = f"{role}-{run.name}"
@@ -252,5 +252,5 @@ class _Crew:
         return Account(f"sip:{name}@{_DOMAIN}", _PASSWORD, server, state, local_address)
 
 
-def _ignore(line: bytes) -> None:
+def _ignore(line: str) -> None:
     """Ignore a server's output."""

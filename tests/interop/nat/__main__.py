@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.reporting import percentile
-from demo import CannotRunError
-from demo.internet import PUBLIC, Internet
+from harness.internet import PUBLIC, Internet
+from harness.reporting import percentile
 from tests.interop.nat.places import BOB, EAST, HOSTS, NORTH, ROUTERS, SOUTH, WEST
 from tests.interop.nat.programs import Layout
 from tests.interop.nat.stage import Stage
+from wanderbus.testbed import CannotRunError
 
 STEADY_S: Final = 0.4
 

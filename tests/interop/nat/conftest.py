@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from demo import CannotRunError
-from demo.internet import Internet
+from harness.internet import Internet
 from tests.interop.nat.places import HOSTS, ROUTERS
 from tests.interop.nat.stage import Stage
+from wanderbus.testbed import CannotRunError
 
 SetStage = Callable[..., AbstractContextManager[Stage]]
 

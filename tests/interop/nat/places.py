@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from demo.internet import Nat
+from harness.internet import Nat
 
 SERVER, RELAY, OFFICE, ALICE, BOB = HOSTS = ("server", "relay", "office", "alice", "bob")
 """Hosts of the SIP server, of a separate relay, of a separate broker, of the publisher and of the subscriber."""

@@ -6,18 +6,16 @@ data from behind NAT has passed the relay (SPEC I-06).
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from subprocess import Popen
 from typing import Any, Final
 
-from demo.internet import Internet
+from harness.internet import Internet
 from tests.interop.nat.places import ALICE, BOB, OFFICE, RELAY, ROUTERS, SERVER
-from tests.interop.processes import running
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 PASSWORDS: Final = {ALICE: "a", BOB: "b"}
 DOMAIN: Final = "localhost"
@@ -54,26 +52,28 @@ class Program:
     def __init__(self, internet: Internet, host: str, command: str, settings: Mapping[str, Any], work: Path) -> None:
         config, self._said = work / f"{host}.toml", work / f"{host}.said"
         config.write_text(_toml(settings))
-        argv = [sys.executable, "-m", "wanderbus", command, "--config", str(config), "--verbose"]
+        argv = python("wanderbus", command, "--config", str(config), "--verbose")
         if command == "relay":
             argv += ["--json", "--figures-s", "0.2"]
         self._argv = internet.namespaces.command(host, argv)
-        self._life = contextlib.ExitStack()
-        self._process: Popen[bytes] | None = None
+        self._host = host
+        self._process: Process | None = None
 
     def start(self) -> None:
         """Start it, and wait until it is ready."""
-        self._process = self._life.enter_context(running(self._argv, self._said, self._is_ready))
+        self._said.write_bytes(b"")
+        self._process = Process(self._host, self._argv, self._said)
+        self._process.wait_until(self._is_ready)
 
     def kill(self) -> None:
         """End it as a power failure would."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait()
 
     def end(self) -> None:
         """End it gently, if it runs."""
-        self._life.close()
+        if self._process is not None:
+            self._process.end()
 
     def said(self) -> str:
         """Return its output since it was started."""

@@ -1,4 +1,4 @@
-"""The publisher and the subscriber; each is a job of a process in its namespace (:mod:`bench.workers`).
+"""The publisher and the subscriber; each is a job of a process in its namespace (:mod:`harness.workers`).
 
 Both read one clock. The publisher writes into each event when it was published, so that the subscriber can find those
 that are younger than a move.
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import wanderbus
-from bench.workers import Line
+from harness.workers import Line
 
 SUBJECT: Final = "Departure"
 EVENTS_PER_S: Final = 50.0

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bench.workers import Worker
-from demo.internet import PUBLIC, Internet
+from harness.internet import PUBLIC, Internet
+from harness.workers import Worker
 from tests.interop.nat import sides
 from tests.interop.nat.places import ALICE, BOB, NORTH, OFFICE, RELAY, SERVER, SOUTH, WEST
 from tests.interop.nat.programs import DOMAIN, PASSWORDS, Layout, programs

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from demo.internet import PUBLIC
+from harness.internet import PUBLIC
 from tests.interop.nat.conftest import SetStage
 from tests.interop.nat.places import BOB, NORTH, SERVER, SOUTH, WEST
 from tests.interop.nat.programs import Layout, refused

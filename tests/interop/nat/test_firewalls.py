@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from demo.internet import PUBLIC
+from harness.internet import PUBLIC
 from tests.interop.nat.conftest import SetStage
 from tests.interop.nat.places import ALICE, BOB
 from tests.interop.nat.programs import Layout

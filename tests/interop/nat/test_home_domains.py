@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from demo.internet import PUBLIC, Internet
+from harness.internet import PUBLIC, Internet
 from tests.certificates import certify, make_certificates
 from tests.interop.nat.conftest import SetStage
 from tests.interop.nat.places import BOB, RELAY, SERVER
 from tests.interop.nat.programs import PASSWORDS, Program
-from tests.interop.processes import running
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 pytestmark = pytest.mark.interop(
     peer="two domains", scenario="users move at a broker of another domain, found in the DNS", transport="TLS"
@@ -34,13 +34,14 @@ class Names:
 
     def __init__(self, internet: Internet, zone: Path) -> None:
         place = internet.address(SERVER)
-        argv = [sys.executable, "-m", "tests.name_server", place, str(zone)]
+        argv = python("tests.name_server", place, str(zone))
         self._argv = internet.namespaces.command(SERVER, argv)
         self._said = zone.with_suffix(".said")
         self._life = contextlib.ExitStack()
 
     def start(self) -> None:
-        self._life.enter_context(running(self._argv, self._said, lambda: "ready" in self._said.read_text()))
+        process = self._life.enter_context(Process("the name server", self._argv, self._said))
+        process.wait_until(lambda: "ready" in self._said.read_text())
 
     def end(self) -> None:
         self._life.close()

@@ -13,10 +13,10 @@ from typing import Final
 
 import pytest
 
-from demo.asking import relay_answer, relay_question
-from demo.internet import PUBLIC, Internet
-from demo.processes import ROOT
-from demo.relays import datagrams_in
+from harness import ROOT
+from harness.internet import PUBLIC, Internet
+from harness.media_relays import datagrams_in
+from harness.udp_probe import relay_answer, relay_question
 from tests.interop import kamailio as peer
 from tests.interop import rtpengine as relay_peer
 from tests.interop.kamailio import kamailio
@@ -99,7 +99,7 @@ class Served:
     def _counting(self, internet: Internet) -> Iterator[None]:
         yield
         question = [internet.address(RELAY), str(NG_PORT), relay_question("statistics")]
-        asking = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "demo.asking", *question]
+        asking = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "harness.udp_probe", *question]
         answer = relay_answer(json.loads(internet.namespaces.run(RELAY, asking))["answer"])
         self.relayed_datagrams = datagrams_in(answer["statistics"])
 

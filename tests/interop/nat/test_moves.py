@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from demo.internet import PUBLIC
+from harness.internet import PUBLIC
 from tests.interop.nat.conftest import SetStage
 from tests.interop.nat.places import ALICE, BOB, EAST, NORTH, RELAY, SERVER, SOUTH, WEST
 from tests.interop.nat.programs import Layout, refused, relayed_datagrams

@@ -8,15 +8,13 @@
 The device has two addresses: what comes from 10.79.1.2 passes the router ``nat`` as it is, and what comes from
 192.168.79.2 leaves it masqueraded, as something on the other side that nobody can reach unasked. So a device behind NAT
 and one that is not have the same way. The links "Wi-Fi" and "remote" take time, if they are told to, by
-:mod:`wanderbus.evaluation.overhead.delaying`; with a round trip of 0 they are like the others.
+:mod:`wanderbus.testbed.delayed_link`; with a round trip of 0 they are like the others.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -25,10 +23,11 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import WanderbusError
-from wanderbus.evaluation.namespaces import Namespaces, inside
-from wanderbus.evaluation.overhead.delaying import TUN
 from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
-from wanderbus.evaluation.processes import child
+from wanderbus.testbed.async_processes import Crew
+from wanderbus.testbed.delayed_link import TUN, delayed_link
+from wanderbus.testbed.namespaces import Namespaces, inside
+from wanderbus.testbed.namespaces import missing as missing_for_namespaces
 
 DEVICE, BROKER, RELAY = "device", "broker", "relay"
 ADDRESSES: Final = {DEVICE: "10.79.1.2", BROKER: "10.79.3.1", RELAY: "10.79.4.1"}
@@ -152,10 +151,8 @@ class Network:
 
 def missing(experiment: Experiment) -> str | None:
     """Return why the network cannot be made here, None if no obstacle is known."""
-    if reason := Namespaces.missing():
+    if reason := missing_for_namespaces("nft"):
         return reason
-    if shutil.which("nft") is None:
-        return "the command 'nft' is missing (Debian: apt-get install nftables)"
     if (experiment.wifi_rtt_s or experiment.relay_rtt_s) and not TUN.exists():
         return f"there is no {TUN}, which links take that have a round trip of their own"
     return None
@@ -165,26 +162,25 @@ def missing(experiment: Experiment) -> str | None:
 async def network(experiment: Experiment, directory: Path) -> AsyncIterator[Network]:
     """Provide the network for the block; raise :class:`ConfigurationError` if that fails."""
     async with contextlib.AsyncExitStack() as stack:
-        namespaces = stack.enter_context(Namespaces())
-        for host in _LINES:
-            namespaces.add(host)
-        namespaces.cable(_NAT, "eth0", _CORE, "nat0")
-        namespaces.cable(BROKER, "eth0", _CORE, "broker0")
+        namespaces = stack.enter_context(Namespaces("wbeval"))
+        crew = await stack.enter_async_context(Crew(directory))
+        namespaces.add(*_LINES)
+        namespaces.join(_NAT, "eth0", _CORE, "nat0")
+        namespaces.join(BROKER, "eth0", _CORE, "broker0")
         links = (
             ("wifi", experiment.wifi_rtt_s, (DEVICE, "air0", _NAT, "air0")),
             ("remote", experiment.relay_rtt_s, (RELAY, "eth0", _CORE, "relay0")),
         )
         for name, rtt_s, ends in links:
             if rtt_s == 0:
-                namespaces.cable(*ends)
+                namespaces.join(*ends)
                 continue
-            program = [sys.executable, "-m", "wanderbus.evaluation.overhead.delaying"]
             one, device, other, other_device = ends
-            argv = [*program, namespaces.name(one), device, namespaces.name(other), other_device, str(rtt_s / 2)]
-            await (await stack.enter_async_context(child(name, argv, directory))).line()
+            argv = delayed_link(namespaces.name(one), device, namespaces.name(other), other_device, rtt_s / 2)
+            await (await crew.start(name, argv)).line()
         for host, lines in _LINES.items():
-            namespaces.configure(host, ["link set lo up", *lines])
+            namespaces.configure(host, lines)
         for host in (_NAT, _CORE):
-            namespaces.run(host, ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
+            namespaces.forward(host)
         namespaces.run(_NAT, ["nft", "--file", "-"], _RULES)
         yield Network(namespaces)

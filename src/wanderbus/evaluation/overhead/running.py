@@ -1,6 +1,6 @@
 """Runs of the experiment: real servers, relays, publishers and consumers, all configurations in turns.
 
-For each number of consumers there is a crew for every configuration at once, and only one of them at a time has events.
+For each number of consumers every configuration is set up at once, and only one of them at a time has events.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wanderbus.evaluation.overhead.network import (
 )
 from wanderbus.evaluation.overhead.parts import Party, Publish, Published, Received, Report
 from wanderbus.evaluation.overhead.summary import Places, Sample
-from wanderbus.evaluation.processes import Child, child
+from wanderbus.testbed.async_processes import AsyncProcess, Crew
 
 READY_S_MAX: Final = 180.0
 """Longest time to start: some eighty processes begin at once."""
@@ -78,14 +78,14 @@ async def run(experiment: Experiment, runs: int, seed: int, tell: Callable[[str]
             for number, consumers in product(range(runs), experiment.consumers):
                 where = f"run {number + 1} of {runs}, {consumers} of {_all(experiment.consumers)} consumers"
                 tell(f"{where}: starting")
-                async with _crews(experiment, consumers, hosts, Path(directory, f"{number}-{consumers}")) as crews:
+                async with _setups(experiment, consumers, hosts, Path(directory, f"{number}-{consumers}")) as setups:
                     check_ways(experiment, hosts.relayed())
                     for turns in rounds(experiment, Random(f"{seed + number} {consumers}")):
                         await asyncio.to_thread(probing.probe)
                         for turn in turns:
                             tell(f"{where}: {turn.first} of {experiment.events} events, {turn.configuration.about}")
-                            await crews[turn.configuration].play(turn)
-                    samples += [crew.sample(number) for crew in crews.values()]
+                            await setups[turn.configuration].play(turn)
+                    samples += [setup.sample(number) for setup in setups.values()]
                 check_ways(experiment, hosts.relayed())
             return samples, probing.found()
 
@@ -95,41 +95,49 @@ def _all(numbers: Sequence[int]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _crews(
+async def _setups(
     experiment: Experiment, consumers: int, hosts: Network, work: Path
-) -> AsyncIterator[dict[Configuration, _Crew]]:
-    """Provide a crew for each configuration, connected and warm."""
+) -> AsyncIterator[dict[Configuration, _Setup]]:
+    """Provide a setup for each configuration, connected and warm."""
     async with contextlib.AsyncExitStack() as stack:
-        crews = {
-            each: _Crew(each, experiment, consumers, hosts, work / str(each)) for each in experiment.configurations
-        }
+        setups = {}
+        for each in experiment.configurations:
+            crew = await stack.enter_async_context(Crew(work / str(each)))
+            setups[each] = _Setup(each, experiment, consumers, hosts, work / str(each), crew)
         try:
             async with asyncio.timeout(READY_S_MAX):
-                for crew in crews.values():
-                    await crew.start(stack)
-                for crew in crews.values():
-                    await crew.ready()
+                for setup in setups.values():
+                    await setup.start()
+                for setup in setups.values():
+                    await setup.ready()
         except WanderbusError:
             raise
         except TimeoutError:
             raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
-        for crew in crews.values():
-            await crew.warm_up()
-        yield crews
+        for setup in setups.values():
+            await setup.warm_up()
+        yield setups
 
 
-class _Crew:
+class _Setup:
     """One configuration with its consumers."""
 
     def __init__(
-        self, configuration: Configuration, experiment: Experiment, consumers: int, hosts: Network, work: Path
+        self,
+        configuration: Configuration,
+        experiment: Experiment,
+        consumers: int,
+        hosts: Network,
+        work: Path,
+        crew: Crew,
     ) -> None:
         self._configuration = configuration
         self._experiment = experiment
         self._count = consumers
         self._hosts = hosts
         self._work = work
-        self._consumers: list[Child] = []
+        self._crew = crew
+        self._consumers: list[AsyncProcess] = []
         self._unanswered = 0
         self._totals: list[Received] = []
         """Report of each consumer, after the last turn."""
@@ -137,23 +145,22 @@ class _Crew:
         self._rounds_ms: list[float] = []
         """Mean of each turn."""
 
-    async def start(self, stack: contextlib.AsyncExitStack) -> None:
+    async def start(self) -> None:
         """Start all programs; publisher and consumers are not yet :meth:`ready`."""
-        self._work.mkdir(parents=True)
         names = ["publisher", *(f"consumer-{number}" for number in range(self._count))]
         (self._work / "users").touch(0o600)
         (self._work / "users").write_text("".join(f"{name}:{_PASSWORD}\n" for name in names), encoding="utf-8")
         if self._configuration is Configuration.RELAY_APART:
-            await (await self._run(stack, "relay", RELAY, [*_WANDERBUS, "relay", *_relay_options()])).line()
+            await (await self._run("relay", RELAY, [*_WANDERBUS, "relay", *_relay_options()])).line()
         config = self._work / "server.toml"
         config.write_text(self._settings(), encoding="utf-8")
-        server = await self._run(stack, "server", BROKER, [*_WANDERBUS, "up", "--config", str(config), "--json"])
+        server = await self._run("server", BROKER, [*_WANDERBUS, "up", "--config", str(config), "--json"])
         places = msgspec.json.decode(await server.line())
         parties = {name: msgspec.json.encode(self._party(name, places)).decode() for name in names}
         for name in names[1:]:
             argv = [*_PARTS, "consumer", parties[name]]
-            self._consumers.append(await self._run(stack, name, DEVICE, argv))
-        self._publisher = await self._run(stack, names[0], DEVICE, [*_PARTS, "publisher", parties[names[0]]])
+            self._consumers.append(await self._run(name, DEVICE, argv))
+        self._publisher = await self._run(names[0], DEVICE, [*_PARTS, "publisher", parties[names[0]]])
 
     async def ready(self) -> None:
         """Wait until all are connected and have subscribed."""
@@ -226,8 +233,8 @@ class _Crew:
         given |= {"server": server, "password": _PASSWORD, "state_dir": str(self._work / name)}
         return Party(f"sip:{name}@{_DOMAIN}", given | {"encryption": self._experiment.encryption})
 
-    async def _run(self, stack: contextlib.AsyncExitStack, name: str, host: str, argv: Sequence[str]) -> Child:
-        return await stack.enter_async_context(child(name, self._hosts.on(host, argv), self._work))
+    async def _run(self, name: str, host: str, argv: Sequence[str]) -> AsyncProcess:
+        return await self._crew.start(name, self._hosts.on(host, argv))
 
 
 _WANDERBUS: Final = (sys.executable, "-m", "wanderbus")

@@ -1,4 +1,4 @@
-"""Probe of a server that is starting: ``python -m demo.asking HOST PORT TEXT`` on a host that can reach it.
+"""Probe of a server that is starting: ``python -m harness.udp_probe HOST PORT TEXT`` on a host that can reach it.
 
 Sends ``TEXT`` over UDP again and again until it is answered, and reports the answer: ``{"answer": text}``.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
-from demo.reports import report
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 _OPTIONS: Final = "\r\n".join(
     (
@@ -31,7 +35,9 @@ _OPTIONS: Final = "\r\n".join(
 )
 
 AGAIN_S: Final = 0.1
+ANSWER_S_MAX: Final = 1.0
 DATAGRAM_BYTES: Final = 65_536
+_PADDING: Final = f"\r\nUser-Agent: {'.' * 300}\r\n\r\n"
 
 
 def sip_question(domain: str) -> str:
@@ -51,6 +57,30 @@ def relay_answer(text: str) -> dict[str, Any]:
     return fields
 
 
+def answers_there(within: Sequence[str], place: tuple[str, int], question: str) -> bool:
+    """Return whether a server responds to this datagram, sent from the namespace ``within`` if one is named."""
+    argv = [*within, *probe(place[0], place[1], question)]
+    with Process("probe", argv, Path(os.devnull), read=True) as process, contextlib.suppress(CannotRunError):
+        return bool(process.line(ANSWER_S_MAX))
+    return False
+
+
+def answers_options(port: int, host: str = "127.0.0.1") -> bool:
+    """Return whether a SIP server responds to OPTIONS over UDP at ``port``, with any status."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(2 * AGAIN_S)
+        # The padding leaves room for the answer: our server sends strangers no more bytes than it got.
+        asker.sendto(sip_question(f"{host}:{port}").replace("\r\n\r\n", _PADDING).encode(), (host, port))
+        with contextlib.suppress(OSError):
+            return asker.recv(DATAGRAM_BYTES).startswith(b"SIP/2.0 ")
+    return False
+
+
+def probe(host: str, port: int, question: str) -> list[str]:
+    """Return the command line that sends ``question`` until there is an answer."""
+    return python("harness.udp_probe", host, str(port), question)
+
+
 def main(argv: Sequence[str]) -> None:
     """Send until there is an answer; the process's owner ends it if there is none."""
     host, port, text = argv
@@ -61,7 +91,7 @@ def main(argv: Sequence[str]) -> None:
             # A closed port is refused at once; wait for the rest of this interval.
             with contextlib.suppress(OSError):
                 asker.send(text.encode())
-                report(answer=asker.recv(DATAGRAM_BYTES).decode(errors="replace"))
+                print(json.dumps({"answer": asker.recv(DATAGRAM_BYTES).decode(errors="replace")}), flush=True)
                 return
             with contextlib.suppress(TimeoutError):
                 asker.recv(DATAGRAM_BYTES)

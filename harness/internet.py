@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from demo import CannotRunError
-from demo.netns import Namespaces
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.namespaces import Namespaces, check
 
 PUBLIC: Final = "public"
 
@@ -78,7 +78,7 @@ class Internet:
 
     def open(self) -> None:
         """Build it, and check that a router translates a datagram; :class:`CannotRunError` if any of it fails."""
-        self.namespaces.check("iptables-restore")
+        check("iptables-restore")
         self.namespaces.sweep()
         try:
             self._build()
@@ -131,7 +131,7 @@ class Internet:
 
     def _build(self) -> None:
         spaces, closet = self.namespaces, []
-        spaces.add((_CLOSET, *self._routers, *self._hosts))
+        spaces.add(_CLOSET, *self._routers, *self._hosts)
         for segment in (PUBLIC, *self._routers):
             closet += [f"link add {segment} type bridge", f"link set {segment} up"]
         for number, router in enumerate(self._routers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.evaluation.overhead.delaying import WAITING_MAX, Direction
+from wanderbus.testbed.delayed_link import WAITING_MAX, Direction
 
 
 def test_what_goes_in_comes_out_so_much_later_and_in_order() -> None:

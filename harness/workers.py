@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import cProfile
-import ctypes
 import logging
 import multiprocessing
 import os
@@ -22,6 +21,8 @@ from typing import Any, Final, Self
 
 import uvloop
 
+from wanderbus.testbed.namespaces import enter
+
 Job = Callable[..., Awaitable[Any]]
 """Job: a coroutine function of a :class:`Line` and arguments that can be pickled."""
 
@@ -30,7 +31,6 @@ LOOPS: Final[dict[str, Callable[[], asyncio.AbstractEventLoop]]] = {
     "asyncio": asyncio.SelectorEventLoop,
 }
 ANSWER_S_MAX: Final = 60.0
-_CLONE_NEWNET: Final = 0x40000000
 
 
 class WorkerError(Exception):
@@ -119,21 +119,11 @@ def processors() -> tuple[int, int]:
     return usable[-1], usable[0]
 
 
-def enter_namespace(name: str) -> None:
-    """Move this process, which must have one thread, into a network namespace; ``OSError`` if that fails."""
-    descriptor = os.open(Path("/run/netns", name), os.O_RDONLY)
-    try:
-        if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
-    finally:
-        os.close(descriptor)
-
-
 def _work(connection: Connection, namespace: str | None, processor: int | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the benchmark, which then ends its workers
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # a measurement ends in the middle of a stream, which warns
     if namespace is not None:
-        enter_namespace(namespace)
+        enter(namespace)
     if processor is not None:
         os.sched_setaffinity(0, {processor})
     while True:

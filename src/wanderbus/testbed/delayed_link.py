@@ -1,7 +1,7 @@
-"""Delayed link: ``python -m wanderbus.evaluation.overhead.delaying HOST DEVICE HOST DEVICE SECONDS``.
+"""Delayed link: ``python -m wanderbus.testbed.delayed_link HOST DEVICE HOST DEVICE SECONDS``.
 
 Each end is a TUN device in the namespace of its host; each packet from one end enters the other after the delay. It
-prints ``ready`` when both devices exist, and ends on a signal.
+prints ``ready`` when both devices exist, and ends on a signal. Many kernels lack netem, which would do the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wanderbus.evaluation.namespaces import inside
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.namespaces import inside
 
 TUN: Final = Path("/dev/net/tun")
 
@@ -28,6 +29,11 @@ WAITING_MAX: Final = 10_000
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN_NO_PI: Final = 0x1001
 _PACKET_BYTES_MAX: Final = 65_536
+
+
+def delayed_link(one: str, device_of_one: str, other: str, device_of_other: str, delay_s: float) -> list[str]:
+    """Return the command line of a link between devices in two namespaces, with this delay each way."""
+    return python("wanderbus.testbed.delayed_link", one, device_of_one, other, device_of_other, str(delay_s))
 
 
 class Direction:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from demo import CannotRunError
-from demo.processes import ROOT
+from harness import ROOT
+from wanderbus.testbed import CannotRunError
 
 CONFIGURATION: Final = ROOT / "examples" / "kamailio.cfg"
 

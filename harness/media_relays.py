@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from demo import CannotRunError
-from demo.processes import python
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.launch import python
 
 RTPENGINE: Final = shutil.which("rtpengine", path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin")
 MISSING: Final = "rtpengine is not installed; on Debian: apt-get install --no-install-recommends rtpengine-daemon"
