@@ -134,9 +134,8 @@ class AsyncProcess:
         except TimeoutError:
             return None
         if self._listening:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_OUTPUT_S_MAX):
-                    await asyncio.shield(self._listening)
+            for task in (await asyncio.wait([self._listening], timeout=_OUTPUT_S_MAX))[0]:
+                task.result()
         return status
 
     def send_signal(self, number: signal.Signals) -> None:
