@@ -4,8 +4,8 @@ A machine receives a batch of inputs and the monotonic time, changes its own sta
 driver carries out. It never touches a socket, a clock, a disk or a source of randomness: time arrives as ``now``,
 randomness comes from a :class:`RandomSource`, and timers come back as :class:`TimerFired`.
 
-A machine made of smaller machines passes each its part of the input, and wraps the timers of their outputs with
-:func:`scoped`, so that one heap in the driver holds all timers of a process.
+A machine made of smaller machines connects them by :mod:`wanderbus.composition`. It wraps the timers of their outputs
+with :func:`scoped`, so that one heap in the driver holds all timers of a process.
 """
 
 from __future__ import annotations
@@ -175,24 +175,15 @@ class Machine(Protocol):
         ...
 
 
-def unscoped(given: Any) -> Any:
-    """Return the input for the smaller machine: a timer without the scope that :func:`scoped` added."""
-    match given:
-        case TimerFired(key=(_, key)):
-            return TimerFired(key)
-        case _:
-            return given
-
-
 def scoped(scope: Hashable, outputs: Iterable[Any]) -> list[Any]:
     """Return ``outputs`` with each timer key ``k`` turned into ``(scope, k)``; the rest unchanged."""
     wrapped: list[Any] = []
     for output in outputs:
-        match output:
-            case SetTimer(key=key, at=at):
-                wrapped.append(SetTimer((scope, key), at))
-            case CancelTimer(key=key):
-                wrapped.append(CancelTimer((scope, key)))
-            case _:
-                wrapped.append(output)
+        kind = type(output)
+        if kind is SetTimer:
+            wrapped.append(SetTimer((scope, output.key), output.at))
+        elif kind is CancelTimer:
+            wrapped.append(CancelTimer((scope, output.key)))
+        else:
+            wrapped.append(output)
     return wrapped

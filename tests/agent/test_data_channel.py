@@ -132,8 +132,9 @@ def test_u05_less_or_more_than_the_broker_demands_is_a_refusal_that_says_what_to
 def test_u05_an_answer_that_was_changed_on_the_way_ends_the_session(
     town: Town, over: Over, change: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = town.access._media
-    monkeypatch.setattr(town.access, "_media", lambda line: changed(whole(line), **change))
+    channels = town.access._signalling._channels
+    whole = channels.describe
+    monkeypatch.setattr(channels, "describe", lambda channel: changed(whole(channel), **change))
     phone = Phone(town, data_transport=over).connect()
     town.run(20.0)
     (refusal,) = phone.all_of(ConnectRefused)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.agent.town import Phone, Town, connected
+from wanderbus.client.machine.core import TRANSPORTS
 from wanderbus.client.machine.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
+from wanderbus.composition import Part
 from wanderbus.machine import Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
 from wanderbus.sip.message.message import Request, parse_message
@@ -49,23 +53,21 @@ def test_d10_once_healed_healing_is_tried_soon_again(town: Town) -> None:
     assert pause_s(phone) == pytest.approx(6.0)
 
 
-def test_d10_a_channel_that_ends_before_anything_came_is_not_begun_anew_at_once(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_d10_a_channel_that_ends_before_anything_came_is_not_begun_anew_at_once(town: Town) -> None:
     """Something on its way has no room for it: each new session would meet the same."""
     phone = connected(town)
     agent = phone.agent
 
-    def turned_away(given: list[Input], now: float) -> list[Output]:
+    def turned_away(given: Sequence[Input], now: float) -> list[Output]:
         if any(isinstance(each, SendMessage) for each in given):
             town.world.after(0.001, reset)
         return []
 
     def reset() -> None:
-        agent._take_data([ConnectionReset(agent._channel.local)], town.world.now)
+        agent._route_transports([ConnectionReset(agent._channel.local)], town.world.now)
         phone.node.feed([])
 
-    monkeypatch.setattr(agent._transports, "step", turned_away)
+    agent._parts.add(TRANSPORTS, Part(turned_away, agent._route_transports))
     start = town.world.now
     phone.publish(1)
     town.run(20.0)
@@ -97,8 +99,8 @@ def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_ref
     phone = connected(town)
     phone.move("10.1.0.9")
     town.run(0.001)
-    phone.agent._barren = True
-    phone.agent._take_data([ConnectionReset(phone.agent._channel.local)], town.world.now)
+    phone.agent._has_received = False
+    phone.agent._route_transports([ConnectionReset(phone.agent._channel.local)], town.world.now)
     phone.node.feed([])
     town.run(5.0)
     assert phone.all_of(ConnectRefused) == []

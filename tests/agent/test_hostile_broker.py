@@ -84,7 +84,7 @@ def test_a_broker_that_resets_every_connection_is_asked_less_and_less_often() ->
 
     def reset() -> None:
         for identity in (agent._channel.local, agent._channel.failed):
-            agent._take_data([ConnectionReset(identity)] if identity else [], town.world.now)
+            agent._route_transports([ConnectionReset(identity)] if identity else [], town.world.now)
         phone.node.feed([])
         town.world.after(0.02, reset)
 

@@ -65,30 +65,31 @@ class Side:
     def bind(self) -> None:
         self.node.rebind({DATA_SOCKET: self.address}, {STREAM_SOCKET: self.address})
 
-    def perform(self, outputs: list[Output]) -> None:
-        self.node.perform(outputs)
+    def ask(self, inputs: list[Input]) -> None:
+        if inputs:
+            self.node.perform(self.step(inputs, self.world.now))
 
     def describe(self) -> MediaDescription:
         return self.channel.describe(self.address)
 
     def offer(self) -> MediaDescription:
-        self.perform(self.channel.offer(self.world.now))
+        self.ask(self.channel.offer())
         return self.describe()
 
     def accept(self, media: MediaDescription) -> bool:
-        opened, outputs = self.channel.accept(self.channel.read(media, self.address[0]), self.world.now)
-        self.perform(outputs)
+        opened, inputs = self.channel.accept(self.channel.read(media, self.address[0]))
+        self.ask(inputs)
         return opened
 
     def agreed(self, media: MediaDescription) -> bool:
-        opened, outputs = self.channel.agreed(self.channel.read(media, self.address[0]), self.world.now)
-        self.perform(outputs)
+        opened, inputs = self.channel.agreed(self.channel.read(media, self.address[0]))
+        self.ask(inputs)
         return opened
 
     def move(self, ip: str) -> None:
         self.address = (ip, self.address[1])
         self.bind()
-        self.perform(self.channel.moved(self.world.now))
+        self.ask(self.channel.moved())
 
     def send(self, *payloads: bytes) -> None:
         self.node.feed([SendMessage(self.channel.local, payload) for payload in payloads])

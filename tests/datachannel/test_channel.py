@@ -84,7 +84,7 @@ def test_an_old_description_is_refused_also_after_a_failure(call: Call) -> None:
     old = call.agent.describe()
     call.agent.move("10.0.9.9")
     call.agree()
-    call.broker.perform(call.broker.channel.close(call.world.now))
+    call.broker.ask(call.broker.channel.close())
     assert "older than its last move" in refused(call.broker, old)
 
 
@@ -113,7 +113,7 @@ def test_a_lost_connection_is_begun_anew_on_both_sides_with_fresh_ids(call: Call
 def test_who_lost_it_answers_with_a_fresh_id_and_the_other_follows(call: Call) -> None:
     """This happens after a restart of the broker, when the agent has not noticed yet."""
     call.agree()
-    call.broker.perform(call.broker.channel.close(call.world.now))
+    call.broker.ask(call.broker.channel.close())
     assert call.agree() == (True, True)
     assert call.delivered("broker", b"anew") == [b"anew"]
 
@@ -147,7 +147,7 @@ def test_what_was_not_offered_cannot_be_agreed_on(call: Call) -> None:
 
 def test_a_closed_channel_hears_nothing_more(call: Call) -> None:
     call.agree()
-    call.broker.perform(call.broker.channel.close(call.world.now))
+    call.broker.ask(call.broker.channel.close())
     assert call.delivered("agent", b"late") == []
     assert call.broker.channel.remote is None
     assert call.broker.transports._over_tcp == set()
@@ -196,7 +196,7 @@ def test_a_living_connection_does_not_change_its_key() -> None:
 def test_what_was_said_in_another_session_is_refused(call: Call) -> None:
     call.agree()
     replayed = call.agent.describe()
-    call.broker.perform(call.broker.channel.abandon(call.world.now))
+    call.broker.ask(call.broker.channel.abandon())
     call.broker.channel.begin(msgspec.structs.replace(call.broker.channel.parties, dialog="call-2"))
     assert "signature" in refused(call.broker, replayed)
 
@@ -205,7 +205,7 @@ def test_a_key_that_gives_everybody_the_same_secret_is_refused() -> None:
     call = Call()
     weak = msgspec.structs.replace(read_end(call.agent.offer()), key=bytes(32))
     with pytest.raises(Exception, match="key cannot be used"):
-        call.broker.channel.accept(weak, 0.0)
+        call.broker.channel.accept(weak)
     assert (call.broker.channel.local, call.broker.channel.remote) == (0, None)
     assert call.broker.transports.udp.endpoint._allocated == set()
 
@@ -222,8 +222,8 @@ def test_who_does_not_know_the_password_hears_nothing(protocol: Protocol, encryp
         pytest.skip("plain reliable UDP has nothing to prove with")
     thief = msgspec.structs.replace(BOTH, role="broker", secret=channel_secret(ha1("alice", "sim.test", "guess")))
     call = Call(protocol, encryption=encryption, broker=thief)
-    call.broker.perform(call.broker.channel.accept(read_end(call.agent.offer()), 0.0)[1])
-    call.agent.perform(call.agent.channel.agreed(read_end(call.broker.describe()), 0.0)[1])
+    call.broker.ask(call.broker.channel.accept(read_end(call.agent.offer()))[1])
+    call.agent.ask(call.agent.channel.agreed(read_end(call.broker.describe()))[1])
     assert call.delivered("agent", b"secret") == []
     assert call.delivered("broker", b"forged") == []
 
@@ -244,7 +244,7 @@ def cut_until_it_fails(call: Call) -> None:
 def test_d10_a_probe_is_answered_as_soon_as_the_way_is_free(call: Call) -> None:
     cut_until_it_fails(call)
     call.network.mend(call.agent.address[0])
-    call.agent.perform(call.agent.channel.probe(call.world.now))
+    call.agent.ask(call.agent.channel.probe())
     call.run(1.0)
     assert call.agent.reported(ProbeAnswered)
     assert call.broker.received == [b"told"]
@@ -254,9 +254,9 @@ def test_d10_a_probe_is_answered_as_soon_as_the_way_is_free(call: Call) -> None:
 
 def test_d10_a_side_that_forgot_the_connection_answers_by_a_reset(call: Call) -> None:
     cut_until_it_fails(call)
-    call.broker.perform(call.broker.channel.close(call.world.now))
+    call.broker.ask(call.broker.channel.close())
     call.network.mend(call.agent.address[0])
-    call.agent.perform(call.agent.channel.probe(call.world.now))
+    call.agent.ask(call.agent.channel.probe())
     call.run(1.0)
     assert call.agent.reported(ConnectionReset)
 
@@ -265,13 +265,13 @@ def test_the_failed_connection_stays_while_others_are_offered_and_goes_with_the_
     cut_until_it_fails(call)
     failed = call.agent.channel.failed
     call.agent.offer()
-    call.agent.perform(call.agent.channel.abandon(call.world.now))
+    call.agent.ask(call.agent.channel.abandon())
     call.agent.offer()
     assert call.agent.channel.failed == failed
     call.network.mend(call.agent.address[0])
     call.agree()
     assert call.agent.channel.failed == 0
-    assert call.agent.channel.probe(call.world.now) == []
+    assert call.agent.channel.probe() == []
 
 
 def test_u05_an_older_answer_does_not_open_an_earlier_pair_again() -> None:
@@ -281,7 +281,7 @@ def test_u05_an_older_answer_does_not_open_an_earlier_pair_again() -> None:
     older = call.broker.describe()
     call.agent.agreed(older)
     call.run(0.2)
-    call.broker.perform(call.broker.channel.close(call.world.now))
+    call.broker.ask(call.broker.channel.close())
     assert call.agree() == (True, True)
     call.broker.accept(call.agent.offer())
     with pytest.raises(SIPParseError, match="older than its new connection"):

@@ -13,7 +13,9 @@ from wanderbus import records
 from wanderbus.broker.core import Append, Appended, Broker, DialogChanged, LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.messages import ConnectRefused, Disconnect, PublishSettled
-from wanderbus.domain.access_server import AccessServer, BrokerRegistered, BrokerUnregistered, ChannelRefused
+from wanderbus.domain.access_server import AccessServer
+from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
+from wanderbus.domain.parts import BROKER
 from wanderbus.errors import StateCorrupt
 from wanderbus.machine import (
     CancelTimer,
@@ -235,7 +237,7 @@ def test_u05_a_data_channel_that_was_changed_on_the_way_is_counted_and_reported(
 
 def test_u05_a_user_without_a_password_here_needs_tls_for_the_signalling(town: Town) -> None:
     """The same holds behind a registrar that keeps the passwords (DESIGN 6.5)."""
-    town.access._authenticator = None
+    town.access._signalling._channels._authenticator = None
     agent = town.access._user_agent
     agent._admission = Admission(agent._composer, agent._layer)
     phone = Phone(town).connect()
@@ -432,7 +434,7 @@ class Watched:
             return tell(told[-1], now)
 
         monkeypatch.setattr(access, "step", watched)
-        monkeypatch.setattr(broker, "step", noted)
+        access._parts.add(BROKER, access._parts._parts[BROKER]._replace(step=noted))
 
 
 def test_design_8_the_log_is_asked_for_before_anything_else(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

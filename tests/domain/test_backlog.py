@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.town import Phone, Town, connected
 from wanderbus.client.machine.messages import PublishSettled
-from wanderbus.domain.access_server import CONSUMED_UNITS, _consumed_units
+from wanderbus.domain.link_traffic import CONSUMED_UNITS, consumed_units
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 
@@ -27,6 +27,6 @@ def test_a_flood_beyond_the_window_is_published_once_each_and_in_order(over: str
 
 
 def test_windows_smaller_than_usual_are_told_sooner_of_what_is_done() -> None:
-    assert _consumed_units(RudpConfig(), TcpConfig()) == CONSUMED_UNITS
-    assert _consumed_units(RudpConfig(), TcpConfig(receive_window_bytes=4_096)) == 1
-    assert _consumed_units(RudpConfig(datagram_bytes_max=100), TcpConfig()) < CONSUMED_UNITS
+    assert consumed_units(RudpConfig(), TcpConfig()) == CONSUMED_UNITS
+    assert consumed_units(RudpConfig(), TcpConfig(receive_window_bytes=4_096)) == 1
+    assert consumed_units(RudpConfig(datagram_bytes_max=100), TcpConfig()) < CONSUMED_UNITS

@@ -25,7 +25,9 @@ def attach(epoch: int = 1) -> bytes:
 
 
 def give(baseline: Baseline, address: Address, data: bytes, now: float = 0.0) -> tuple[list[Input], list[Output]]:
-    return baseline.step([DatagramReceived(ECI_SOCKET, address, data)], now)
+    """Let a datagram arrive; return the inputs for the broker, and the outputs."""
+    results = baseline.step([DatagramReceived(ECI_SOCKET, address, data)], now)
+    return [each for each in results if isinstance(each, Input)], [each for each in results if isinstance(each, Output)]
 
 
 def challenge_of(outputs: list[Output]) -> bytes:

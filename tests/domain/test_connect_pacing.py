@@ -56,11 +56,11 @@ def test_an_offer_that_its_caller_takes_back_waits_no_more(town: Town) -> None:
     third, fourth = Phone(town, number=3).connect(), Phone(town, number=4).connect()
     third.node.feed([Disconnect()])
     town.run(0.2)
-    assert list(town.access._pacing._waiting) == [third.uri]
-    assert len(town.access._pacing._waiting[third.uri]) == 1
+    assert list(town.access._signalling._pacing._waiting) == [third.uri]
+    assert len(town.access._signalling._pacing._waiting[third.uri]) == 1
     town.run(20.0)
     assert fourth.statuses == ["CONNECTED"]
-    assert town.access._pacing._waiting == {}
+    assert town.access._signalling._pacing._waiting == {}
 
 
 def test_no_more_than_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:

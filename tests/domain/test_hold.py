@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.domain import access_server
+from wanderbus.domain import device_session
 from wanderbus.machine import TimerFired
 from wanderbus.sip.message.media_direction import with_direction
 from wanderbus.sip.message.sdp import MediaDescription
@@ -64,7 +64,7 @@ def test_what_is_withheld_is_bounded_and_the_events_stay_in_the_queue(
     held: tuple[Town, Phone, Phone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town, alice, bob = held
-    monkeypatch.setattr(access_server, "WITHHELD_MAX", 3)
+    monkeypatch.setattr(device_session, "WITHHELD_MAX", 3)
     for n in range(1, 11):
         bob.publish(n)
     town.run(0.5)

@@ -58,4 +58,4 @@ def test_a_kicked_address_is_heard_no_more_until_it_attaches() -> None:
     baseline.step([LinkDropped(link, "kicked"), LinkDropped(-99, "kicked")], 0.0)
     assert (baseline._addresses, baseline._identities) == ({}, {})
     query = DatagramReceived(ECI_SOCKET, address, protocol.encode(protocol.Query(1)))
-    assert baseline.step([query], 0.0) == ([], [])
+    assert baseline.step([query], 0.0) == []

@@ -9,7 +9,8 @@ import pytest
 
 from tests.agent.town import Sent, Town, connected
 from wanderbus import protocol
-from wanderbus.domain.access_server import RENEW_AFTER_S
+from wanderbus.domain.device_signalling import RENEW_AFTER_S
+from wanderbus.domain.parts import USER_AGENT
 from wanderbus.machine import Output
 from wanderbus.mobility.messages import UpdateSession
 from wanderbus.simulation.server import SERVER_IP
@@ -99,7 +100,9 @@ def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
     alice.agent._channel.lost()
     node = town.server._access
     assert node is not None
-    town.access._step_user_agent([UpdateSession(session.id, town.access._media(session))], town.world.now)
+    town.access._parts.give(
+        USER_AGENT, [UpdateSession(session.id, town.access._signalling._channels.describe(session.channel))]
+    )
     node.feed([])
     town.run(0.1)
     assert session.channel.local == local_id

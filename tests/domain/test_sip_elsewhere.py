@@ -9,13 +9,9 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS
 from wanderbus.broker.core import Broker
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.domain.access_server import (
-    REGISTER_AGAIN_S,
-    REGISTRATION_REFUSALS,
-    AccessServer,
-    BrokerRegistered,
-    BrokerUnregistered,
-)
+from wanderbus.domain.access_server import AccessServer
+from wanderbus.domain.device_signalling import REGISTER_AGAIN_S, REGISTRATION_REFUSALS
+from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered
 from wanderbus.machine import (
     DatagramReceived,
     Input,

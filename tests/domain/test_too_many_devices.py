@@ -7,7 +7,8 @@ import pytest
 from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.client.machine.messages import Ask, ConnectRefused
-from wanderbus.domain.session_table import DeviceSession, SessionTable
+from wanderbus.domain.device_session import DeviceSession
+from wanderbus.domain.session_table import SessionTable
 from wanderbus.parameters.broker import BrokerConfig
 
 REASON = "user_devices_max is 2, and it is reached"

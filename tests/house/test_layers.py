@@ -13,6 +13,7 @@ PACKAGE = Path("src/wanderbus")
 VOCABULARY = {
     "cloudevents",
     "codec",
+    "composition",
     "errors",
     "event",
     "event_text",

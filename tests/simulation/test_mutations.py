@@ -19,7 +19,7 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState, SessionRow, SubscriptionRow
 from wanderbus.client.machine import data_path
 from wanderbus.client.machine.conversation import Conversation
-from wanderbus.client.machine.core import Agent
+from wanderbus.client.machine.core import TRANSPORTS, USER_AGENT, Agent
 from wanderbus.client.machine.messages import Moved
 from wanderbus.datachannel import Transports
 from wanderbus.machine import Output, RandomSource
@@ -62,8 +62,8 @@ def move_without_reinvite(patch: Patch) -> None:
 
     def moved(self: Agent, given: Moved, now: float) -> None:
         self._data = given.data
-        self._channel.moved(now)
-        self._step_user_agent(sip.AddressChanged(given.sip), now)
+        self._parts.give(TRANSPORTS, self._channel.moved())
+        self._parts.give(USER_AGENT, [sip.AddressChanged(given.sip)])
 
     patch.setattr(Agent, "_moved", moved)
 

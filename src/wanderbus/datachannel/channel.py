@@ -3,11 +3,12 @@
 A side that has lost its connection offers or answers with a fresh id. A connection that is not alive on both sides is
 replaced on both, so numbers of two connections never mix. Each fresh id has a fresh key pair, and all descriptions of
 a live connection carry the same id and key (DESIGN 6.1, 6.5).
+
+Methods that change the connection return the inputs for :class:`Transports`, which the owner passes on in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ from wanderbus.datachannel.transports import Transports
 from wanderbus.datachannel.trust import Parties
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.hosts import is_single_host, may_be_peer
-from wanderbus.machine import Address, Output
+from wanderbus.machine import Address, Input
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
 
@@ -44,11 +45,17 @@ class DataChannel:
     )
 
     def __init__(
-        self, transports: Transports, parties: Parties, *, encryption: bool = True, protocol: Protocol = "UDP"
+        self,
+        transports: Transports,
+        parties: Parties,
+        *,
+        encryption: bool = True,
+        protocol: Protocol = "UDP",
+        relayed: bool = False,
     ) -> None:
         self.parties = parties
         self.protocol: Protocol = protocol
-        self.relayed = False
+        self.relayed = relayed
         """True if proxies are asked for a relay: the agent decides, and the broker copies the agent's last choice."""
         self.local = 0
         """Own id of the live or offered connection, 0 before the first."""
@@ -100,86 +107,84 @@ class DataChannel:
             raise SIPParseError(f"the data channel is described at {end.address[0]}, where the {other} cannot be", 488)
         return end
 
-    def offer(self, now: float) -> list[Output]:
+    def offer(self) -> list[Input]:
         """Set :attr:`local` to the id to offer: the live connection's, or a fresh one."""
         if self.remote is not None:
             return []
-        outputs = self._forget([self.local], now)
+        former = self.local
         self.local, self._keys = self._fresh(self.protocol)
-        return outputs
+        return _closing(former)
 
-    def agreed(self, remote: ChannelEnd, now: float) -> tuple[bool, list[Output]]:
-        """Process the answer ``remote`` to our offer; return whether it is a new connection, and the outputs.
+    def agreed(self, remote: ChannelEnd) -> tuple[bool, list[Input]]:
+        """Process the answer ``remote`` to our offer; return whether it is a new connection, and the inputs.
 
         :raises RemoteProtocolError: its key cannot be used, or there was no offer
         """
         if not self.local:
             raise SIPParseError("the answer has a data channel, but none was offered", 488)
-        return self._settle(remote, self.local, self._keys, now)
+        return self._settle(remote, self.local, self._keys)
 
-    def accept(self, remote: ChannelEnd, now: float) -> tuple[bool, list[Output]]:
+    def accept(self, remote: ChannelEnd) -> tuple[bool, list[Input]]:
         """Accept the offer of ``remote``, to be answered with :attr:`local`; return and raise as :meth:`agreed`."""
         if self._lives(remote):
-            return self._settle(remote, self.local, self._keys, now)
+            return self._settle(remote, self.local, self._keys)
         fresh, keys = self._fresh(remote.protocol)
         try:
-            return self._settle(remote, fresh, keys, now)
+            return self._settle(remote, fresh, keys)
         except RemoteProtocolError:
-            self._forget([fresh], now)
+            self._transports.release(fresh)
             raise
 
-    def moved(self, now: float) -> list[Output]:
+    def moved(self) -> list[Input]:
         """Report that this side has a new address."""
         self._generation += 1
-        if self.remote is None:
-            return []
-        return self._transports.step([MovedHere(self.local, self._generation)], now)
+        return [] if self.remote is None else [MovedHere(self.local, self._generation)]
 
     def lost(self) -> None:
         """Record that sending failed: the next agreement is a new connection, and this one can be probed until then."""
         self.failed, self.local, self.remote, self._keys = self.local, 0, None, None
 
-    def probe(self, now: float) -> list[Output]:
+    def probe(self) -> list[Input]:
         """Check whether the peer answers on the failed connection again (SPEC D-10)."""
-        return self._transports.step([Probe(self.failed)], now) if self.failed else []
+        return [Probe(self.failed)] if self.failed else []
 
     def begin(self, parties: Parties) -> None:
         """Bind the channel to another SIP session, after the previous one was abandoned."""
         self.parties, self._peer_generation = parties, 0
 
-    def abandon(self, now: float) -> list[Output]:
+    def abandon(self) -> list[Input]:
         """Discard the agreement, since the SIP session has ended; a failed connection can still be probed."""
-        outputs = self._forget([self.local], now)
-        self.local, self.remote, self._keys = 0, None, None
-        return outputs
+        former, self.local, self.remote, self._keys = self.local, 0, None, None
+        return _closing(former)
 
-    def switch(self, protocol: Protocol, now: float) -> list[Output]:
-        """Offer a new connection over another ``protocol`` next; discard this one, and a failed one."""
-        outputs = self.close(now)
+    def use(self, protocol: Protocol, *, relayed: bool) -> list[Input]:
+        """Choose the path of the next offer; if the ``protocol`` changes, discard the connection, and a failed one."""
+        self.relayed = relayed
+        if protocol == self.protocol:
+            return []
         self.protocol = protocol
-        return outputs
+        return self.close()
 
-    def close(self, now: float) -> list[Output]:
+    def close(self) -> list[Input]:
         """Discard the connection, and the failed one."""
-        outputs = self.abandon(now) + self._forget([self.failed], now)
-        self.failed = 0
-        return outputs
+        former, self.failed = self.failed, 0
+        return [*self.abandon(), *_closing(former)]
 
-    def _settle(self, remote: ChannelEnd, local: int, keys: KeyPair | None, now: float) -> tuple[bool, list[Output]]:
+    def _settle(self, remote: ChannelEnd, local: int, keys: KeyPair | None) -> tuple[bool, list[Input]]:
         if self.parties.role == "broker":
             self.relayed = remote.relayed
         if self._lives(remote):
             self.remote, self._peer_generation = remote, remote.generation
-            return False, self._transports.step([ChangePath(local, remote.address, remote.generation)], now)
+            return False, [ChangePath(local, remote.address, remote.generation)]
         paired = self._paired if local == self.local and self.remote is not None else ()
         if remote.connection in paired:
             raise SIPParseError("the description of the data channel is older than its new connection", 488)
         opening = self._transports.opening(local, remote, keys, self.parties)
         self._paired = (*paired, remote.connection)
-        outputs = self._forget([former for former in (self.local, self.failed) if former != local], now)
+        closing = _closing(*[former for former in (self.local, self.failed) if former != local])
         self.local, self._keys, self.failed, self.protocol = local, keys, 0, remote.protocol
         self.remote, self._peer_generation = remote, remote.generation
-        return True, outputs + self._transports.step([opening, MovedHere(local, self._generation)], now)
+        return True, [*closing, opening, MovedHere(local, self._generation)]
 
     def _over_tcp(self, end: ChannelEnd) -> ChannelEnd:
         """Return our ``end`` with the attributes for TCP: the agent connects, and the broker shows its certificate."""
@@ -199,8 +204,9 @@ class DataChannel:
         keys = self._transports.fresh_keys() if sealed else None
         return self._transports.allocate(protocol), keys
 
-    def _forget(self, ids: Iterable[int], now: float) -> list[Output]:
-        return self._transports.step([CloseConnection(local_id) for local_id in ids if local_id], now)
+
+def _closing(*ids: int) -> list[Input]:
+    return [CloseConnection(local_id) for local_id in ids if local_id]
 
 
 def _shown(end: ChannelEnd | None) -> tuple[Protocol, bytes, bytes] | None:

@@ -15,16 +15,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, cast
 
+from wanderbus.composition import Composition, Part
 from wanderbus.datachannel.description import DATA_SOCKET, STREAM_SOCKET, ChannelEnd, Protocol
 from wanderbus.datachannel.trust import Parties
 from wanderbus.machine import (
     Address,
-    CancelTimer,
     DatagramReceived,
     Input,
     Output,
     RandomSource,
-    SetTimer,
     StreamClosed,
     StreamReceived,
     TimerFired,
@@ -63,6 +62,8 @@ class Transports:
         self._tcp: TcpCarrier | None = None
         self._over_tcp: set[int] = set()
         """Ids of TCP connections; all other ids belong to reliable UDP."""
+        self._parts = Composition()
+        """The endpoints that are loaded."""
 
     @property
     def udp(self) -> UdpCarrier:
@@ -71,6 +72,7 @@ class Transports:
             from wanderbus.datachannel.over_udp import UdpCarrier
 
             self._udp = UdpCarrier(self._random, self._rudp_config, self._reset_key)
+            self._parts.add(DATA_SOCKET, Part(self._udp.endpoint.step, self._route))
         return self._udp
 
     @property
@@ -80,11 +82,13 @@ class Transports:
             from wanderbus.datachannel.over_tcp import TcpCarrier
 
             self._tcp = TcpCarrier(self._random, self._tcp_config, self.fingerprint)
+            self._parts.add(STREAM_SOCKET, Part(self._tcp.endpoint.step, self._route))
         return self._tcp
 
-    def load(self) -> None:
-        """Load both transports now."""
-        self._udp, self._tcp = self.udp, self.tcp
+    def load(self, *, udp: bool = True, tcp: bool = True) -> None:
+        """Load both transports now, or one of them."""
+        self._udp = self.udp if udp else self._udp
+        self._tcp = self.tcp if tcp else self._tcp
 
     def fresh_keys(self) -> KeyPair:
         """Return keys for one sealed connection over reliable UDP."""
@@ -103,6 +107,14 @@ class Transports:
         local_id = self.tcp.endpoint.allocate()
         self._over_tcp.add(local_id)
         return local_id
+
+    def release(self, local_id: int) -> None:
+        """Forget an id that was allocated and never opened."""
+        if local_id in self._over_tcp:
+            self._over_tcp.discard(local_id)
+            self.tcp.endpoint.release(local_id)
+        else:
+            self.udp.endpoint.release(local_id)
 
     def all_confirmed(self, local_id: int) -> bool:
         """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
@@ -152,20 +164,12 @@ class Transports:
                 (over_tcp if local_id in self._over_tcp else over_udp).append(given)
                 if kind is CloseConnection:
                     self._over_tcp.discard(local_id)
-        outputs: list[Output] = []
-        if over_udp:
-            _scope(outputs, DATA_SOCKET, self.udp.endpoint.step(over_udp, now))
-        if over_tcp:
-            _scope(outputs, STREAM_SOCKET, self.tcp.endpoint.step(over_tcp, now))
-        return outputs
+        self.load(udp=bool(over_udp), tcp=bool(over_tcp))
+        self._parts.give(DATA_SOCKET, over_udp)
+        self._parts.give(STREAM_SOCKET, over_tcp)
+        self._parts.run(now)
+        return self._parts.take_outputs()
 
-
-def _scope(outputs: list[Output], scope: str, more: Iterable[Output]) -> None:
-    """Add ``more``, with its timers under ``scope``; few outputs are timers, so each is checked only once."""
-    for output in more:
-        if isinstance(output, SetTimer):
-            outputs.append(SetTimer((scope, output.key), output.at))
-        elif isinstance(output, CancelTimer):
-            outputs.append(CancelTimer((scope, output.key)))
-        else:
-            outputs.append(output)
+    def _route(self, outputs: list[Output], now: float) -> None:
+        """Emit everything: the endpoints do not use each other."""
+        self._parts.emit(*outputs)

@@ -1,5 +1,11 @@
 """Server side of the original ECI: users are addresses, and the broker's links are datagrams (SPEC A-09, X36).
 
+::
+
+    datagrams, idle timer ───────▶ ┌──────────┐ ──▶ datagrams, idle timer
+    SendOnLink, LinkDropped ─────▶ │ Baseline │ ──▶ LinkOpened, MessageArrived: inputs of the broker
+                                   └──────────┘
+
 For the broker an address is a user with one device in the session ``default``. A notification counts as acknowledged
 when it is sent, so no queue waits for an address, and the broker does not detect whether an address is reachable.
 Messages are accepted only from attached addresses; a device that moves to another address is another user.
@@ -12,12 +18,14 @@ address of an attached user can still send messages in that user's name. Use it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import DeviceRow
+from wanderbus.domain.attached_address import AttachedAddress
+from wanderbus.domain.messages import DevicesRestored
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import is_loopback, network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
@@ -30,19 +38,11 @@ ECI_SOCKET: Final = "eci"
 
 _DEVICE: Final = "eci"
 _SESSION: Final = "default"
-_IDLE: Final = (ECI_SOCKET, "idle")
-
-
-class _Identity(NamedTuple):
-    """An attached address: its link, the epoch of its attachment, and the time of its last message."""
-
-    link: int
-    epoch: int
-    heard_at: float
+_IDLE: Final = "idle"
 
 
 class Baseline:
-    """Translates between datagrams and the broker's links; ``step`` returns inputs for the broker, and outputs.
+    """Translates between datagrams and the broker's links.
 
     Its link numbers are negative, to distinguish them from links over data channels.
 
@@ -58,7 +58,7 @@ class Baseline:
         self._config = config or BaselineConfig()
         self._challenges = Challenges(key)
         self._flood = FloodGuard(flood or DEFAULT_LIMITS, refused="datagram of the original ECI dropped")
-        self._identities: dict[Address, _Identity] = {}
+        self._identities: dict[Address, AttachedAddress] = {}
         """Attached addresses, in the order of their last message."""
         self._of_source: Counter[str] = Counter()
         """Attached addresses by :func:`wanderbus.hosts.network_of`."""
@@ -66,20 +66,12 @@ class Baseline:
         """Address of each link, including leaving links whose last answer is not sent yet."""
         self._links_opened = 0
         self._tally = Tally()
-        self._for_broker: list[Input] = []
-        self._outputs: list[Output] = []
+        self._outputs: list[Input | Output] = []
 
-    def start(self, devices: Iterable[DeviceRow], now: float) -> tuple[list[Input], list[Output]]:
-        """Attach the addresses of the broker's log again; their users do not notice the restart."""
-        for device in devices:
-            if (address := address_of(device.user)) is not None:
-                self._attach(address, protocol.Attach(device.epoch, _SESSION, None, keep=True), now)
-        return self._drain()
-
-    def step(self, given: Sequence[Input | Output], now: float) -> tuple[list[Input], list[Output]]:
-        """Process datagrams, the idle timer, and the broker's messages for these links."""
-        for each in given:
-            match each:
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+        """Process datagrams, the idle timer, the broker's outputs for these links, and its devices after a restart."""
+        for given in inputs:
+            match given:
                 case DatagramReceived(source=source, data=payload):
                     self._on_datagram(source, payload, now)
                 case SendOnLink(link=link, payload=payload):
@@ -88,13 +80,17 @@ class Baseline:
                     self._drop(link)
                 case TimerFired():
                     self._forget_idle(now)
+                case DevicesRestored(devices=devices):
+                    self._restore(devices, now)
         self._outputs += [*self._tally.take(now), *self._flood.take_limited(now)]
-        return self._drain()
+        outputs, self._outputs = self._outputs, []
+        return outputs
 
-    def _drain(self) -> tuple[list[Input], list[Output]]:
-        drained = self._for_broker, self._outputs
-        self._for_broker, self._outputs = [], []
-        return drained
+    def _restore(self, devices: Iterable[DeviceRow], now: float) -> None:
+        """Attach the addresses of the broker's log again; their users do not notice the restart."""
+        for device in devices:
+            if (address := address_of(device.user)) is not None:
+                self._attach(address, protocol.Attach(device.epoch, _SESSION, None, keep=True), now)
 
     def _on_datagram(self, source: Address, payload: bytes, now: float) -> None:
         answers = has_challenge(payload)
@@ -123,7 +119,7 @@ class Baseline:
             case protocol.Leave(request=request):
                 self._forget(source, request)
             case _:
-                self._for_broker.append(MessageArrived(identity.link, payload))
+                self._outputs.append(MessageArrived(identity.link, payload))
 
     def _is_flood(self, source: Address, payload: bytes, now: float) -> bool:
         """Count a datagram that may attach; return whether it exceeds the limits. Loopback is not bounded."""
@@ -164,10 +160,10 @@ class Baseline:
         if not self._identities:
             self._outputs.append(SetTimer(_IDLE, now + self._config.identity_idle_s))
         link = self._open(address, message)
-        self._identities[address] = _Identity(link, message.epoch, now)
+        self._identities[address] = AttachedAddress(link, message.epoch, now)
         self._of_source[network_of(address[0])] += 1
 
-    def _remove(self, address: Address) -> _Identity:
+    def _remove(self, address: Address) -> AttachedAddress:
         network = network_of(address[0])
         self._of_source[network] -= 1
         if not self._of_source[network]:
@@ -178,7 +174,7 @@ class Baseline:
         self._links_opened += 1
         link = -self._links_opened
         self._addresses[link] = address
-        self._for_broker += [
+        self._outputs += [
             LinkOpened(link, user_at(address), _DEVICE, unattended=True),
             MessageArrived(link, protocol.encode(message)),
         ]
@@ -189,7 +185,7 @@ class Baseline:
         identity = self._remove(address)
         del self._addresses[identity.link]
         link = self._open(address, protocol.Attach(identity.epoch, _SESSION, None, keep=False))
-        self._for_broker.append(MessageArrived(link, protocol.encode(protocol.Leave(request))))
+        self._outputs.append(MessageArrived(link, protocol.encode(protocol.Leave(request))))
 
     def _forget_idle(self, now: float) -> None:
         idle_s = self._config.identity_idle_s

@@ -4,27 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-import msgspec
-
-from wanderbus.datachannel import DataChannel
-
-
-class DeviceSession(msgspec.Struct):
-    """A SIP session with one device: its user, and its data channel."""
-
-    id: str
-    """Identifier of the SIP session in the user agent."""
-    user: str
-    device: str
-    channel: DataChannel
-    link: int = 0
-    """The broker's name for the data channel, 0 before the first."""
-    fresh: bool = False
-    """True if the data channel is new and the broker does not know of it yet."""
-    held: bool = False
-    """True if the device receives nothing for now (RFC 3264 8.4)."""
-    withheld: list[bytes] = []
-    """Messages of the broker since the hold; the window of the session's stream bounds the notifications in it."""
+from wanderbus.domain.device_session import DeviceSession
 
 
 class SessionTable:

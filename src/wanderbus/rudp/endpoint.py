@@ -71,6 +71,10 @@ class Endpoint:
                 self._allocated.add(local_id)
                 return local_id
 
+    def release(self, local_id: int) -> None:
+        """Forget an id that was allocated and never opened."""
+        self._allocated.discard(local_id)
+
     def rtt_s(self, local_id: int) -> float | None:
         """Return the smoothed round trip of the current path in seconds; None if unknown."""
         connection = self._connections.get(local_id)

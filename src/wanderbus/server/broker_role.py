@@ -31,15 +31,13 @@ from wanderbus.config import ServerSettings
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
     ECI_SOCKET,
-    REGISTRATION_REFUSALS,
     SIP_SOCKET,
     STREAM_SOCKET,
     AccessServer,
-    BrokerRegistered,
-    BrokerUnregistered,
-    ChannelRefused,
 )
 from wanderbus.domain.baseline import Baseline
+from wanderbus.domain.device_signalling import REGISTRATION_REFUSALS
+from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse, StorageError, WanderbusError
 from wanderbus.machine import Address, Output, shown
 from wanderbus.matching import SCANNED_MAX, Kernel, load_kernel

@@ -12,7 +12,7 @@ import msgspec
 
 from wanderbus import limits
 from wanderbus.broker.backlog import UNATTENDED_MAX
-from wanderbus.domain.access_server import WITHHELD_MAX
+from wanderbus.domain.device_session import WITHHELD_MAX
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.settings.keys import OPTIONAL
 from wanderbus.settings.server import ProxySettings, ServerSettings

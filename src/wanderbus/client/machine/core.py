@@ -32,6 +32,7 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.client.machine.path_choice import Way
 from wanderbus.client.machine.stranger_limits import Strangers
+from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
@@ -48,8 +49,6 @@ from wanderbus.machine import (
     StreamClosed,
     StreamReceived,
     TimerFired,
-    scoped,
-    unscoped,
 )
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
@@ -61,11 +60,16 @@ from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceiv
 __all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "Agent"]
 
 SIP_SOCKET: Final = "sip"
+
+USER_AGENT: Final = "sip"
+TRANSPORTS: Final = "data"
+"""Parts of the agent."""
+
 REFUSALS: Final = frozenset({401, 403, 404, 407, 488})
 """SIP responses that a retry will not change: credentials or permission are missing, or the broker does not accept the
 data channel."""
 
-_WAY_REFUSALS: Final = frozenset({488, 503})
+_PATH_REFUSALS: Final = frozenset({488, 503})
 """SIP responses that may refuse only the path of the data channel: its transport, or a relay."""
 
 _RELAY_S: Final = 4.0
@@ -105,16 +109,18 @@ class Agent:
         self._ever_connected = False
         self._established = False
         """True once the SIP session was answered, so that it can be updated."""
-        self._fresh = False
+        self._is_opening_due = False
         """True if the broker's offer has restarted the data channel, and nothing was sent on it yet."""
-        self._barren = False
-        """True if nothing was received on the data channel since its start."""
+        self._has_received = True
+        """False until the first message on a new data channel."""
         self._probing = False
         """True while a response of the failed connection is expected."""
         self._heal_pause_s = properties.heal_s
         self._pacing = HealPacing(random, properties.heal_s_max)
         self._leaving_until: float | None = None
-        self._outputs: list[Output] = []
+        self._parts = Composition()
+        self._parts.add(USER_AGENT, Part(self._user_agent.step, self._route_user_agent))
+        self._parts.add(TRANSPORTS, Part(self._transports.step, self._route_transports, has_scope=False))
 
     @property
     def connected(self) -> bool:
@@ -145,30 +151,33 @@ class Agent:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
-        for_data: list[Input] = []
+        for_transports: list[Input] = []
         batch = list(inputs)
         for given, following in zip_longest(batch, batch[1:]):
             if isinstance(given, Acknowledge) and _is_superseded(given, following):
                 continue
             if self._transports.takes(given):
-                for_data.append(given)
+                for_transports.append(given)
             elif isinstance(given, PublishEvent | Ask | OfReaders):
                 if payload := self._conversation.send(given):
-                    for_data += self._sending([payload])
+                    for_transports += self._sending([payload])
             else:
-                self._step_data(for_data, now)
-                for_data = []
-                self._take(given, now)
-        self._step_data(for_data, now)
-        outputs, self._outputs = self._outputs, []
-        return outputs
+                self._parts.give(TRANSPORTS, for_transports)
+                self._parts.run(now)
+                for_transports = []
+                self._sort(given, now)
+                self._parts.run(now)
+        self._parts.give(TRANSPORTS, for_transports)
+        self._parts.run(now)
+        return self._parts.take_outputs()
 
-    def _take(self, given: Input, now: float) -> None:
+    def _sort(self, given: Input, now: float) -> None:
+        """Give one input to the user agent, or handle it."""
         match given:
             case DatagramReceived(source=source) if not self._strangers.admits(source, now):
-                self._outputs += self._strangers.take_reports(now)
-            case DatagramReceived() | StreamReceived() | StreamClosed() | TimerFired(key=("sip", _)):
-                self._step_user_agent(given, now)
+                self._parts.emit(*self._strangers.take_reports(now))
+            case DatagramReceived() | StreamReceived() | StreamClosed():
+                self._parts.give(USER_AGENT, [given])
             case Moved():
                 self._moved(given, now)
             case TimerFired(key="heal"):
@@ -182,35 +191,37 @@ class Agent:
                 self._drain(now)
             case Connect():
                 self._started = True
-                self._step_user_agent(sip.Start(), now)
+                self._parts.give(USER_AGENT, [sip.Start()])
                 self._heal(now)
             case Disconnect():
                 self._leaving_until = now + self._properties.drain_s
                 self._drain(now)
+            case TimerFired(key=key):
+                self._parts.give_timer(key)
 
     def _moved(self, moved: Moved, now: float) -> None:
         self._data = moved.data
         self._heal_pause_s = self._properties.heal_s
         self._pacing.moved()
-        on_the_channel = self._channel.moved(now)
+        for_transports = self._channel.moved()
         self._choice.moved(moved.data[0], now)
-        self._step_user_agent(sip.AddressChanged(moved.sip), now)
+        self._parts.give(USER_AGENT, [sip.AddressChanged(moved.sip)])
         self._heal(now)
-        self._take_data(on_the_channel, now)
+        self._parts.give(TRANSPORTS, for_transports)
 
     def _heal(self, now: float) -> None:
         """Send the agent's address to the broker: by a re-INVITE if there is a session, else by a new INVITE."""
         if not self._started or self._leaving_until is not None:
             return
-        self._take_data(self._path.take_way(now), now)
-        self._outputs.append(CancelTimer("trial"))
+        self._parts.give(TRANSPORTS, self._path.prepare_offer(now))
+        self._parts.emit(CancelTimer("trial"))
         if self._session in self._user_agent.sessions and self._established:
-            self._take_data(self._channel.offer(now), now)
-            self._step_user_agent(sip.UpdateSession(self._session, self._media()), now)
+            self._parts.give(TRANSPORTS, self._channel.offer())
+            self._parts.give(USER_AGENT, [sip.UpdateSession(self._session, self._media())])
         else:
-            self._invite(now)
+            self._invite()
         pause_s = self._heal_pause_s + (_RELAY_S if self._choice.relayed else 0.0)
-        self._outputs.append(SetTimer("heal", now + pause_s))
+        self._parts.emit(SetTimer("heal", now + pause_s))
 
     def _heal_again(self, now: float) -> None:
         """Retry, with a longer timeout: the round trip may be longer than the previous one (RFC 5626 4.5).
@@ -225,149 +236,148 @@ class Agent:
         self._heal_pause_s = min(2 * self._heal_pause_s, self._properties.heal_s_max)
         self._heal(now)
 
-    def _invite(self, now: float) -> None:
-        self._disconnected("another session is opened", now)
+    def _invite(self) -> None:
+        self._disconnected("another session is opened")
         if self._session in self._user_agent.sessions:
-            self._step_user_agent(sip.TerminateSession(self._session, quietly=True), now)
+            self._parts.give(USER_AGENT, [sip.TerminateSession(self._session, quietly=True)])
         self._session = self._random.token(12).hex()
         self._established = False
-        self._take_data(self._channel.abandon(now), now)
+        self._parts.give(TRANSPORTS, self._channel.abandon())
         self._channel.begin(parties_of(self._properties, self._session))
-        self._take_data(self._channel.offer(now), now)
+        self._parts.give(TRANSPORTS, self._channel.offer())
         invitation = sip.CreateSession(self._session, self._properties.broker, self._media(), hurried=True)
-        self._step_user_agent(invitation, now)
+        self._parts.give(USER_AGENT, [invitation])
 
     def _media(self) -> MediaDescription:
         return self._channel.describe(self._data)
 
-    def _step_user_agent(self, given: Input, now: float) -> None:
-        for output in scoped("sip", self._user_agent.step([unscoped(given)], now)):
-            self._signalled(output, now)
+    def _route_user_agent(self, outputs: list[Output], now: float) -> None:
+        for output in outputs:
+            self._on_signalling(output, now)
 
-    def _signalled(self, output: Output, now: float) -> None:
+    def _on_signalling(self, output: Output, now: float) -> None:
         match output:
             case sip.SessionEstablished(id=self._session, media=media):
-                self._settle(media, now)
+                self._on_session_established(media, now)
             case sip.SessionOffered(id=identity, media=media):
-                self._offered(identity, media, now)
+                self._on_session_offered(identity, media)
             case sip.SessionFailed(id=self._session, status=status, reason=reason):
-                self._session_gone(status, reason, now)
+                self._on_session_ended(status, reason, now)
             case sip.UpdateFailed(id=self._session, status=status, reason=reason):
-                if status in _WAY_REFUSALS:
+                if status in _PATH_REFUSALS:
                     self._choice.refused(now)
-                self._session_gone(None, reason, now)
+                self._on_session_ended(None, reason, now)
             case sip.SessionRemoved(id=self._session, reason=reason):
-                self._session_gone(None, reason, now)
+                self._on_session_ended(None, reason, now)
             case sip.RegistrationFailed(status=status, reason=reason) if status in REFUSALS:
-                self._outputs.append(ConnectRefused("registration", status, reason))
+                self._parts.emit(ConnectRefused("registration", status, reason))
             case sip.RegistrationFailed(status=None, reason=reason):
-                self._outputs.append(ServerUnreachable(reason))
+                self._parts.emit(ServerUnreachable(reason))
             case sip.Unregistered():
                 if self._leaving_until is not None:
-                    self._outputs.append(Disconnected())
+                    self._parts.emit(Disconnected())
             case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
-                self._outputs.append(output)
+                self._parts.emit(output)
 
-    def _offered(self, identity: str, media: MediaDescription, now: float) -> None:
+    def _on_session_offered(self, identity: str, media: MediaDescription) -> None:
         """Accept the broker's renewal of the session, as after its restart; refuse every other caller."""
         if identity != self._session:
-            self._step_user_agent(sip.Refuse(identity, 603), now)
+            self._parts.give(USER_AGENT, [sip.Refuse(identity, 603)])
             return
         try:
-            self._fresh, outputs = self._channel.accept(self._channel.read(media, self._data[0]), now)
+            self._is_opening_due, for_transports = self._channel.accept(self._channel.read(media, self._data[0]))
         except RemoteProtocolError as error:
-            self._step_user_agent(sip.Refuse(identity, 488, str(error)), now)
+            self._parts.give(USER_AGENT, [sip.Refuse(identity, 488, str(error))])
             return
-        self._take_data(outputs, now)
-        self._step_user_agent(sip.Answer(identity, self._media(), renews=True), now)
+        self._parts.give(TRANSPORTS, for_transports)
+        self._parts.give(USER_AGENT, [sip.Answer(identity, self._media(), renews=True)])
 
-    def _settle(self, media: MediaDescription, now: float) -> None:
+    def _on_session_established(self, media: MediaDescription, now: float) -> None:
         """Become CONNECTED: offer and answer agree on the data channel (SPEC E-08).
 
         If the answer was tampered with, or is weaker than required, end the session instead (DESIGN 6.5).
         """
         if not self._channel.local:
             # The offered channel has ended meanwhile; the pending heal timer offers another.
-            self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
+            self._set_media_disconnected()
             return
         try:
-            opened, outputs = self._channel.agreed(self._channel.read(media, self._data[0]), now)
+            opened, for_transports = self._channel.agreed(self._channel.read(media, self._data[0]))
         except RemoteProtocolError as error:
             disowned, self._session = self._session, ""
-            self._step_user_agent(sip.TerminateSession(disowned), now)
-            self._session_gone(488, str(error), now)
+            self._parts.give(USER_AGENT, [sip.TerminateSession(disowned)])
+            self._on_session_ended(488, str(error), now)
             return
         self._established = self._ever_connected = True
         self._strangers.know(self._user_agent.sessions[self._session].dialog)
         self._heal_pause_s = self._properties.heal_s
         self._pacing.agreed(now)
         self._probing = False
-        self._take_data(outputs, now)
-        self._outputs += [CancelTimer("heal"), CancelTimer("probe")]
+        self._parts.give(TRANSPORTS, for_transports)
+        self._parts.emit(CancelTimer("heal"), CancelTimer("probe"))
         trial_ends_at = self._path.begin_trial(now)
         if trial_ends_at is not None:
-            self._outputs.append(SetTimer("trial", trial_ends_at))
-        elif self._way_failed(now, "no relay was found"):
+            self._parts.emit(SetTimer("trial", trial_ends_at))
+        elif self._path_failed(now, "no relay was found"):
             return
         self._connected = True
-        if opened or self._fresh:
-            self._fresh, self._barren = False, True
-            self._step_data(self._sending(self._conversation.opening()), now)
+        if opened or self._is_opening_due:
+            self._is_opening_due, self._has_received = False, False
+            self._parts.give(TRANSPORTS, self._sending(self._conversation.opening()))
         elif not self._choice.over_tcp:
-            self._step_data([Probe(self._channel.local)], now)
+            self._parts.give(TRANSPORTS, [Probe(self._channel.local)])
         reason = self._choice.reason or "session established"
-        self._outputs.append(AgentStatusChanged("CONNECTED", self._data, reason, self.way))
+        self._parts.emit(AgentStatusChanged("CONNECTED", self._data, reason, self.way))
 
     def _trial_over(self, now: float) -> None:
         if self._path.is_reached():
             self._choice.succeeded(now)
         elif self._connected and self._leaving_until is None:
-            self._way_failed(now)
+            self._path_failed(now)
 
-    def _way_failed(self, now: float, reason: str = "") -> bool:
+    def _path_failed(self, now: float, reason: str = "") -> bool:
         """Switch to the next path and return True; without one, leave the failure to the connection's own timeout."""
         if not self._choice.failed(reason):
             return False
-        self._disconnected(self._choice.why, now)
+        self._disconnected(self._choice.why)
         self._heal(now)
         return True
 
-    def _session_gone(self, status: int | None, reason: str, now: float) -> None:
+    def _on_session_ended(self, status: int | None, reason: str, now: float) -> None:
         self._established = False
-        self._disconnected(reason, now)
+        self._disconnected(reason)
         if self._leaving_until is not None:
             return
-        self._take_data(self._channel.abandon(now), now)
+        self._parts.give(TRANSPORTS, self._channel.abandon())
         pause_s = self._pacing.failed(now)
-        if status in _WAY_REFUSALS and self._choice.refused(now):
+        if status in _PATH_REFUSALS and self._choice.refused(now):
             status = None
         if status in REFUSALS:
-            self._outputs.append(ConnectRefused("session", status, reason))
+            self._parts.emit(ConnectRefused("session", status, reason))
             if not self._ever_connected:
-                self._outputs.append(CancelTimer("heal"))
+                self._parts.emit(CancelTimer("heal"))
                 return
             pause_s = max(pause_s, self._heal_pause_s)
         elif status is not None and not self._ever_connected:
-            self._outputs.append(ServerUnreachable(f"{status} {reason}"))
-        self._outputs.append(SetTimer("heal", now + pause_s))
+            self._parts.emit(ServerUnreachable(f"{status} {reason}"))
+        self._parts.emit(SetTimer("heal", now + pause_s))
 
-    def _disconnected(self, reason: str, now: float) -> None:
+    def _set_media_disconnected(self) -> None:
+        self._parts.give(USER_AGENT, [sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED)])
+
+    def _disconnected(self, reason: str) -> None:
         """Set agent and media DISCONNECTED, always both (SPEC E-07); while closing, the reason is the closing."""
-        self._step_user_agent(sip.SetMediaStatus(self._session, RemoteMediaStatus.DISCONNECTED), now)
+        self._set_media_disconnected()
         if self._connected:
             self._connected = False
             leaving = self._leaving_until is not None
-            self._outputs.append(AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason, self.way))
+            self._parts.emit(AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason, self.way))
 
-    def _step_data(self, inputs: list[Input], now: float) -> None:
-        if inputs:
-            self._take_data(self._transports.step(inputs, now), now)
-
-    def _take_data(self, outputs: list[Output], now: float) -> None:
+    def _route_transports(self, outputs: list[Output], now: float) -> None:
         for output in outputs:
             match output:
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
-                    self._outputs.append(output)
+                    self._parts.emit(output)
                 case MessageReceived(local_id=self._channel.local, payload=payload):
                     self._received(payload, now)
                 case ConnectionFailed(local_id=self._channel.local, reason=reason):
@@ -379,14 +389,14 @@ class Agent:
 
     def _received(self, payload: bytes, now: float) -> None:
         """Process a message; a malformed one closes the connection, and the next one resumes before this message."""
-        self._barren = False
+        self._has_received = True
         try:
-            self._outputs += self._conversation.receive(payload)
-            self._step_data(self._sending(self._conversation.take_unsent()), now)
+            self._parts.emit(*self._conversation.receive(payload))
+            self._parts.give(TRANSPORTS, self._sending(self._conversation.take_unsent()))
         except RemoteProtocolError as error:
-            self._take_data(self._channel.abandon(now), now)
-            self._disconnected(str(error), now)
-            self._outputs += [ServerUnreachable(str(error)), SetTimer("heal", now + self._pacing.failed(now))]
+            self._parts.give(TRANSPORTS, self._channel.abandon())
+            self._disconnected(str(error))
+            self._parts.emit(ServerUnreachable(str(error)), SetTimer("heal", now + self._pacing.failed(now)))
 
     def _channel_failed(self, reason: str, now: float, *, reset: bool = False) -> None:
         """Set media DISCONNECTED without touching the SIP session (SPEC C-14, G-01); then heal.
@@ -394,7 +404,7 @@ class Agent:
         While closing, do not heal: the broker has ended the connection as requested.
         """
         self._channel.lost()
-        self._disconnected(reason, now)
+        self._disconnected(reason)
         if self._leaving_until is not None:
             return
         if self._choice.on_trial and not reset and self._choice.failed(reason):
@@ -402,26 +412,26 @@ class Agent:
             return
         self._choice.connection_failed(now)
         pause_s = self._pacing.failed(now)
-        if self._barren or not self._pacing.is_calm:
+        if not self._has_received or not self._pacing.is_calm:
             # Without a pause, a persistent obstacle such as a full relay would be retried in a tight loop.
-            self._outputs.append(SetTimer("heal", now + pause_s))
+            self._parts.emit(SetTimer("heal", now + pause_s))
         else:
             self._heal(now)
         self._probing = True
-        self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
+        self._parts.emit(SetTimer("probe", now + self._properties.probe_s))
 
     def _probe(self, now: float) -> None:
         """Probe the failed connection periodically (SPEC D-10)."""
         if self._channel.failed and self._leaving_until is None:
             self._probing = True
-            self._outputs.append(SetTimer("probe", now + self._properties.probe_s))
-            self._take_data(self._channel.probe(now), now)
+            self._parts.emit(SetTimer("probe", now + self._properties.probe_s))
+            self._parts.give(TRANSPORTS, self._channel.probe())
 
     def _reached(self, now: float) -> None:
         """Handle that the broker responds again: update the session, and pause probing until that completes."""
         if self._probing and self._pacing.is_calm:
             self._probing = False
-            self._outputs.append(CancelTimer("probe"))
+            self._parts.emit(CancelTimer("probe"))
             self._heal(now)
 
     def _sending(self, payloads: list[bytes]) -> list[Input]:
@@ -434,11 +444,11 @@ class Agent:
         assert self._leaving_until is not None
         confirmed = self._transports.all_confirmed(self._channel.local)
         if self._connected and not confirmed and now < self._leaving_until:
-            self._outputs.append(SetTimer("drain", now + _DRAIN_STEP_S))
+            self._parts.emit(SetTimer("drain", now + _DRAIN_STEP_S))
             return
-        self._outputs.append(CancelTimer("heal"))
-        self._disconnected(_LEFT, now)
-        self._step_user_agent(sip.Stop(), now)
+        self._parts.emit(CancelTimer("heal"))
+        self._disconnected(_LEFT)
+        self._parts.give(USER_AGENT, [sip.Stop()])
 
 
 def _is_superseded(given: Acknowledge, following: Input | None) -> bool:

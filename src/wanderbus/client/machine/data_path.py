@@ -8,7 +8,7 @@ from wanderbus.client.machine.identity import parties_of
 from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.client.machine.path_choice import PathChoice, allowed_ways
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
-from wanderbus.machine import Address, Output, RandomSource
+from wanderbus.machine import Address, Input, RandomSource
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 
 
@@ -46,11 +46,10 @@ class DataPath:
         remote = self.channel.remote
         return None if remote is None else remote.address
 
-    def take_way(self, now: float) -> list[Output]:
-        """Prepare the channel for an offer by the chosen path, which is sent now."""
+    def prepare_offer(self, now: float) -> list[Input]:
+        """Prepare the channel for an offer by the chosen path, which is sent now; return inputs of the transports."""
         self._offered_at = now
-        self.channel.relayed = self.choice.relayed
-        return self.channel.switch(self._protocol, now) if self.channel.protocol != self._protocol else []
+        return self.channel.use(self._protocol, relayed=self.choice.relayed)
 
     def begin_trial(self, now: float) -> float | None:
         """Start to wait for an acknowledgement on the negotiated path; return the deadline.

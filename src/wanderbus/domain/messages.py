@@ -1,0 +1,31 @@
+"""Reports of the access server to its owner, and an input of its part for the original ECI."""
+
+from __future__ import annotations
+
+from wanderbus.broker.state.state import DeviceRow
+from wanderbus.machine import Input, Output
+
+
+class DevicesRestored(Input, frozen=True):
+    """The broker's devices from before a restart; those of the original ECI are attached again."""
+
+    devices: tuple[DeviceRow, ...]
+
+
+class BrokerRegistered(Output, frozen=True):
+    """The broker is registered: agents can call it by its URI from now on."""
+
+
+class BrokerUnregistered(Output, frozen=True):
+    """The broker could not register, with this SIP ``status`` (None: timeout); it keeps trying."""
+
+    status: int | None
+    reason: str
+
+
+class ChannelRefused(Output, frozen=True):
+    """A data channel of ``user`` was refused: it is not sufficient, is not the user's, or met ``limit``."""
+
+    user: str
+    reason: str
+    limit: str | None = None

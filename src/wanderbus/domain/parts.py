@@ -1,0 +1,10 @@
+"""Names of the parts of the access server, which are also the scopes of their timers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+USER_AGENT: Final = "sip"
+TRANSPORTS: Final = "data"
+BROKER: Final = "broker"
+BASELINE: Final = "eci"
