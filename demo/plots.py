@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from wanderbus.plots.charts import ticks
+
 STYLE: Final = """
 .plot { display: grid; grid-template-columns: auto 1fr; column-gap: .7rem; align-items: center; padding-right: 1.4rem; }
 .plot .name { font-size: .85rem; line-height: 1.15; } .plot small { color: var(--quiet); }
@@ -35,8 +37,6 @@ STYLE: Final = """
   vertical-align: -.08rem; } .key .line { height: 2px; background: var(--good); vertical-align: .25rem; }
 .key .move { width: 0; height: 0; border-top: 0; margin-left: 0; } .key .kill { width: 2px; }
 """
-
-TICKS_MAX: Final = 6
 
 Lines = Sequence[Mapping[str, Any]]
 
@@ -93,16 +93,6 @@ def healing(moves: Lines) -> str:
 def name_of(user: str) -> str:
     """Return the user part of a ``sip:`` URI."""
     return user.removeprefix("sip:").partition("@")[0]
-
-
-def ticks(limit: float) -> list[float]:
-    """Return round numbers from 0 up to ``limit``, at most :data:`TICKS_MAX`."""
-    power = 10.0**-6
-    while True:
-        for factor in (1, 2, 5):
-            if limit / (factor * power) < TICKS_MAX - 1e-6:
-                return [n * factor * power for n in range(int(limit / (factor * power) + 1e-9) + 1)]
-        power *= 10.0
 
 
 def _time_scale(evidence: Mapping[str, Lines]) -> tuple[Callable[[int], float], float]:

@@ -14,11 +14,12 @@ that their latency is that of the server.
 
 
 def come_first() -> None:
-    """Give this process, which must lead no group, the priority :data:`NICE`, in a session of its own.
+    """Give this process, which must lead a session or no group, the priority :data:`NICE`, in a session of its own.
 
     Linux divides processors among sessions before it looks at the priority within one (sched(7), autogroup).
     """
-    os.setsid()
+    if os.getsid(0) != os.getpid():
+        os.setsid()
     os.setpriority(os.PRIO_PROCESS, 0, NICE)
     with contextlib.suppress(OSError):  # a kernel without autogroups has only the priority
         Path("/proc/self/autogroup").write_text(str(NICE), encoding="ascii")

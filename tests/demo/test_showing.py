@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from demo import __main__ as command
@@ -261,15 +259,6 @@ def test_every_plot_has_an_axis_with_ticks_and_a_unit() -> None:
         axis = re.search(r"<div class='axis'>(.*?)</div>", html)
         assert axis
         assert axis[1].count("<span") >= 3
-
-
-@given(st.floats(1e-3, 1e7))
-def test_ticks_are_round_few_and_within(limit: float) -> None:
-    marks = plots.ticks(limit)
-    assert marks[0] == 0
-    assert 3 <= len(marks) <= plots.TICKS_MAX
-    assert marks[-1] <= limit * (1 + 1e-6)
-    assert f"{marks[1]:e}"[0] in "125"
 
 
 def test_plots_of_nothing_are_words() -> None:

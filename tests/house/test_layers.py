@@ -69,9 +69,10 @@ ALLOWED: dict[str, set[str]] = {
     "client": MACHINES - {"broker", "domain", "matching", "relay"} | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"} | {"config", "runtime", "settings"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},
+    "plots": set(),
     "testbed": set(),
     "web": MACHINES | {"config", "runtime", "settings", "client", "server"},
-    "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "client", "server", "testbed"},
+    "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "client", "server", "plots", "testbed"},
     "cli": MACHINES
     | {"config", "runtime", "settings", "client", "server", "web", "pipeline", "simulation", "evaluation"},
     "__init__": {"client", "server"},

@@ -1,9 +1,11 @@
-"""SVG pictures without a library: self-contained, with few shapes and no external resources."""
+"""Shapes of SVG: a document, and what is drawn in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+
+Point = tuple[float, float]
 
 
 def document(width: int, height: int, parts: Iterable[str]) -> str:
@@ -25,7 +27,7 @@ def text(x: float, y: float, words: str, *, size: int = 12) -> str:
     return f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-family='sans-serif'>{escape(words)}</text>"
 
 
-def line(points: Sequence[tuple[float, float]], colour: str, *, dashed: bool = False) -> str:
+def line(points: Sequence[Point], colour: str, *, dashed: bool = False) -> str:
     """Return a line through ``points``."""
     through = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dashes = " stroke-dasharray='4 3'" if dashed else ""
