@@ -17,7 +17,7 @@ from fuzz.mutation import mutated
 from fuzz.script import Act, acts_of, written
 from wanderbus import event_text, protocol
 from wanderbus.cli import listings
-from wanderbus.client.listed_rows import checked_rows
+from wanderbus.client.listed_rows import read_rows
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
     Acknowledge,
@@ -32,9 +32,11 @@ from wanderbus.client.machine.messages import (
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Gap, Loss, Notification
 from wanderbus.machine import Output
+from wanderbus.operator_rows import QueueInfo, SessionInfo, SubscriptionInfo
 from wanderbus.subscription import Subscription, instant_shown
 
 MESSAGE, APPLICATION, RECONNECTION = range(3)
+KINDS: Final[dict[str, Any]] = {"sessions": SessionInfo, "subscriptions": SubscriptionInfo, "queues": QueueInfo}
 BYTES_MAX: Final = 65_507
 UNTAKEN_BYTES_MAX: Final = 20_000
 PROPERTIES: Final = AgentProperties(
@@ -104,15 +106,15 @@ def handle_rows(data: bytes) -> bool:
     if what not in TABLES:
         return False
     try:
-        (row,) = checked_rows(what, (row,))  # type: ignore[assignment]
+        (listed,) = read_rows(KINDS[what], what, (row,))
     except RemoteProtocolError:
         return False
     wanted = listings.Wanted(what, TABLES[what], None, {})  # type: ignore[arg-type]
-    lines = [event_text.escaped(str(column(row))) for column in wanted.columns.values()]
-    lines += [event_text.escaped(str(value)) for _, value in wanted.details(row)]
+    lines = [event_text.escaped(str(column(listed))) for column in wanted.columns.values()]
+    lines += [event_text.escaped(str(value)) for _, value in wanted.details(listed)]
     if not all(line.isprintable() for line in lines):
         raise Broken("a row steers the terminal")
-    msgspec.json.encode(row)
+    msgspec.json.encode(listed)
     return True
 
 
@@ -276,7 +278,7 @@ ROWS: Final[dict[str, dict[str, Any]]] = {
         "language": "eci",
         "expires_us": 10**15,
         "last_us": 10**15,
-        "restrictions": [{"type": "frequency", "per_s": 1}],
+        "restrictions": [{"type": "frequency", "period_s": 1.0}],
     },
     "queues": {
         **_WHOSE,

@@ -18,6 +18,8 @@ if _typing.TYPE_CHECKING:
     from wanderbus.client.agent import Agent
     from wanderbus.client.connect import connect
     from wanderbus.client.disconnection_hooks import Disconnection
+    from wanderbus.client.notifications import Notifications
+    from wanderbus.client.operator import Operator
     from wanderbus.client.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.errors import WanderbusError
     from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position, gathered
@@ -37,6 +39,8 @@ _HOMES = {
     "Interval": "wanderbus.subscription",
     "Loss": "wanderbus.event",
     "Notification": "wanderbus.event",
+    "Notifications": "wanderbus.client.notifications",
+    "Operator": "wanderbus.client.operator",
     "OutboxRefusal": "wanderbus.client.reports",
     "Position": "wanderbus.event",
     "QueuePolicy": "wanderbus.subscription",
@@ -61,6 +65,8 @@ __all__ = [
     "Interval",
     "Loss",
     "Notification",
+    "Notifications",
+    "Operator",
     "OutboxRefusal",
     "Position",
     "QueuePolicy",

@@ -8,16 +8,11 @@ import pytest
 
 import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT, World, run
+from tests.house.test_public_names import MEMBERS
 from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.client.reports import Reports
 from wanderbus.mobility.properties import Properties
 from wanderbus.subscription import Subscription
-
-AGENT = [
-    *("changes", "close", "connected", "data_way", "endings", "outbox", "outbox_refusals", "publish", "rebind"),
-    *("renew", "restrict", "status", "subscribe", "subscriptions", "unsubscribe", "uri"),
-]
-"""All that completion offers after ``agent.``: a change here is a change of the public interface."""
 
 
 def test_an_agent_shows_user_status_and_way(world: World) -> None:
@@ -28,7 +23,7 @@ def test_an_agent_shows_user_status_and_way(world: World) -> None:
             assert repr(alice) == f"<Agent sip:alice@localhost not open yet; {way}"
             async with alice:
                 assert repr(alice) == f"<Agent sip:alice@localhost CONNECTED; {way}"
-                assert dir(alice) == AGENT
+                assert dir(alice) == sorted(MEMBERS["Agent"])
             assert repr(alice) == f"<Agent sip:alice@localhost closed; {way}"
 
     run(story())
@@ -110,7 +105,7 @@ def test_instants_are_shown_as_dates() -> None:
 def test_reports_hide_the_agents_side() -> None:
     async def story() -> None:
         reports: Reports[int] = Reports()
-        reports.put(1)
+        reports._put(1)
         assert repr(reports) == "<Reports: 1 waiting>"
         assert dir(reports) == []
 

@@ -28,7 +28,7 @@ async def discard(world: World) -> None:
         pass
 
 
-async def rest(notifications: Notifications) -> list[Any]:
+async def rest(notifications: Notifications[Any]) -> list[Any]:
     return [each.event["n"] async for each in notifications]
 
 

@@ -13,7 +13,6 @@ import pytest
 import wanderbus
 from tests.api.world import SUBJECT, numbers, publish, run, service
 from tests.certificates import Certificates, certify, make_certificates
-from wanderbus.client.operations import Operations
 from wanderbus.config import DomainsSettings
 from wanderbus.errors import WanderbusError
 from wanderbus.parameters.broker import BrokerConfig
@@ -253,10 +252,10 @@ def test_a_user_of_another_domain_may_have_a_role(story: Story) -> None:
             story.agent("dave", "sesame") as dave,
         ):
             await publish(bob, 1)
-            seen = {row["user"] async for row in Operations(carol).sessions("sip:bob@b.example")}
+            seen = {row.user async for row in carol.operator.sessions("sip:bob@b.example")}
             assert seen == {"sip:bob@b.example"}
             with pytest.raises(WanderbusError, match="operator"):
-                assert [row async for row in Operations(dave).sessions("sip:bob@b.example")]
+                assert [row async for row in dave.operator.sessions("sip:bob@b.example")]
 
     run(tale())
 

@@ -12,7 +12,7 @@ from wanderbus.cli import listings
 from wanderbus.client import listed_rows
 from wanderbus.client.error_mapping import request_error
 from wanderbus.client.machine.messages import RequestSettled
-from wanderbus.client.operations import Operations
+from wanderbus.client.operator import Operator
 from wanderbus.errors import FilterError, Refused, RemoteProtocolError
 from wanderbus.event import Gap
 from wanderbus.protocol import RequestRefused
@@ -27,10 +27,9 @@ SUBSCRIPTION = {
 
 
 class Broker:
-    """Takes the place of agent, requests and readers."""
+    """Takes the place of the agent's requests."""
 
     def __init__(self, answers: Answers) -> None:
-        self._requests = self._readers = self
         self._answers = answers
         self.asked = 0
 
@@ -47,8 +46,8 @@ class Broker:
 
 def listed(what: str, answers: Answers, *arguments: object) -> list[Any]:
     async def run() -> list[Any]:
-        operations = Operations(Broker(answers))  # type: ignore[arg-type]
-        return [row async for row in getattr(operations, what)(*arguments)]
+        operator = Operator(Broker(answers))  # type: ignore[arg-type]
+        return [row async for row in getattr(operator, what)(*arguments)]
 
     return asyncio.run(run())
 
@@ -69,7 +68,7 @@ def deep(levels: int) -> object:
         ("sessions", {**SESSION, "devices": [{}]}),
         ("sessions", {**SESSION, "dropped": {"x": "y"}}),
         ("sessions", {**SESSION, "unread_subscriptions": [{}]}),
-        ("sessions", {**SESSION, "more": deep(900)}),
+        ("sessions", {**SESSION, "dropped": deep(900)}),
         ("subscriptions", {**SUBSCRIPTION, "expires_us": "soon"}),
         ("subscriptions", {**SUBSCRIPTION, "restrictions": [{}]}),
         ("queues", SESSION),
@@ -79,6 +78,11 @@ def deep(levels: int) -> object:
 def test_rows_that_no_command_could_print_are_one_error(what: str, row: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError, match=f"listing of {what} cannot be read"):
         listed(what, lambda request: ((row,), None))
+
+
+def test_fields_of_other_versions_are_ignored_however_deep() -> None:
+    (row,) = listed("sessions", lambda request: (({**SESSION, "more": deep(900)},), None))
+    assert (row.user, row.delivered, row.devices) == ("a", 2, ())
 
 
 @pytest.mark.parametrize("what", ["sessions", "subscriptions", "queues", "limits", "bounds"])
@@ -130,7 +134,7 @@ def test_a_purge_without_end_ends() -> None:
     broker: Any = Broker(lambda request: (({"purged": 1},), "1"))
 
     async def purge() -> int:
-        return await Operations(broker).purge("sip:a@b")
+        return await Operator(broker).purge("sip:a@b")
 
     with pytest.raises(RemoteProtocolError, match="does not end"):
         asyncio.run(purge())

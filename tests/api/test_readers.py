@@ -6,15 +6,13 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from wanderbus import protocol
 from wanderbus.client import readers as readers_module
-from wanderbus.client.agent import Agent
+from wanderbus.client.inbox import Arrivals, Inbox
 from wanderbus.client.machine.messages import RequestSettled, SubscriptionOver
-from wanderbus.client.notifications import Notifications
 from wanderbus.client.readers import UNREAD_MAX, Readers
 from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.event import Event, EventId, Notification, Position
@@ -58,9 +56,15 @@ def item(number: int) -> Notification:
     return Notification(Event("S", {}), ("a",), Position(1, number), EventId("wb", number))
 
 
-def reader(readers: Readers) -> Notifications:
-    request = protocol.Subscribe(1, "S", "", None, (), False)
-    return Notifications(cast(Agent, None), readers, request, keep=True, gaps=False)
+def reader() -> Inbox:
+    async def close() -> None:
+        raise NotImplementedError
+
+    return Inbox(Arrivals(), close)
+
+
+def numbers(reader: Inbox) -> list[int]:
+    return [item.position.number for _, item in reader.arrivals.items]
 
 
 def over(lost: str, successor: str | None = None) -> SubscriptionOver:
@@ -70,7 +74,7 @@ def over(lost: str, successor: str | None = None) -> SubscriptionOver:
 def test_g10_the_reader_of_what_has_ended_by_then_ends() -> None:
     readers = Readers(Line())
     readers.over(over("a"))
-    late = reader(readers)
+    late = reader()
     assert readers.claim(subscription("a"), late).id == "a"
     assert late.ended == "expired"
 
@@ -82,9 +86,9 @@ async def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> No
     readers.arrived(item(1), ("a",))
     readers.over(over("a", "b"))
     readers.arrived(item(2), ("b",))
-    late = reader(readers)
+    late = reader()
     assert readers.claim(subscription("a"), late).id == "b"
-    assert [each.position.number for each in late._items] == [1, 2]
+    assert numbers(late) == [1, 2]
     assert late.ended is None
     readers.acknowledge("b", Position(1, 2))
     assert line.acknowledged == [("b", Position(1, 2))]
@@ -94,13 +98,13 @@ async def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> No
 @looped
 async def test_g25_each_reader_has_its_own_and_what_comes_before_one_is_there_waits_for_it() -> None:
     readers = Readers(Line())
-    one, other = reader(readers), reader(readers)
+    one, other = reader(), reader()
     readers.claim(subscription("a"), one)
     readers.arrived(item(1), ("a", "b"))
     readers.arrived(item(2), ("b",))
     readers.claim(subscription("b"), other)
     readers.arrived(item(3), ("a",))
-    assert [[each.position.number for each in reader._items] for reader in (one, other)] == [[1, 3], [1, 2]]
+    assert [numbers(one), numbers(other)] == [[1, 3], [1, 2]]
     readers.close(Closed("the test is over"))
 
 
@@ -111,12 +115,12 @@ async def test_g25_a_reader_that_stands_still_is_warned_of_once(
     monkeypatch.setattr(readers_module, "PATIENCE_S", 0.01)
     caplog.set_level(logging.WARNING)
     readers = Readers(Line())
-    still, busy = reader(readers), reader(readers)
+    still, busy = reader(), reader()
     readers.claim(subscription("a"), still)
     readers.claim(subscription("b"), busy)
     readers.arrived(item(1), ("a", "b"))
     for _ in range(6):
-        busy._asked += 1
+        busy.arrivals.asked += 1
         await asyncio.sleep(0.01)
     assert [record.getMessage() for record in caplog.records] == [
         "1 notifications of subscription a wait to be read and none was read for 0.01 s; the broker sends no more "
@@ -129,20 +133,20 @@ def test_x21_the_reader_of_what_was_renewed_by_then_goes_on() -> None:
     readers = Readers(Line())
     readers.over(over("a"))
     readers.known([subscription("a")])
-    late = reader(readers)
+    late = reader()
     readers.claim(subscription("a"), late)
     assert late.ended is None
 
 
 def test_g11_where_another_reads_the_successor_the_reader_of_the_ended_one_ends() -> None:
     readers = Readers(Line())
-    one, other = reader(readers), reader(readers)
+    one, other = reader(), reader()
     readers.claim(subscription("a"), one)
     readers.claim(subscription("b"), other)
     readers.over(over("a", "b"))
     assert (one.ended, other.ended) == ("expired", None)
     with pytest.raises(LocalProtocolError):
-        readers.claim(subscription("b"), reader(readers))
+        readers.claim(subscription("b"), reader())
 
 
 def test_ends_that_nobody_reads_are_bounded() -> None:

@@ -121,7 +121,7 @@ async def crash_after(
     for _ in range(5):
         notification = await anext(notifications)
         results.append(notification.event["n"])
-    await until(lambda: len(notifications._items) == 5)
+    await until(lambda: notifications._inbox.waiting == 5)
     await until(lambda: settled(server) == 4)
     crash(agent)
     return notification.position

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.api.world import SUBJECT, World, nothing_more, run
@@ -27,7 +29,7 @@ class Clock:
         return system_random.wall_us() + self.set_us
 
 
-async def values_of(notifications: Notifications, count: int) -> list[tuple[object, int]]:
+async def values_of(notifications: Notifications[Any], count: int) -> list[tuple[object, int]]:
     """Take some notifications; return each event's ``n``, and by how many years its publisher's clock was off."""
     found: list[tuple[object, int]] = []
     for _ in range(count):

@@ -10,7 +10,6 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, crash, nothing_more, numbers, publish, run, service, until
-from wanderbus.client.operations import Operations
 from wanderbus.errors import Closed
 from wanderbus.event import Value
 
@@ -41,7 +40,7 @@ def test_g25_one_of_two_subscriptions_is_read_to_the_end_while_the_other_is_not(
             await published(bob, 1, MANY)
             expected = [n for n in range(first, MANY + 1) if n]
             assert await read(notifications, len(expected)) == expected
-            assert len(unread._items) <= 256, "a window of it waits here, the rest at the broker"
+            assert unread._inbox.waiting <= 256, "a window of it waits here, the rest at the broker"
             notifications.ack()
             assert await read(unread, 600) == [n for n in expected if (n < 0) == (other == "n < 0")][:600]
 
@@ -92,7 +91,7 @@ def test_g25_a_purge_lets_an_unread_subscription_go_on(world: World) -> None:
             alice.subscribe(SUBJECT, keep=True, gaps=True) as notifications,
         ):
             await published(bob, 1, MANY)
-            purged = await Operations(alice).purge("sip:alice@localhost", "default", notifications.subscription.id)
+            purged = await alice.operator.purge("sip:alice@localhost", "default", notifications.subscription.id)
             assert purged == MANY
             await published(bob, MANY + 1, MANY + 300)
             seen: list[Value] = []
@@ -135,7 +134,7 @@ def test_a11_closing_ends_it_earlier_and_once(world: World) -> None:
             notifications = alice.subscribe(SUBJECT)
             await notifications.aclose()
             reading = asyncio.create_task(anext(notifications))
-            await until(lambda: notifications.is_unblocked)
+            await until(lambda: notifications._inbox.is_unblocked)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             await publish(alice, 1)
@@ -159,7 +158,7 @@ async def leave_behind(world: World, bob: wanderbus.Agent, expression: str) -> s
     await publish(bob, 1, 2)
     async with world.agent("alice", device="other") as other:
         await other.unsubscribe(identity)
-        await Operations(other).leave()
+        await other.leave()
     return identity
 
 

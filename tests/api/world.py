@@ -79,14 +79,14 @@ class World:
         return wanderbus.connect(f"sip:{name}@localhost", **(settings | options))
 
 
-async def take(notifications: Notifications, count: int) -> list[wanderbus.Notification]:
+async def take(notifications: Notifications[Any], count: int) -> list[wanderbus.Notification]:
     """Take the next ``count`` and acknowledge them."""
     taken = [await anext(notifications) for _ in range(count)]
     notifications.ack()
     return taken
 
 
-async def numbers(notifications: Notifications, count: int) -> list[Value]:
+async def numbers(notifications: Notifications[Any], count: int) -> list[Value]:
     """Read the next ``count`` notifications and return their attribute n."""
     return [each.event["n"] for each in await take(notifications, count)]
 
@@ -95,7 +95,7 @@ async def publish(agent: wanderbus.Agent, *values: int) -> list[wanderbus.EventI
     return list(await asyncio.gather(*(agent.publish(SUBJECT, {"n": value}) for value in values)))
 
 
-async def nothing_more(notifications: Notifications, wait_s: float = 0.1) -> None:
+async def nothing_more(notifications: Notifications[Any], wait_s: float = 0.1) -> None:
     try:
         async with asyncio.timeout(wait_s):
             unwanted = await anext(notifications)

@@ -23,6 +23,7 @@ VOCABULARY = {
     "machine",
     "pacing",
     "completion",
+    "operator_rows",
     "parameters",
     "records",
     "refusal_table",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
@@ -28,6 +29,8 @@ NAMES = [
     "Interval",
     "Loss",
     "Notification",
+    "Notifications",
+    "Operator",
     "OutboxRefusal",
     "Position",
     "QueuePolicy",
@@ -39,6 +42,27 @@ NAMES = [
     "gathered",
 ]
 """Pinned names. A change here changes the public interface and needs a line in CHANGELOG.md."""
+
+MEMBERS = {
+    "Agent": [
+        *("changes", "close", "connected", "data_way", "endings", "leave", "operator", "outbox", "outbox_refusals"),
+        *("publish", "rebind", "renew", "restrict", "status", "subscribe", "subscriptions", "unsubscribe", "uri"),
+    ],
+    "Event": ["arrived_us", "attributes", "get", "get_all", "published_us", "subject"],
+    "Gap": ["count", "lost", "position", "reason"],
+    "Notification": ["event", "id", "position", "redelivered", "subscriptions", "xml"],
+    "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
+    "Operator": ["SESSION", "bounds", "kick", "limits", "peek", "purge", "queues", "sessions", "subscriptions"],
+    "Server": [
+        *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),
+        *("sip_server", "tls_address"),
+    ],
+    "Subscription": [
+        *("device", "expires_us", "expression", "format", "id", "language", "owner", "queue", "restrictions"),
+        *("session", "subject"),
+    ],
+}
+"""Pinned attributes and methods of the classes that applications use most, of the class or of an instance."""
 
 HEAVY = {"apsw", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 
@@ -55,6 +79,17 @@ def loaded_after(statement: str) -> set[str]:
 
 def test_names_are_pinned() -> None:
     assert sorted(wanderbus.__all__) == NAMES
+
+
+def attributes_of(kind: type) -> set[str]:
+    """Return the names of ``kind`` without an underscore, with those that its initialiser assigns to ``self``."""
+    assigned = re.findall(r"\bself\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(kind))
+    return {name for name in [*dir(kind), *assigned] if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_classes_have_public_members_alone(name: str) -> None:
+    assert sorted(attributes_of(getattr(wanderbus, name))) == sorted(MEMBERS[name])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,8 +16,9 @@ import typer
 
 from wanderbus.cli.output import log_to_stderr
 from wanderbus.client.agent import Agent
-from wanderbus.client.connect import connect, user_of
-from wanderbus.client.operations import SESSION, Operations
+from wanderbus.client.connect import connect
+from wanderbus.client.operator import Operator
+from wanderbus.client.user_uri import user_of
 from wanderbus.config import AgentSettings
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.runtime.files.config_files import load_agent
@@ -137,16 +138,15 @@ class Connection:
         return {name: value for name, value in values.items() if value is not None}
 
     @asynccontextmanager
-    async def operations(self) -> AsyncIterator[Operations]:
+    async def visitor(self) -> AsyncIterator[Agent]:
         """Connect for requests about the broker, as a temporary device in a separate session; remove both at the end.
 
         In any other session the broker would send notifications to this device and keep a queue for it.
         """
         with tempfile.TemporaryDirectory(prefix="wanderbus-") as directory:
-            async with self.agent(session=SESSION, state_dir=Path(directory)) as agent:
-                operations = Operations(agent)
+            async with self.agent(session=Operator.SESSION, state_dir=Path(directory)) as agent:
                 try:
-                    yield operations
+                    yield agent
                 finally:
                     await leave(agent)
 
@@ -155,11 +155,11 @@ async def leave(agent: Agent) -> None:
     """Remove a command's device from its session, if the broker can be reached, so that nothing is queued for it."""
     with suppress(TimeoutError, WanderbusError):
         async with asyncio.timeout(_LEAVE_S_MAX):
-            await Operations(agent).leave()
+            await agent.leave()
 
 
 def visiting(command: Callable[..., None]) -> Callable[..., None]:
-    """Apply :func:`connected` without ``--state-dir``, for a command that only uses :meth:`Connection.operations`."""
+    """Apply :func:`connected` without ``--state-dir``, for a command that only uses :meth:`Connection.visitor`."""
     return connected(command, without="state_dir")
 
 

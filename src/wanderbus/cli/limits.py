@@ -10,7 +10,8 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
 from wanderbus.cli.listings import Columns, Watch, aligned, show, span
-from wanderbus.client.operations import Operations, Row
+from wanderbus.client.operator import Operator
+from wanderbus.operator_rows import BoundInfo, LimitInfo
 
 NOBODY: Final = "Nobody is being limited."
 
@@ -45,12 +46,20 @@ def limits(
     Example: wanderbus limits --settings --user sip:olga@localhost
     """
 
-    async def rows(operations: Operations) -> AsyncIterator[Row]:
-        async for row in operations.bounds() if settings else operations.limits():
-            if _matches(row["limit"], limit) and (settings or _is_party(row["party"], party)):
+    async def reached(operator: Operator) -> AsyncIterator[LimitInfo]:
+        async for row in operator.limits():
+            if _matches(row.limit, limit) and _is_party(row.party, party):
                 yield row
 
-    show(connection, rows, _bounds_table if settings else _table, watch, json)
+    async def bounds(operator: Operator) -> AsyncIterator[BoundInfo]:
+        async for row in operator.bounds():
+            if _matches(row.limit, limit):
+                yield row
+
+    if settings:
+        show(connection, bounds, _bounds_table, watch, json)
+    else:
+        show(connection, reached, _table, watch, json)
 
 
 def _is_party(party: str, pattern: str | None) -> bool:
@@ -61,18 +70,18 @@ def _matches(text: str, pattern: str | None) -> bool:
     return pattern is None or fnmatch.fnmatchcase(text, pattern)
 
 
-def _table(rows: list[Row]) -> str:
+def _table(rows: list[LimitInfo]) -> str:
     """Return the rows, the latest first, and a summary line."""
     if not rows:
         return NOBODY
-    latest = sorted(rows, key=lambda row: row.get("last_s", float("inf")))
-    count = sum(row["count"] for row in rows)
-    parties, names = {row["party"] for row in rows}, {row["limit"] for row in rows}
+    latest = sorted(rows, key=lambda row: float("inf") if row.last_s is None else row.last_s)
+    count = sum(row.count for row in rows)
+    parties, names = {row.party for row in rows}, {row.limit for row in rows}
     sums = f"{_number(len(parties), 'party', 'parties')} limited {_number(count, 'time', 'times')}"
     return "\n".join([*aligned(latest, _COLUMNS), "", f"{sums} by {_number(len(names), 'limit', 'limits')}."])
 
 
-def _bounds_table(rows: list[Row]) -> str:
+def _bounds_table(rows: list[BoundInfo]) -> str:
     return "\n".join(aligned(rows, _BOUNDS))
 
 
@@ -80,18 +89,17 @@ def _number(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
 
 
-def _value(row: Row) -> object:
-    value = row.get("value")
-    return f"{value:,}" if isinstance(value, int | float) else value
+def _value(row: LimitInfo | BoundInfo) -> object:
+    return f"{row.value:,}" if isinstance(row.value, int | float) else row.value
 
 
-_BOUNDS: Final[Columns] = {"limit": lambda row: row["limit"], "value": _value}
+_BOUNDS: Final[Columns] = {"limit": lambda row: row.limit, "value": _value}
 
 _COLUMNS: Final[Columns] = {
     **_BOUNDS,
-    "party": lambda row: row["party"],
-    "count": lambda row: f"{row['count']:,}",
-    "since": lambda row: span(row.get("since_s")),
-    "last": lambda row: span(row.get("last_s")),
-    "reason": lambda row: row["reason"],
+    "party": lambda row: row.party,
+    "count": lambda row: f"{row.count:,}",
+    "since": lambda row: span(row.since_s),
+    "last": lambda row: span(row.last_s),
+    "reason": lambda row: row.reason,
 }

@@ -7,28 +7,31 @@ import fnmatch
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
+import msgspec
 import typer
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
 from wanderbus.cli.output import print_json, print_lines, run_async
-from wanderbus.client.operations import Operations, Row
+from wanderbus.client.operator import Operator
 from wanderbus.errors import UnknownUser
 from wanderbus.event_text import escaped
+from wanderbus.operator_rows import DeviceInfo, QueueInfo, SessionInfo, SubscriptionInfo, UnreadInfo
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.subscription import instant_shown
+from wanderbus.subscription import Restriction, instant_shown
 
 _LINE: Final = 80
 _INDENT: Final = "  "
 
 What = Literal["sessions", "subscriptions", "queues"]
-Columns = Mapping[str, Callable[[Row], object]]
-Rows = Callable[[Operations], AsyncIterator[Row]]
-Table = Callable[[list[Row]], str]
+Listed = SessionInfo | SubscriptionInfo | QueueInfo
+Row = TypeVar("Row", bound=msgspec.Struct)
+Columns = Mapping[str, Callable[[Any], object]]
 
 Users = Annotated[
     str | None,
@@ -51,9 +54,9 @@ class Wanted(NamedTuple):
     columns: Columns
     user: str | None
     patterns: Mapping[str, str | None]
-    test: Callable[[Row], bool] = lambda row: True
+    test: Callable[[Any], bool] = lambda row: True
 
-    def details(self, row: Row) -> Iterator[tuple[str, object]]:
+    def details(self, row: Listed) -> Iterator[tuple[str, object]]:
         """Yield the details to print below a row."""
         return _DETAILS[self.what](row)
 
@@ -116,68 +119,79 @@ def queues(
 
     Example: wanderbus queues --waiting --watch 2 --user sip:olga@localhost
     """
-    test = (lambda row: row["notifications"] > 0) if waiting else (lambda row: True)
+    test = (lambda row: row.notifications > 0) if waiting else (lambda row: True)
     _list(connection, Wanted("queues", QUEUES, whose, {"session": session}, test), watch, json)
 
 
 def _list(connection: Connection, wanted: Wanted, watch_s: float | None, json: bool) -> None:
-    show(connection, lambda operations: _rows(operations, wanted), lambda rows: _table(rows, wanted), watch_s, json)
+    show(connection, lambda operator: _rows(operator, wanted), lambda rows: _table(rows, wanted), watch_s, json)
 
 
-def show(connection: Connection, rows: Rows, table: Table, watch_s: float | None, json: bool) -> None:
+def show(
+    connection: Connection,
+    rows: Callable[[Operator], AsyncIterator[Row]],
+    table: Callable[[list[Row]], str],
+    watch_s: float | None,
+    json: bool,
+) -> None:
     """Show ``rows`` as a ``table``, or as JSON; repeat every ``watch_s`` seconds if that is given."""
     as_json = json or (watch_s is not None and not sys.stdout.isatty())
     run_async(_print(connection, rows, watch_s) if as_json else _show(connection, rows, table, watch_s))
 
 
-async def _print(connection: Connection, rows: Rows, watch_s: float | None) -> None:
+async def _print(connection: Connection, rows: Callable[[Operator], AsyncIterator[Row]], watch_s: float | None) -> None:
     """Print each row as a line of JSON; with ``watch_s``, repeatedly and with the time of the listing."""
-    async with connection.operations() as operations:
+    async with connection.visitor() as agent:
         while True:
             at_us = wall_us()
-            async for row in rows(operations):
-                print_json(row if watch_s is None else {"at_us": at_us, **row})
+            async for row in rows(agent.operator):
+                print_json(row if watch_s is None else {"at_us": at_us, **asdict(row)})
             if watch_s is None:
                 return
             await asyncio.sleep(watch_s)
 
 
-async def _show(connection: Connection, rows: Rows, table: Table, watch_s: float | None) -> None:
-    async with connection.operations() as operations:
+async def _show(
+    connection: Connection,
+    rows: Callable[[Operator], AsyncIterator[Row]],
+    table: Callable[[list[Row]], str],
+    watch_s: float | None,
+) -> None:
+    async with connection.visitor() as agent:
         if watch_s is None:
-            print_lines(table([row async for row in rows(operations)]))
+            print_lines(table([row async for row in rows(agent.operator)]))
             return
         with Live(console=Console(), auto_refresh=False) as live:
             while True:
-                live.update(Text(table([row async for row in rows(operations)])), refresh=True)
+                live.update(Text(table([row async for row in rows(agent.operator)])), refresh=True)
                 await asyncio.sleep(watch_s)
 
 
-async def _rows(operations: Operations, wanted: Wanted) -> AsyncIterator[Row]:
+async def _rows(operator: Operator, wanted: Wanted) -> AsyncIterator[Listed]:
     """Yield the wanted rows; user patterns are matched here, since the broker only accepts a whole URI."""
     is_pattern = wanted.user is not None and any(character in wanted.user for character in "*?[")
     patterns = {**wanted.patterns, "user": wanted.user if is_pattern else None}
     found = False
-    async for row in getattr(operations, wanted.what)(None if is_pattern else wanted.user):
+    async for row in getattr(operator, wanted.what)(None if is_pattern else wanted.user):
         found = True
         if wanted.test(row) and all(
-            pattern is None or fnmatch.fnmatchcase(str(row[name]), pattern) for name, pattern in patterns.items()
+            pattern is None or fnmatch.fnmatchcase(getattr(row, name), pattern) for name, pattern in patterns.items()
         ):
             yield row
     if not found and wanted.user is not None and not is_pattern:
-        await _check_known(operations, wanted.user)
+        await _check_known(operator, wanted.user)
 
 
-async def _check_known(operations: Operations, user: str) -> None:
+async def _check_known(operator: Operator, user: str) -> None:
     """Raise :class:`UnknownUser` if the broker has no session of ``user``."""
-    async for _ in operations.sessions(user):
+    async for _ in operator.sessions(user):
         return
     raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists the users that have one")
 
 
-def _table(rows: list[Row], wanted: Wanted) -> str:
+def _table(rows: Sequence[Listed], wanted: Wanted) -> str:
     """Return the headings and the rows, with the details of each row below it."""
-    found = sorted(rows, key=lambda row: (row["user"], row["session"]))
+    found = sorted(rows, key=lambda row: (row.user, row.session))
     heading, *lines = aligned(found, wanted.columns)
     table = [heading]
     for row, line in zip(found, lines, strict=True):
@@ -185,7 +199,7 @@ def _table(rows: list[Row], wanted: Wanted) -> str:
     return "\n".join(table)
 
 
-def aligned(rows: Sequence[Row], columns: Columns) -> list[str]:
+def aligned(rows: Sequence[object], columns: Columns) -> list[str]:
     """Return a line of headings, and one of cells for each row."""
     cells = [list(columns), *([_cell(column(row)) for column in columns.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -208,8 +222,8 @@ def _cell(value: object) -> str:
     return "" if value is None else escaped(str(value))
 
 
-def _field(name: str) -> Callable[[Row], object]:
-    return lambda row: row.get(name)
+def _field(name: str) -> Callable[[Listed], object]:
+    return lambda row: getattr(row, name)
 
 
 def _instant(at_us: int | None) -> str:
@@ -226,38 +240,34 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.1f} s"
 
 
-def _user(row: Row) -> str:
-    return str(row["user"]).removeprefix("sip:")
+def _user(row: Listed) -> str:
+    return row.user.removeprefix("sip:")
 
 
-def _device(device: Row) -> str:
-    place = f"at {device['address']}" if device["address"] else ""
-    away = "" if device["away_s"] is None else f"for {span(device['away_s'])}"
-    reading = f"reads {device['reading']}" if device["reading"] else ""
-    return " ".join(filter(None, (device["device"], device["status"], away or place, reading)))
+def _device(device: DeviceInfo) -> str:
+    place = f"at {device.address}" if device.address else ""
+    away = "" if device.away_s is None else f"for {span(device.away_s)}"
+    reading = f"reads {device.reading}" if device.reading else ""
+    return " ".join(filter(None, (device.device, device.status, away or place, reading)))
 
 
-def _unread(subscription: Row) -> str:
+def _unread(subscription: UnreadInfo | SubscriptionInfo) -> str:
     """Return how much is queued for a subscription that is not being read, and why."""
-    waiting = f"{subscription['queued']} waiting, the oldest for {span(subscription['oldest_s'])}"
-    if subscription["state"] == "not_read":
+    waiting = f"{subscription.queued} waiting, the oldest for {span(subscription.oldest_s)}"
+    if subscription.state == "not_read":
         return f"{waiting}; nobody reads it"
-    readers = (
-        f"{each['device']} has {each['unacknowledged']} unacknowledged" for each in subscription.get("readers", ())
-    )
-    return "; ".join((waiting, f"blocked for {span(subscription['blocked_s'])}", *readers))
+    readers = (f"{each.device} has {each.unacknowledged} unacknowledged" for each in subscription.readers)
+    return "; ".join((waiting, f"blocked for {span(subscription.blocked_s)}", *readers))
 
 
-def _bounds(row: Row) -> str:
-    names = ("notifications_max", "bytes_max", "age_max_s")
-    return " ".join(f"{name}={row[name]}" for name in names if row[name] is not None)
+def _bounds(row: QueueInfo) -> str:
+    values = {name: getattr(row, name) for name in ("notifications_max", "bytes_max", "age_max_s")}
+    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
-def _restriction(restriction: Mapping[str, Any]) -> str:
-    values = {
-        name: value for name, value in restriction.items() if name != "type" and value not in (None, [], "always")
-    }
-    return " ".join((str(restriction["type"]), *(f"{name}={value}" for name, value in values.items())))
+def _restriction(restriction: Restriction) -> str:
+    given = {name: value for name, value in asdict(restriction).items() if value not in (None, (), "always")}
+    return " ".join((type(restriction).__name__.lower(), *(f"{name}={value}" for name, value in given.items())))
 
 
 SESSIONS: Final[Columns] = {
@@ -267,7 +277,7 @@ SESSIONS: Final[Columns] = {
     "subs": _field("subscriptions"),
     "queued": _field("queued"),
     "taken": _field("delivered"),
-    "lost": lambda row: sum(row.get("dropped", {}).values()),
+    "lost": lambda row: sum(row.dropped.values()),
 }
 
 SUBSCRIPTIONS: Final[Columns] = {
@@ -283,54 +293,54 @@ QUEUES: Final[Columns] = {
     "session": _field("session"),
     "waiting": _field("notifications"),
     "bytes": _field("queued_bytes"),
-    "oldest": lambda row: span(row["oldest_s"]),
+    "oldest": lambda row: span(row.oldest_s),
     "gaps": _field("gaps"),
     "missing": _field("missing"),
 }
 
 
-def _of_session(row: Row) -> Iterator[tuple[str, object]]:
-    for device in row.get("devices", ()):
+def _of_session(row: SessionInfo) -> Iterator[tuple[str, object]]:
+    for device in row.devices:
         yield "device", _device(device)
-    if row.get("dropped"):
-        yield "lost", ", ".join(f"{count} {reason}" for reason, count in row["dropped"].items())
-    if row.get("restricted"):
-        yield "restricted", row["restricted"]
+    if row.dropped:
+        yield "lost", ", ".join(f"{count} {reason}" for reason, count in row.dropped.items())
+    if row.restricted:
+        yield "restricted", row.restricted
     yield from _unread_of(row)
 
 
-def _unread_of(row: Row) -> Iterator[tuple[str, object]]:
+def _unread_of(row: SessionInfo | QueueInfo) -> Iterator[tuple[str, object]]:
     """Yield the subscriptions that are not being read, as many as the row of a session or queue contains."""
-    shown = row.get("unread_subscriptions", ())
+    shown = row.unread_subscriptions
     for subscription in shown:
-        yield "unread", f"{subscription['subscription']}: {_unread(subscription)}"
-    if more := row.get("unread", 0) - len(shown):
+        yield "unread", f"{subscription.subscription}: {_unread(subscription)}"
+    if more := row.unread - len(shown):
         yield "unread", f"{more} more; 'wanderbus subscriptions' lists them"
 
 
-def _of_subscription(row: Row) -> Iterator[tuple[str, object]]:
-    if row.get("expression"):
-        yield row["language"], row["expression"]
-    for restriction in row.get("restrictions", ()):
+def _of_subscription(row: SubscriptionInfo) -> Iterator[tuple[str, object]]:
+    if row.expression:
+        yield row.language, row.expression
+    for restriction in row.restrictions:
         yield "restriction", _restriction(restriction)
-    if row.get("device"):
-        yield "device", row["device"]
-    times = {"expires": row["expires_us"], "last": row["last_us"]}
+    if row.device:
+        yield "device", row.device
+    times = {"expires": row.expires_us, "last": row.last_us}
     if shown := ", ".join(f"{name} {_instant(at_us)}" for name, at_us in times.items() if at_us is not None):
         name, _, rest = shown.partition(" ")
         yield name, rest
-    if row["state"] != "reading":
+    if row.state != "reading":
         yield "unread", _unread(row)
-    elif row.get("readers"):
-        yield "read by", ", ".join(each["device"] for each in row["readers"])
+    elif row.readers:
+        yield "read by", ", ".join(each.device for each in row.readers)
 
 
-def _of_queue(row: Row) -> Iterator[tuple[str, object]]:
+def _of_queue(row: QueueInfo) -> Iterator[tuple[str, object]]:
     yield from _unread_of(row)
     yield "bounds", _bounds(row)
 
 
-_DETAILS: Final[Mapping[What, Callable[[Row], Iterator[tuple[str, object]]]]] = {
+_DETAILS: Final[Mapping[What, Callable[[Any], Iterator[tuple[str, object]]]]] = {
     "sessions": _of_session,
     "subscriptions": _of_subscription,
     "queues": _of_queue,

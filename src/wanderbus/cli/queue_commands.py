@@ -79,8 +79,8 @@ def kick(
 
 
 async def _peek(connection: Connection, user: str, session: str, count: int, json: bool) -> None:
-    async with connection.operations() as operations:
-        async for item in operations.peek(user, session, count=count):
+    async with connection.visitor() as agent:
+        async for item in agent.operator.peek(user, session, count=count):
             if not isinstance(item, Gap):
                 print_notification(item, Format.json if json else Format.text)
             elif json:
@@ -92,8 +92,8 @@ async def _peek(connection: Connection, user: str, session: str, count: int, jso
 
 
 async def _purge(connection: Connection, user: str, session: str, subscription: str | None, json: bool) -> None:
-    async with connection.operations() as operations:
-        purged = await operations.purge(user, session, subscription)
+    async with connection.visitor() as agent:
+        purged = await agent.operator.purge(user, session, subscription)
     if json:
         print_json({"purged": purged})
     else:
@@ -101,14 +101,14 @@ async def _purge(connection: Connection, user: str, session: str, subscription: 
 
 
 async def _kick(connection: Connection, user: str, device: str | None, forget: bool, json: bool) -> None:
-    async with connection.operations() as operations:
-        rows = await operations.kick(user, device, forget=forget)
+    async with connection.visitor() as agent:
+        rows = await agent.operator.kick(user, device, forget=forget)
     for row in rows:
         if json:
             print_json(row)
         else:
-            done = ("kicked" if row["connected"] else "not connected") + (", forgotten" if row["forgotten"] else "")
-            print_line(f"{row['device']} {done}")
+            done = ("kicked" if row.connected else "not connected") + (", forgotten" if row.forgotten else "")
+            print_line(f"{row.device} {done}")
 
 
 def _confirm(question: str) -> None:

@@ -26,6 +26,7 @@ from wanderbus.client.agent import Agent
 from wanderbus.client.notifications import Notifications
 from wanderbus.client.reports import Reports, StatusChange
 from wanderbus.errors import ConfigurationError, WanderbusError
+from wanderbus.event import Notification
 from wanderbus.filters import LANGUAGES, parse
 from wanderbus.subscription import Subscription
 
@@ -174,7 +175,7 @@ def _place(connection: Connection, name: str | None) -> contextlib.AbstractConte
     return named_place(base / "kept" / name, f"'wanderbus sub --keep {name}'")
 
 
-async def _print(agent: Agent, reading: Notifications, asked: _Asked) -> None:
+async def _print(agent: Agent, reading: Notifications[Notification], asked: _Asked) -> None:
     changes = agent.changes()
     async with agent:
         if asked.name is not None:
@@ -191,7 +192,7 @@ async def _print(agent: Agent, reading: Notifications, asked: _Asked) -> None:
                 await leave(agent)
 
 
-async def _print_each(notifications: Notifications, asked: _Asked) -> None:
+async def _print_each(notifications: Notifications[Notification], asked: _Asked) -> None:
     printed = 0
     async for notification in notifications:
         print_notification(notification, asked.format)
@@ -215,7 +216,7 @@ def _check_same(subscriptions: Sequence[Subscription], asked: _Asked) -> None:
             raise ConfigurationError(f"--keep: the subscription {asked.name} {form} --format xml; {remedy}")
 
 
-async def _renew(agent: Agent, reading: Notifications, lifetime_s: float) -> None:
+async def _renew(agent: Agent, reading: Notifications[Notification], lifetime_s: float) -> None:
     while True:
         await asyncio.sleep(lifetime_s / _RENEWALS)
         # A subscription that expires before its renewal is renewed afterwards (on_ended).

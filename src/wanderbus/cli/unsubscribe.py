@@ -33,14 +33,14 @@ def unsubscribe(
 
 
 async def _unsubscribe(connection: Connection, wanted: list[str], json: bool) -> None:
-    async with connection.operations() as operations:
-        own = {row["subscription"]: row["session"] async for row in operations.subscriptions(connection.user_uri)}
+    async with connection.visitor() as agent:
+        own = {row.subscription: row.session async for row in agent.operator.subscriptions(connection.user_uri)}
         for each in wanted:
             if each not in own and f"{SESSION}.{each}" not in own.values():
                 raise Refused(f"you have no subscription {each!r}; 'wanderbus subscriptions' lists yours")
         for identity, session in own.items():
             if not wanted or identity in wanted or session.removeprefix(f"{SESSION}.") in wanted:
-                await operations.unsubscribe(identity)
+                await agent.unsubscribe(identity)
                 if json:
                     print_json({"subscription": identity, "session": session, "status": "ended"})
                 else:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
@@ -38,9 +38,10 @@ from wanderbus.client.publishes import Publishing, encoded
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, OutboxSize, Reports, StatusChange
 from wanderbus.client.requests import Requests
+from wanderbus.client.subscribe_options import SubscribeOptions
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, Unreachable, WanderbusError
-from wanderbus.event import Event, EventId, Position, Value
+from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Input, Output, shown
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
@@ -48,12 +49,16 @@ from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription, instant_us
 
 if TYPE_CHECKING:
+    from wanderbus.client.operator import Operator
     from wanderbus.client.outbox import Outbox
 
 _log = logging.getLogger("wanderbus.agent")
 
 CLOSE_S_MAX = 5.0
 """Timeout of :meth:`Agent.close` for each request to the broker."""
+
+LEAVE_S_MAX = 2.0
+"""Timeout of :meth:`Agent.leave` for ending subscriptions whose caller was cancelled."""
 
 
 class Agent:
@@ -235,6 +240,16 @@ class Agent:
         check()
         return await self._publishing.publish(event, check)
 
+    @overload
+    def subscribe(
+        self, subject: str, expression: str = "", *, gaps: Literal[False] = False, **options: Unpack[SubscribeOptions]
+    ) -> Notifications[Notification]: ...
+
+    @overload
+    def subscribe(
+        self, subject: str, expression: str = "", *, gaps: bool, **options: Unpack[SubscribeOptions]
+    ) -> Notifications[Notification | Gap]: ...
+
     def subscribe(
         self,
         subject: str,
@@ -250,7 +265,7 @@ class Agent:
         language: str = "eci",
         format: Format = "event",
         resume: Position | None = None,
-    ) -> Notifications:
+    ) -> Notifications[Any]:
         """Return the notifications of a subscription, to be opened with ``async with``.
 
         ``async for`` without a block opens the subscription too; then ``aclose()`` or closing the agent ends it.
@@ -262,7 +277,8 @@ class Agent:
         :param restrictions: conditions on when notifications may be generated (SPEC H)
         :param this_device_only: notify only this device, not the session's other devices (SPEC E-05)
         :param queue: bounds of the subscription's queue while no device can be reached, within the broker's (SPEC G-18)
-        :param gaps: yield a :class:`~wanderbus.Gap` where the broker discarded notifications
+        :param gaps: yield a :class:`~wanderbus.Gap` where the broker discarded notifications; the items then have the
+            type ``Notification | Gap``, otherwise ``Notification``
         :param language: language of ``expression``: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
         :param format: ``xml`` adds an XML text to each notification, ``notification.xml`` (SPEC O-03)
         :param resume: the last position of this subscription that the application has committed with its results;
@@ -333,6 +349,22 @@ class Agent:
         """Iterate over events of the outbox that the broker refuses after this call, until the agent is closed."""
         return self._refusals.listen()
 
+    @property
+    def operator(self) -> Operator:
+        """Return the requests of operators: listings, peek, purge and kick."""
+        from wanderbus.client.operator import Operator  # few programs need it
+
+        return Operator(self._requests)
+
+    async def leave(self) -> None:
+        """Remove this device from its session: before closing, for a device that will not return.
+
+        The session queues nothing for it any more.
+        """
+        # First end subscriptions whose caller was cancelled: nobody else could end them.
+        await self._readers.abandoned(LEAVE_S_MAX)
+        await self._requests.ask(protocol.Leave(self._requests.next_request()))
+
     async def close(self) -> None:
         """Close gracefully: flush acknowledgements to the broker and end the SIP session; kept subscriptions stay."""
         driver = self._driver
@@ -343,9 +375,7 @@ class Agent:
             if self._end.ephemeral and self._status == "CONNECTED":
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
-                        # First end subscriptions whose caller was cancelled: nobody else could end them.
-                        await self._readers.abandoned(CLOSE_S_MAX)
-                        await self._requests.ask(protocol.Leave(self._requests.next_request()))
+                        await self.leave()
             if self._status == "CONNECTED":
                 await self._readers.abandoned(CLOSE_S_MAX)
             driver.feed(Disconnect())

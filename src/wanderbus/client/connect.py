@@ -18,14 +18,14 @@ from wanderbus.client.disconnection_hooks import DisconnectionHooks, OnDisconnec
 from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.client.machine.path_choice import WAYS, DataTransport, Way, allowed_ways
 from wanderbus.client.reports import OutboxSize
-from wanderbus.errors import ConfigurationError, SIPParseError
+from wanderbus.client.user_uri import user_of
+from wanderbus.errors import ConfigurationError
 from wanderbus.event import Position
 from wanderbus.runtime.files.device_file import default_state_dir
 from wanderbus.runtime.net.resolver import name_in, place_in
 from wanderbus.settings.agent import CONFIG_VARIABLE, AgentArguments, AgentSettings
 from wanderbus.sip.authentication.digest_values import ALGORITHMS
 from wanderbus.sip.message.targets import PORTS, TRANSPORTS, Transport
-from wanderbus.sip.message.uri import canonical_uri
 
 _DATA_TRANSPORTS: Final[dict[str, DataTransport]] = {"auto": "AUTO", "udp": "UDP", "tcp": "TCP"}
 
@@ -138,18 +138,6 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         offline=settings.offline,
         tls=_tls(settings.ca_file) if over == "TLS" else None,
     )
-
-
-def user_of(uri: str) -> str:
-    """Return the canonical URI of a user; :class:`ConfigurationError` if it is not one."""
-    if uri and not set("@:/ ") & set(uri):
-        raise ConfigurationError(
-            f"{uri!r} is not a user; write {uri}@localhost, or {uri}@ and the domain of your server"
-        )
-    try:
-        return canonical_uri(uri)
-    except SIPParseError as error:
-        raise ConfigurationError(f"{uri!r} is not a user: {error}; write sip:name@domain") from None
 
 
 def _uris(user: str, broker: str | None) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from wanderbus import protocol
+from wanderbus.client.inbox import Inbox
 from wanderbus.client.machine.messages import RequestSettled, SubscriptionOver
-from wanderbus.client.notifications import Notifications
 from wanderbus.errors import LocalProtocolError, WanderbusError
 from wanderbus.event import Gap, Notification, Position
 from wanderbus.subscription import Subscription, instant_shown
@@ -52,7 +52,7 @@ class Readers:
 
     def __init__(self, line: Line) -> None:
         self._line = line
-        self._readers: dict[str, Notifications] = {}
+        self._readers: dict[str, Inbox] = {}
         self._early: dict[str, list[Notification | Gap]] = {}
         """Items that arrived after the response to a subscribe request and before its reader was registered."""
         self._unread: dict[str, SubscriptionOver] = {}
@@ -61,7 +61,7 @@ class Readers:
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def reader(self, subscription: str) -> Notifications | None:
+    def reader(self, subscription: str) -> Inbox | None:
         """Return the reader of a subscription, or None."""
         return self._readers.get(subscription)
 
@@ -117,7 +117,7 @@ class Readers:
                 _expiry(subscription),
             )
 
-    def claim(self, subscription: Subscription, reader: Notifications) -> Subscription:
+    def claim(self, subscription: Subscription, reader: Inbox) -> Subscription:
         """Register ``reader`` for ``subscription``, or for its successor if it has ended; return that subscription.
 
         :raises LocalProtocolError: it has another reader
@@ -154,7 +154,7 @@ class Readers:
     async def abandoned(self, wait_s: float) -> None:
         """End subscriptions read outside a block and those of cancelled callers; wait at most ``wait_s``."""
         unblocked = [reader for reader in self._readers.values() if reader.is_unblocked]
-        closing = [asyncio.create_task(reader.aclose()) for reader in unblocked]
+        closing = [asyncio.create_task(reader.close()) for reader in unblocked]
         waiting: list[asyncio.Future[Any]] = [*self._abandoned, *closing]
         if waiting:
             await asyncio.wait(waiting, timeout=wait_s)

@@ -64,7 +64,7 @@ class Reports(Generic[Report]):
         return f"<Reports: {'ended' if self._ended else f'{self._queue.qsize()} waiting'}>"
 
     def __dir__(self) -> list[str]:
-        return public_names(self, but={"put"})
+        return public_names(self)
 
     def __aiter__(self) -> Self:
         return self
@@ -76,8 +76,8 @@ class Reports(Generic[Report]):
             raise StopAsyncIteration
         return report
 
-    def put(self, report: Report | None) -> None:
-        """Enqueue a report, or None for the end (the agent's side of this object)."""
+    def _put(self, report: Report | None) -> None:
+        """Enqueue a report, or None for the end."""
         self._queue.put_nowait(report)
 
 
@@ -92,7 +92,7 @@ class Listeners(Generic[Report]):
         """Return an iterator over every report from now on; it has ended already if the agent is closed."""
         reports: Reports[Report] = Reports()
         if self._closed:
-            reports.put(None)
+            reports._put(None)
         else:
             self._listening.add(reports)
         return reports
@@ -100,11 +100,11 @@ class Listeners(Generic[Report]):
     def report(self, report: Report) -> None:
         """Pass ``report`` to every iterator."""
         for each in list(self._listening):
-            each.put(report)
+            each._put(report)
 
     def close(self) -> None:
         """End every iterator once it has been read up to this point."""
         self._closed = True
         for each in list(self._listening):
-            each.put(None)
+            each._put(None)
         self._listening.clear()

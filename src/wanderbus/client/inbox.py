@@ -1,0 +1,83 @@
+"""Inbox of one subscription: items that arrived and wait for the application (the agent's side of a reader)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from wanderbus.errors import WanderbusError
+from wanderbus.event import Gap, Notification
+from wanderbus.subscription import Subscription
+
+Item = Notification | Gap
+
+
+class Arrivals:
+    """Items in the order of their arrival, each with its inbox, for one reader of one or several subscriptions."""
+
+    def __init__(self) -> None:
+        self.items: deque[tuple[Inbox, Item]] = deque()
+        self.news = asyncio.Event()
+        """Set when an item arrives, or when a subscription ends or fails."""
+        self.asked = 0
+        """Number of items that the application has requested so far."""
+
+
+class Inbox:
+    """State of one subscription that is being read, as the agent updates it; it enqueues the items in ``arrivals``."""
+
+    def __init__(self, arrivals: Arrivals, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.arrivals = arrivals
+        self.close = close
+        """Stops reading, and ends the subscription unless it is kept."""
+        self.subscription: Subscription | None = None
+        """The subscription as stored at the broker, None while it is not open."""
+        self.ended: str | None = None
+        self.failure: WanderbusError | None = None
+        self.is_unblocked = False
+        """True if it was opened by asking for a notification outside a block."""
+        self.waiting = 0
+        """Number of items that arrived and were not requested yet."""
+        self._asked_before = self._warned_at = -1
+        """Number of requested items at the last check for a stall, and at the last warning."""
+
+    def put(self, item: Item) -> None:
+        """Enqueue an item for the application."""
+        self.waiting += 1
+        self.arrivals.items.append((self, item))
+        self.arrivals.news.set()
+
+    def is_stalled(self) -> bool:
+        """Return whether items wait and none was requested since the last call; True once per stall."""
+        asked = self.arrivals.asked
+        is_stalled = self.waiting > 0 and asked == self._asked_before
+        self._asked_before = asked
+        if not is_stalled or self._warned_at == asked:
+            return False
+        self._warned_at = asked
+        return True
+
+    def go_on(self, subscription: Subscription) -> None:
+        """Continue with ``subscription``: a new state of this one, or its successor."""
+        if self.subscription is not None:
+            self.subscription = subscription
+            self.ended = None
+
+    def end(self, reason: str) -> None:
+        """End the iteration once all remaining items have been read."""
+        self.ended = reason
+        self.arrivals.news.set()
+
+    def fail(self, failure: WanderbusError) -> None:
+        """Raise ``failure`` in the reader once it has read the items that are here."""
+        self.failure = failure
+        self.arrivals.news.set()
+
+    def empty(self) -> None:
+        """Discard the items that wait."""
+        self.waiting = 0
+        kept = [each for each in self.arrivals.items if each[0] is not self]
+        self.arrivals.items.clear()
+        self.arrivals.items.extend(kept)

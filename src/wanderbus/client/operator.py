@@ -1,0 +1,145 @@
+"""Operator requests to the broker: list, peek, purge, kick (SPEC E-01, G-21)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final, TypeVar
+
+from wanderbus import protocol
+from wanderbus.client.listed_rows import Pages, Purged, Waiting, check_listed, read_rows
+from wanderbus.client.requests import Requests
+from wanderbus.client.user_uri import user_of
+from wanderbus.event import Gap, Notification, Position
+from wanderbus.operator_rows import BoundInfo, KickedDevice, LimitInfo, QueueInfo, SessionInfo, SubscriptionInfo
+from wanderbus.protocol.eci_address import SCHEME
+
+_ROWS: Final = 1_000
+"""Most rows per request."""
+
+Row = TypeVar("Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo)
+
+
+class Operator:
+    """Requests about sessions, queues and limits of the broker, in the name of the agent's user.
+
+    ::
+
+        async with connect("sip:olga@example.org", password="...", session=Operator.SESSION) as agent:
+            async for row in agent.operator.sessions():
+                print(row.user, row.status)
+
+    Every user may ask about their own sessions. The sessions of others require a role in the server's settings:
+    ``operator`` to list and peek, ``administrator`` also to purge and kick. An argument ``user`` is a URI; None means
+    all users that the agent's user may see. The rows are in :mod:`wanderbus.operator_rows`; they are requested in pages
+    while they are read.
+
+    Every request raises :class:`Refused` without the required role or for an unknown session, :class:`Closed` if the
+    agent is closed, and :class:`RemoteProtocolError` if the broker's answer cannot be read. It waits while the agent is
+    DISCONNECTED.
+    """
+
+    SESSION: Final = protocol.OPERATIONS
+    """Session for agents that only make these requests: it gets no notifications and is not listed."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def sessions(self, user: str | None = None) -> AsyncIterator[SessionInfo]:
+        """Yield the sessions with their devices and counters."""
+        return self._inspect(SessionInfo, "sessions", user)
+
+    def subscriptions(self, user: str | None = None) -> AsyncIterator[SubscriptionInfo]:
+        """Yield the live subscriptions with all their fields."""
+        return self._inspect(SubscriptionInfo, "subscriptions", user)
+
+    def queues(self, user: str | None = None) -> AsyncIterator[QueueInfo]:
+        """Yield the queue of each session, with its bounds."""
+        return self._inspect(QueueInfo, "queues", user)
+
+    def limits(self, user: str | None = None) -> AsyncIterator[LimitInfo]:
+        """Yield the limits that were reached: by which party, how often, and why; without a role, only one's own."""
+        return self._inspect(LimitInfo, "limits", user)
+
+    def bounds(self) -> AsyncIterator[BoundInfo]:
+        """Yield every bound of the server with its value; requires the role of operator."""
+        return self._inspect(BoundInfo, "bounds", None)
+
+    async def peek(
+        self,
+        user: str,
+        session: str = "default",
+        *,
+        first: int = 1,
+        count: int | None = None,
+        subscription: str | None = None,
+    ) -> AsyncIterator[Notification | Gap]:
+        """Yield the items queued in a session from number ``first`` on, at most ``count``; they stay in the queue.
+
+        With ``subscription``, only those for it. Gaps of several subscriptions that begin at one number are one item.
+        """
+        pages = Pages("what waits")
+        while count is None or count > 0:
+            ask = min(count or _ROWS, _ROWS)
+            request = protocol.Peek(self._requests.next_request(), _uri(user), session, first, ask, subscription)
+            answer = await self._requests.begin(request)
+            for row in read_rows(Waiting, "waiting", answer.rows):
+                for item in _items(row):
+                    yield item
+            following = pages.next_number(answer.next)
+            if following is None:
+                return
+            first = following
+            count = None if count is None else count - len(answer.rows)
+
+    async def purge(self, user: str, session: str = "default", subscription: str | None = None) -> int:
+        """Discard the queue of a session, or its items for one subscription; return the number of discarded matches.
+
+        The application receives a gap with the reason ``purged``. Items that arrive meanwhile stay.
+        """
+        purged: int = 0
+        after: str | None = None
+        pages = Pages("what was purged")
+        while True:
+            request = protocol.Purge(self._requests.next_request(), _uri(user), session, subscription, after)
+            answer = await self._requests.begin(request)
+            purged += sum(row.purged for row in read_rows(Purged, "purged", answer.rows))
+            if (after := pages.next(answer.next)) is None:
+                return purged
+
+    async def kick(self, user: str, device: str | None = None, *, forget: bool = False) -> Sequence[KickedDevice]:
+        """Close the connection of a device, or of all devices but this agent's; return a row for each.
+
+        A device may reconnect and then receives what was queued for it. With ``forget`` it is removed from its session,
+        which queues nothing for it any more.
+        """
+        request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
+        return read_rows(KickedDevice, "kicked", (await self._requests.begin(request)).rows)
+
+    async def _inspect(self, kind: type[Row], what: protocol.Listed, user: str | None) -> AsyncIterator[Row]:
+        after: str | None = None
+        pages = Pages(what)
+        whose = None if user is None else _uri(user)
+        while True:
+            request = protocol.Inspect(self._requests.next_request(), what, whose, after, _ROWS)
+            answer = await self._requests.begin(request)
+            for row in read_rows(kind, what, answer.rows):
+                if not isinstance(row, SessionInfo | QueueInfo) or row.session != self.SESSION:
+                    yield row
+            if (after := pages.next(answer.next)) is None:
+                return
+
+
+def _uri(user: str) -> str:
+    """Return the broker's name of a user: a canonical URI, or an address of the original ECI unchanged."""
+    if user.startswith(SCHEME):
+        return user
+    return user_of(user)
+
+
+def _items(row: Waiting) -> Iterator[Notification | Gap]:
+    """Yield the items at one number: a gap if any were discarded, and the notification if there is one."""
+    if row.lost:
+        reasons = ", ".join(dict.fromkeys(loss.reason for loss in row.lost))
+        yield Gap(sum(loss.count for loss in row.lost), reasons, Position(row.epoch, row.last), row.lost)
+    if row.event is not None and row.id is not None:
+        yield Notification(check_listed(row.event), row.subscriptions, Position(row.epoch, row.first), row.id)

@@ -1,0 +1,154 @@
+"""Rows of the listings that :class:`wanderbus.Operator` yields.
+
+Names that end in ``_us`` are microseconds since the Unix epoch, those in ``_s`` are seconds before the listing. A field
+that the broker left out has its default; ``cut`` names those that did not fit a message.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus.subscription import Format, QueuePolicy, Restriction, WhenFull
+
+
+class DeviceInfo(msgspec.Struct, frozen=True):
+    """A device of a session: ``address`` of its data channel while CONNECTED, ``away_s`` while DISCONNECTED."""
+
+    device: str
+    status: str
+    address: str | None
+    away_s: float | None
+    reading: int
+    """Number of subscriptions that it reads."""
+
+
+class ReaderInfo(msgspec.Struct, frozen=True):
+    """A device that reads a subscription, and the number of notifications that it has not acknowledged."""
+
+    device: str
+    unacknowledged: int
+
+
+class UnreadInfo(msgspec.Struct, frozen=True):
+    """A subscription whose queue is not empty, and why: ``state`` is ``window_full`` or ``not_read``.
+
+    ``queued`` are the notifications in its queue, ``oldest_s`` the age of the oldest, and ``blocked_s`` the time for
+    which the window of its reader has been full.
+    """
+
+    subscription: str
+    state: str
+    queued: int
+    oldest_s: float | None
+    blocked_s: float | None
+    readers: tuple[ReaderInfo, ...] = ()
+    queued_bytes: int = 0
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """A session with its devices and counters (SPEC G-21).
+
+    ``status`` is that of its user: CONNECTED while any device can be reached. The counters are of matches:
+    ``generated`` for all, ``delivered`` for acknowledged ones, ``dropped`` by reason, and ``restricted`` for those that
+    a restriction suppressed. ``unread`` is the number of subscriptions with waiting notifications that nobody reads;
+    ``unread_subscriptions`` are the longest of them.
+    """
+
+    user: str
+    session: str
+    status: str
+    subscriptions: int
+    queued: int
+    delivered: int
+    devices: tuple[DeviceInfo, ...] = ()
+    generated: int = 0
+    queued_bytes: int = 0
+    dropped: dict[str, int] = {}
+    restricted: int = 0
+    unread: int = 0
+    unread_subscriptions: tuple[UnreadInfo, ...] = ()
+    cut: tuple[str, ...] = ()
+
+
+class SubscriptionInfo(msgspec.Struct, frozen=True):
+    """A live subscription as it was submitted (SPEC A-04), and how it is read.
+
+    ``state`` is ``reading``, ``window_full`` or ``not_read``; for the other fields of reading see :class:`UnreadInfo`.
+    ``last_us`` is the time of its last notification, ``expires_us`` the time of its end, None for never.
+    """
+
+    subscription: str
+    user: str
+    session: str
+    subject: str
+    expression: str
+    language: str
+    expires_us: int | None
+    last_us: int | None
+    state: str
+    queued: int
+    oldest_s: float | None
+    blocked_s: float | None
+    format: Format = "event"
+    restrictions: tuple[Restriction, ...] = ()
+    device: str | None = None
+    queue: QueuePolicy = QueuePolicy()
+    readers: tuple[ReaderInfo, ...] = ()
+    queued_bytes: int = 0
+    cut: tuple[str, ...] = ()
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """The queue of a session and its bounds (SPEC G-15 to G-17).
+
+    ``notifications`` and ``gaps`` count its items, ``queued`` its matches, and ``missing`` the notifications lost in
+    the gaps. The bounds are those of :class:`~wanderbus.QueuePolicy`.
+    """
+
+    user: str
+    session: str
+    notifications: int
+    oldest_s: float | None
+    notifications_max: int | None
+    bytes_max: int | None
+    age_max_s: float | None
+    queued: int = 0
+    queued_bytes: int = 0
+    gaps: int = 0
+    missing: int = 0
+    unread: int = 0
+    unread_subscriptions: tuple[UnreadInfo, ...] = ()
+    when_full: WhenFull | None = None
+    policy: str | None = None
+    cut: tuple[str, ...] = ()
+
+
+class LimitInfo(msgspec.Struct, frozen=True):
+    """A limit that ``party`` has reached ``count`` times, the last time for ``reason``.
+
+    ``party`` is a user, or a source: an IPv4 address or a /64 of IPv6. ``since_s`` and ``last_s`` are the times of the
+    first and the last refusal; None for parties that are no longer counted one by one. ``value`` is the bound.
+    """
+
+    limit: str
+    party: str
+    count: int
+    reason: str
+    since_s: float | None = None
+    last_s: float | None = None
+    value: int | float | str | bool | None = None
+
+
+class BoundInfo(msgspec.Struct, frozen=True):
+    """A bound of the server: its name in the configuration, and its value; None for no bound."""
+
+    limit: str
+    value: int | float | str | bool | None = None
+
+
+class KickedDevice(msgspec.Struct, frozen=True):
+    """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
+
+    device: str
+    connected: bool
+    forgotten: bool
