@@ -110,7 +110,7 @@ SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-d
 
 
 class StepError(Exception):
-    """What failed, in one line, and the exit status to leave with."""
+    """A failure, in one line, and the exit status of the script."""
 
     def __init__(self, line: str, status: int = 1) -> None:
         super().__init__(line)

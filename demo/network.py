@@ -28,7 +28,7 @@ class Network(Protocol):
     """``netns``, ``nat`` or ``loopback``, as in the results."""
 
     needs_order: bool
-    """Whether a process needs an order to change its address: True on loopback, False where the kernel shows it."""
+    """A process needs an order to change its address: True on loopback, False where the kernel shows the change."""
 
     def open(self) -> None:
         """Build the network; :class:`CannotRunError` if it cannot be built here, leaving nothing behind."""

@@ -37,13 +37,13 @@ class Kamailio:
     algorithm: str = "SHA-256"
     """Digest algorithm; the other one is MD5."""
     ha1: bool = False
-    """Whether ``users`` has the digest of "name:domain:password" in place of passwords."""
+    """Flag: ``users`` has the digest of "name:domain:password" in place of passwords."""
     call_digest: bool = True
-    """Whether the server challenges calls too, or leaves that to the callee."""
+    """Flag: the server challenges calls too, instead of leaving that to the callee."""
     relays: Sequence[tuple[str, int]] = ()
     """Command addresses of the media relays."""
     relay_for_all: bool = False
-    """Whether every call uses a relay, or only calls of parties behind NAT."""
+    """Flag: every call uses a relay, not only calls of parties behind NAT."""
     relay_flags: str = ""
     """Relay flags in addition to those of the configuration."""
     peer: tuple[str, str, Path] | None = None

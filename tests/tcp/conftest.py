@@ -63,7 +63,7 @@ class Pipe:
         self.to_active: deque[bytes] = deque()
         self.open = True
         self.silent = False
-        """Whether no data arrives any more, without a report to either side."""
+        """Flag: data are lost without a report to either side."""
 
 
 class World:
@@ -75,7 +75,7 @@ class World:
         self.passive = Side(2 * seed + 2, passive_config or config, FINGERPRINT)
         self.pipes: dict[int, Pipe] = {}
         self.reachable = True
-        """Whether a new TCP connection can be opened."""
+        """Flag: a new TCP connection can be opened."""
         self.target = Target("TLS", SERVER, FINGERPRINT)
         self.writes: list[tuple[Side, bytes]] = []
         self._numbers = itertools.count(1)
