@@ -173,7 +173,7 @@ def test_x17_a_subscription_lives_until_an_instant(world: World) -> None:
             renewed = await alice.renew(notifications.subscription.id, until=later + timedelta(hours=1))
             assert renewed.expires_us == expires_us + 3_600_000_000
             assert notifications.subscription == renewed
-            with pytest.raises(Refused, match="unknown time zone"):
+            with pytest.raises(Refused, match="no time zone"):
                 alice.subscribe(SUBJECT, until=datetime(2030, 1, 1))
             with pytest.raises(Refused, match="not both"):
                 await alice.subscribe("Other", until=later, lifetime_s=1.0).__aenter__()
