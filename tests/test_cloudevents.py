@@ -83,7 +83,7 @@ def test_a_cloudevent_of_others_is_read_by_the_table() -> None:
         {"time": "2026-11-21T10:00:00.000001Z"},
     ],
 )
-def test_what_others_say_comes_back(members: dict[str, Any]) -> None:
+def test_foreign_cloudevents_survive_a_round_trip(members: dict[str, Any]) -> None:
     given_members = MINIMAL | members
     written = write(cloudevents.read(json.dumps(given_members)))
     assert json.dumps(written, sort_keys=True) == json.dumps(given_members, sort_keys=True)

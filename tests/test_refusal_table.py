@@ -15,7 +15,7 @@ def test_counts_by_limit_and_party() -> None:
     assert table.totals == {"flood.requests_per_s": 8}
 
 
-def test_who_was_limited_longest_ago_gives_way_and_the_total_stays() -> None:
+def test_the_oldest_row_is_removed_and_the_total_stays() -> None:
     table = RefusalTable(entries_max=2)
     for second, party in enumerate(["a", "b", "a", "c"]):
         table.note(Limited("broker.publish_per_s", party, "deferred"), second)
@@ -53,7 +53,7 @@ def test_a_tally_tells_a_bounded_number_of_parties_apart_and_loses_none() -> Non
     assert (reports[-1].party, sum(each.count for each in reports)) == (OTHERS, 3 * TALLIED_MAX)
 
 
-def test_what_gave_way_is_still_in_the_sum() -> None:
+def test_removed_rows_stay_in_the_total() -> None:
     table = RefusalTable(entries_max=1)
     for party in ("a", "b", "b", "c"):
         table.note(Limited("x", party, ""), 0.0)

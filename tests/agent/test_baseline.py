@@ -115,7 +115,7 @@ def test_every_message_is_one_datagram_and_nothing_answers_a_notification(town: 
     assert len(town.to(buyer.address)) == len(town.to(seller.address)) == 20
 
 
-def test_what_is_lost_is_lost_and_nothing_is_repeated(town: EciTown) -> None:
+def test_lost_datagrams_are_not_retransmitted(town: EciTown) -> None:
     seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
     buyer.subscribe()
     town.network.cut("10.2.0.1")
@@ -167,7 +167,7 @@ def test_an_answer_in_time_settles_once_and_one_that_is_late_not_again() -> None
     assert receive(agent, protocol.PublishAccepted(2, EventId("wb", 6))) == []
 
 
-def test_what_is_asked_before_the_attachment_waits_for_it() -> None:
+def test_requests_before_the_attachment_wait_for_it() -> None:
     agent = alone()
     first = agent.step([Connect(), Ask(protocol.Query(1))], 0.0)
     assert sent_messages(first) == [protocol.Attach(7, "default", None, keep=True)]
@@ -213,7 +213,7 @@ def test_the_longest_datagram_is_sent() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x91\x09", b"REGISTER sip:x SIP/2.0\r\n\r\n"])
-def test_what_makes_no_sense_is_as_good_as_lost(data: bytes) -> None:
+def test_malformed_datagrams_are_ignored(data: bytes) -> None:
     agent = attached()
     assert agent.step([DatagramReceived(ECI_SOCKET, BROKER, data)], 0.0) == []
     assert agent.unreadable == 1
@@ -252,7 +252,7 @@ def test_e2_an_address_change_ends_the_stream_and_the_agent_does_not_know(town: 
     assert not settled.answered, "who is there now is somebody else"
 
 
-def test_whoever_comes_to_an_address_is_the_user_of_it(town: EciTown) -> None:
+def test_the_next_agent_at_an_address_is_its_user(town: EciTown) -> None:
     seller, buyer = Pager(town, "10.1.0.1").connect(), Pager(town, "10.2.0.1").connect()
     mine = buyer.subscribe()
     buyer.node.kill()

@@ -95,7 +95,7 @@ def test_the_first_word_is_the_attachment() -> None:
     assert opening(conversation(resume=Position(1, 41))) == [Attach(7, "default", Position(1, 41), True)]
 
 
-def test_design_5_2_what_is_unanswered_is_said_again_in_order_requests_first() -> None:
+def test_design_5_2_unanswered_messages_are_repeated_in_order_requests_first() -> None:
     """Publishes keep their order; a subscription comes before the events published after it."""
     talk = conversation()
     for number in (1, 2, 3):
@@ -178,7 +178,7 @@ def test_taking_is_said_once_and_remembered_for_the_next_connection() -> None:
     assert opening(talk) == [Attach(7, "default", None, True), reads((1, "wb-1", Position(1, 2)))]
 
 
-def test_what_was_received_and_not_taken_is_not_claimed_on_the_next_connection() -> None:
+def test_unread_notifications_are_not_acknowledged_on_the_next_connection() -> None:
     """The application may still lose it; the broker must keep it."""
     talk = reading()
     receive(talk, Attachment(1), notify(1), notify(2))
@@ -233,7 +233,7 @@ def test_design_5_3_another_epoch_is_another_stream() -> None:
 # Readers ------------------------------------------------------------------------------------------------------------
 
 
-def test_g25_what_is_read_is_said_on_every_connection_before_what_is_unanswered() -> None:
+def test_g25_each_connection_announces_its_readers_before_unanswered_requests() -> None:
     talk = reading()
     talk.send(Ask(Query(1)))
     assert opening(talk)[1:] == [reads((1, "wb-1", None)), Query(1)]
@@ -274,7 +274,7 @@ def test_design_5_5_a_subscription_resumes_from_its_own_position() -> None:
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 5)))]
 
 
-def test_what_comes_for_nobody_is_passed_over() -> None:
+def test_notifications_without_a_reader_are_passed_over() -> None:
     talk = conversation()
     assert receive(talk, Attachment(1), notify(1), gap(2, 3)) == []
 
@@ -298,7 +298,7 @@ def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
     ],
     ids=["empty", "noise", "an agent's message", "before attachment", "gap before attachment"],
 )
-def test_what_makes_no_sense_is_an_error_of_the_other_side(payload: bytes) -> None:
+def test_a_malformed_message_is_a_remote_error(payload: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         conversation().receive(payload)
 
@@ -333,7 +333,7 @@ def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> 
     ]
 
 
-def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew() -> None:
+def test_x25_events_behind_a_refused_one_of_the_outbox_are_not_repeated() -> None:
     """The broker takes a number below one that it has accepted for a repeat: the event would be lost."""
     talk = conversation()
     for number in (1, 2, 3):
@@ -349,7 +349,7 @@ def test_x25_what_would_overtake_a_refused_event_of_the_outbox_is_not_said_anew(
     assert receive(talk, Attachment(1)) == []
 
 
-def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
+def test_x25_a_permanent_refusal_blocks_no_later_event() -> None:
     talk = conversation()
     for number in (1, 2):
         talk.send(PublishEvent(number, ENCODED, outbox=99))
@@ -369,7 +369,7 @@ def test_u02_a_gap_that_has_grown_tells_of_what_came_since_alone() -> None:
     assert losses(*receive(talk, *gaps)) == [(Loss("wb-1", "q", 4),)] * 3
 
 
-def test_u02_what_was_received_before_it_was_dropped_is_no_loss() -> None:
+def test_u02_a_notification_received_before_its_drop_is_no_loss() -> None:
     talk = reading()
     receive(talk, Attachment(1), notify(1), notify(2), notify(3))
     lost = (Loss("wb-1", "q", 2), Loss("wb-1", "purged", 2))
@@ -391,7 +391,7 @@ def test_u02_a_gap_of_which_nothing_is_missing_arrives_empty_so_that_it_can_be_t
     assert receive(talk, gap(1, 4, Loss("wb-1", "q", 1))) == [Arrived(Gap(0, "q", Position(1, 4)), ("wb-1",))]
 
 
-def test_what_was_taken_of_an_earlier_stream_is_not_told_of_the_present_one() -> None:
+def test_acknowledgements_of_an_earlier_stream_do_not_count_for_the_present_one() -> None:
     talk = reading()
     receive(talk, Attachment(1), notify(1), Attachment(2), notify(1))
     assert talk.send(acknowledgement(1, epoch=1)) is None

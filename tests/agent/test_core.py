@@ -72,7 +72,7 @@ def test_a01_a08_events_travel_between_agent_and_broker_and_never_over_sip(town:
     assert not any(b"Trade" in s.data for s in town.since(start))
 
 
-def test_f03_what_the_application_takes_at_once_shares_the_datagram_of_the_acknowledgement(town: Town) -> None:
+def test_f03_a_notify_ack_sent_at_once_shares_the_datagram_of_the_ack(town: Town) -> None:
     alice, bob = connected(town), connected(town, "bob", number=2)
     town.run(2.0)
     start = town.world.now
@@ -283,7 +283,7 @@ def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
     assert again.received == [9]
 
 
-def test_of_what_is_taken_in_one_turn_the_last_is_said_for_each_life_of_the_session(
+def test_one_turn_acknowledges_the_last_notification_of_each_life_of_the_session(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = connected(town, takes=False)
@@ -328,7 +328,7 @@ def test_disconnect_gives_up_after_its_time(town: Town) -> None:
     assert len(phone.all_of(Disconnected)) == 1
 
 
-def test_who_leaves_is_not_told_that_the_broker_was_restarted(town: Town) -> None:
+def test_an_agent_that_leaves_reports_no_restart_of_the_broker(town: Town) -> None:
     """A reset arrives during a retransmission: an agent that disconnects gets no report, but stops draining."""
     phone = connected(town, drain_s=60.0)
     town.blocked.add((phone.ip, 40_000))
@@ -346,7 +346,7 @@ def test_who_leaves_is_not_told_that_the_broker_was_restarted(town: Town) -> Non
 
 
 @over_both
-def test_who_leaves_is_not_told_that_the_broker_does_not_answer(town: Town, over: Over) -> None:
+def test_an_agent_that_leaves_reports_no_silent_broker(town: Town, over: Over) -> None:
     phone = connected(town, data_transport=over, drain_s=200.0)
     town.network.cut(phone.ip)
     phone.publish(1)
@@ -367,7 +367,7 @@ def test_disconnect_ends_also_when_nobody_answers_at_all(town: Town) -> None:
     assert len(phone.all_of(Disconnected)) == 1
 
 
-def test_what_is_asked_before_connecting_waits(town: Town) -> None:
+def test_requests_before_connecting_wait(town: Town) -> None:
     phone = Phone(town)
     phone.publish(1)
     town.run(1.0)

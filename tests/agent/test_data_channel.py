@@ -93,7 +93,7 @@ def test_d10_one_answer_to_a_probe_is_one_reinvite(town: Town) -> None:
     assert 4 <= len({invite.cseq.number for invite in invites if invite}) <= 20
 
 
-def test_d10_who_leaves_probes_no_more(town: Town) -> None:
+def test_d10_an_agent_that_leaves_sends_no_more_probes(town: Town) -> None:
     phone = connected(town)
     town.network.cut(phone.ip)
     phone.publish(1)

@@ -114,7 +114,7 @@ def test_i08_a_way_that_dies_later_gives_way_to_the_next(town: Town) -> None:
     assert (phone.agent.way, phone.received) == ("tcp", [1])
 
 
-def test_i08_what_worked_is_remembered_at_its_address(town: Town) -> None:
+def test_i08_a_working_way_is_remembered_for_its_address(town: Town) -> None:
     phone = connected(town)
     filtered(town, phone, "10.1.9.1", ALL_BUT_SIP)
     town.run(2 * UDP_PATIENCE_S + TCP_PATIENCE_S + SETTLED_S)
@@ -138,7 +138,7 @@ def test_i08_a_working_way_is_kept_without_a_word(town: Town) -> None:
     assert len([each for each in town.sent if each.method == "INVITE"]) <= sent + 4, "session timers alone"
 
 
-def test_i08_where_nothing_passes_the_agent_goes_on_trying(town: Town) -> None:
+def test_i08_an_agent_behind_a_closed_firewall_keeps_trying(town: Town) -> None:
     phone = connected(town)
     filtered(town, phone, "10.1.9.1", NOTHING_BUT_SIP)
     phone.publish(1)
@@ -171,7 +171,7 @@ def test_i08_a_way_that_is_not_allowed_is_never_taken(town: Town, options: dict[
     assert any(b"TCP" in body for body in bodies) == (way == "tcp")
 
 
-def test_i08_what_arrives_proves_one_direction_alone(town: Town) -> None:
+def test_i08_an_arriving_packet_proves_only_one_direction(town: Town) -> None:
     """The broker's packets arrive, with ACKs from before the move, but our packets are dropped."""
     phone = connected(town)
     former, here = (phone.ip, 40_000), ("10.1.9.1", 40_000)

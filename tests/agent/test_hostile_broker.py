@@ -64,7 +64,7 @@ def test_a_broker_that_garbles_every_attachment_is_asked_less_and_less_often(see
     assert phone.received == [1, 2]
 
 
-def test_whoever_moves_away_from_a_lying_broker_asks_at_once_again() -> None:
+def test_after_a_move_the_agent_retries_a_lying_broker_at_once() -> None:
     town = Town()
     phone = connected(town)
     begin_to_lie(town, phone.uri)
@@ -182,7 +182,7 @@ def test_a_broker_that_sends_on_to_who_takes_nothing_loses_the_connection() -> N
     assert isinstance(arrived, Arrived), "what was refused comes again and is not lost"
 
 
-def test_whoever_takes_what_comes_may_have_any_number() -> None:
+def test_a_reader_that_acknowledges_may_receive_any_number() -> None:
     talk = reading(1_000)
     for number in range(1, 2_000):
         assert len(receive(talk, notify(number))) == 1
@@ -198,7 +198,7 @@ def test_the_bound_holds_over_gaps_and_over_epochs_without_end() -> None:
         receive(talk, *messages)
 
 
-def test_what_nobody_reads_any_more_is_not_counted() -> None:
+def test_notifications_of_closed_readers_are_not_counted() -> None:
     talk = reading(1_000)
     for number in range(1, 6):
         receive(talk, notify(number))
@@ -253,7 +253,7 @@ def test_data_are_never_sent_where_no_broker_can_be(place: str, monkeypatch: pyt
     assert f"described at {place}" in refused.reason
 
 
-def test_what_a_broker_said_wrong_is_reported_to_who_waits_for_it() -> None:
+def test_an_invalid_response_is_reported_to_its_caller() -> None:
     town = Town()
     links = town.access.broker._links
     send = links.send

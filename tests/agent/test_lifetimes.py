@@ -79,7 +79,7 @@ def test_g10_g12_the_query_alone_suffices_and_follows_every_reconnection() -> No
     assert talk.attach_again() == [], "nothing is left to ask about"
 
 
-def test_g12_who_asked_for_nothing_asks_nothing() -> None:
+def test_g12_an_agent_without_subscriptions_sends_no_query() -> None:
     talk = Conversation(PROPERTIES)
     talk.opening()
     receive(talk, Attachment(1))
@@ -103,7 +103,7 @@ def test_g12_a_question_that_is_broken_off_is_repeated_and_asks_about_what_lives
     ]
 
 
-def test_g12_what_was_asked_for_after_the_question_is_not_missed() -> None:
+def test_g12_subscriptions_requested_after_the_query_are_not_missing() -> None:
     talk = Talk("ignore")
     talk.attach_again()
     talk.send(Ask(msgspec.structs.replace(ASKED, request=2)))
@@ -122,7 +122,7 @@ def test_g10_hearing_of_an_end_twice_is_no_news() -> None:
     assert receive(talk, Done(-1, ()), ended()) == over(reason=MISSED)
 
 
-def test_g10_what_the_application_ended_itself_is_no_news() -> None:
+def test_g10_an_end_requested_by_the_application_is_not_reported() -> None:
     talk = Talk("renew")
     talk.send(Ask(Unsubscribe(2, "wb-1")))
     assert receive(talk, ended(), Done(2, ())) == [RequestSettled(2, ())]
@@ -130,7 +130,7 @@ def test_g10_what_the_application_ended_itself_is_no_news() -> None:
     assert talk.attach_again() == []
 
 
-def test_g10_of_others_in_the_session_the_notice_is_reported_once_and_nothing_is_done() -> None:
+def test_g10_the_end_of_another_devices_subscription_is_only_reported_once() -> None:
     talk = Talk("renew")
     assert receive(talk, ended("wb-9", "removed"), ended("wb-9", "removed")) == [
         SubscriptionOver(subscription("wb-9"), "removed")
@@ -138,7 +138,7 @@ def test_g10_of_others_in_the_session_the_notice_is_reported_once_and_nothing_is
     assert talk.sent_messages() == []
 
 
-def test_g10_what_is_remembered_of_ends_is_bounded() -> None:
+def test_g10_the_memory_of_ended_subscriptions_is_bounded() -> None:
     talk = Talk("ignore")
     for number in range(OVER_MAX + 10):
         receive(talk, ended(f"wb-x{number}"))
@@ -171,14 +171,14 @@ def test_g11_x21_resubmit_asks_for_the_same_anew() -> None:
     assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-2)]
 
 
-def test_g11_what_was_changed_meanwhile_is_asked_for_as_it_was_in_the_end() -> None:
+def test_g11_a_resubmission_has_the_latest_changes() -> None:
     talk = Talk("resubmit")
     changed = msgspec.structs.replace(subscription(), restrictions=())
     receive(talk, SubscriptionEnded(changed, "expired"))
     assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-1, restrictions=())]
 
 
-def test_g11_what_the_broker_has_forgotten_is_submitted_anew() -> None:
+def test_g11_a_subscription_that_the_broker_removed_is_submitted_again() -> None:
     talk = Talk("renew")
     receive(talk, ended())
     assert talk.sent_messages() == [Renew(-1, "wb-1", 60.0)]
@@ -202,7 +202,7 @@ def test_g11_a_reaction_that_is_broken_off_is_repeated() -> None:
     assert opening(talk)[1:] == [Renew(-1, "wb-1", 60.0)]
 
 
-def test_g11_what_ended_when_the_application_wanted_it_to_stays_ended() -> None:
+def test_g11_a_subscription_that_the_application_ended_stays_ended() -> None:
     until = msgspec.structs.replace(ASKED, lifetime_s=None, expires_us=77)
     talk = Talk("renew", until)
     assert receive(talk, ended()) == over()
@@ -212,7 +212,7 @@ def test_g11_what_ended_when_the_application_wanted_it_to_stays_ended() -> None:
 
 
 @pytest.mark.parametrize("on_ended", ["renew", "resubmit"])
-def test_what_the_user_ended_from_elsewhere_stays_ended(on_ended: OnEnded) -> None:
+def test_a_subscription_ended_by_another_device_stays_ended(on_ended: OnEnded) -> None:
     talk = Talk(on_ended)
     assert receive(talk, ended(reason="unsubscribed")) == over(reason="unsubscribed")
     assert talk.sent_messages() == []

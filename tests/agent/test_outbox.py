@@ -62,7 +62,7 @@ def test_g20_only_want_of_room_passes(limit: str | None, later: bool) -> None:
     assert outbox.next(RETRY_S_MIN) == (1 if later else None)
 
 
-def test_g20_what_found_no_room_is_sent_again_with_those_behind_it_after_a_growing_pause() -> None:
+def test_g20_an_event_refused_for_space_is_retried_with_later_ones_after_growing_pauses() -> None:
     outbox = Outbox([1, 2, 3])
     now, pauses = 0.0, []
     for _ in range(10):

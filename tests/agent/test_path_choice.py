@@ -79,7 +79,7 @@ def test_after_a_move_the_best_way_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("after_s", "way"), [(REMEMBERED_S - 1, "tcp"), (REMEMBERED_S, "udp")])
-def test_what_worked_at_an_address_is_remembered_for_a_while(after_s: float, way: Way) -> None:
+def test_a_working_way_is_remembered_for_its_address_for_a_while(after_s: float, way: Way) -> None:
     back = working(choice(), "tcp")
     back.moved("b", 1.0)
     back.moved("a", after_s)
@@ -89,7 +89,7 @@ def test_what_worked_at_an_address_is_remembered_for_a_while(after_s: float, way
     assert failed.way == way
 
 
-def test_what_is_confirmed_again_is_not_younger_for_it() -> None:
+def test_a_repeated_confirmation_does_not_extend_the_memory() -> None:
     """Otherwise a device that stays in one network would never try the better path again."""
     kept = working(choice(), "tcp")
     kept.succeeded(REMEMBERED_S - 1)
@@ -106,7 +106,7 @@ def test_the_best_way_is_nothing_to_remember() -> None:
     assert (healed.way, healed.reason) == ("udp", "")
 
 
-def test_when_the_last_way_fails_what_was_remembered_is_forgotten() -> None:
+def test_the_failure_of_the_last_way_clears_the_memory() -> None:
     tried = working(choice(), "tcp-relay")
     assert not tried.failed()
     tried.connection_failed(1.0)

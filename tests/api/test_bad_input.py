@@ -132,7 +132,7 @@ def test_an_agent_is_opened_once(world: World) -> None:
         {"server": "no such host:5060"},
     ],
 )
-def test_what_cannot_be_read_is_refused_before_anything_happens(settings: dict[str, Any]) -> None:
+def test_malformed_input_is_refused_before_any_effect(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         wanderbus.connect(**({"uri": "sip:alice@localhost"} | settings))
     assert "\n" not in str(caught.value)

@@ -129,7 +129,7 @@ def test_a10_mobility_is_what_the_other_mode_adds(world: World, mode: str, heard
     run(story())
 
 
-def test_who_moved_is_not_answered_and_told_that_nothing_is_repeated(world: World) -> None:
+def test_a_moved_agent_gets_no_response_and_the_error_names_missing_retries(world: World) -> None:
     async def story() -> None:
         async with (
             world.server(eci_port=0) as server,
@@ -161,7 +161,7 @@ def test_a_crashed_agent_comes_back_as_somebody_else(world: World) -> None:
     run(story())
 
 
-def test_who_closes_is_forgotten_by_the_server(world: World) -> None:
+def test_the_server_forgets_an_agent_that_closes(world: World) -> None:
     async def story() -> None:
         async with world.server(eci_port=0) as server:
             async with agent_of(world, server, "eci", "alice") as alice:
@@ -256,7 +256,7 @@ def test_a_port_in_use_is_said_with_its_option(world: World) -> None:
         ("data_transport", "tcp"),
     ],
 )
-def test_what_the_mode_cannot_keep_is_refused(name: str, value: object) -> None:
+def test_settings_that_the_mode_cannot_honour_are_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigurationError, match=f"no {name}"):
         wanderbus.connect("eci://127.0.0.1:5070", **{name: value})  # type: ignore[arg-type]
 

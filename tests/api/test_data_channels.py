@@ -88,9 +88,7 @@ def test_a_server_whose_tcp_port_was_taken_meanwhile_is_found_again(world: World
 
 @over_both
 @pytest.mark.parametrize("server_encrypts", [True, False])
-def test_u05_who_encrypts_and_who_does_not_are_told_so_in_one_line(
-    world: World, server_encrypts: bool, data_transport: Any
-) -> None:
+def test_u05_a_mismatch_of_encryption_is_one_line(world: World, server_encrypts: bool, data_transport: Any) -> None:
     async def story() -> None:
         async with world.server(encryption=server_encrypts):
             agent = world.agent(encryption=not server_encrypts, data_transport=data_transport)

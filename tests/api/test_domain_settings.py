@@ -51,7 +51,7 @@ def made(certificate: Path | None, domains: dict[str, Any] | None, **more: Any) 
         (None, {"lookup": False}, {"sip_server": "sip:192.0.2.9"}, "domains: registrar and proxy are at sip_server"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_line(
+def test_invalid_settings_are_refused_in_one_line(
     certificate: str | None,
     domains: dict[str, Any] | None,
     more: dict[str, Any],

@@ -106,7 +106,7 @@ def test_g11_x21_resubmitted_its_reader_has_the_notifications_of_both_ids(world:
     run(story())
 
 
-def test_g12_what_ended_while_the_agent_was_away_is_learnt_after_reconnecting(world: World) -> None:
+def test_g12_ends_during_an_absence_are_reported_after_reconnecting(world: World) -> None:
     """The server is away when the lifetime ends, and no event is published: the agent queries by itself."""
 
     async def story() -> None:
@@ -150,7 +150,7 @@ def test_g10_two_agents_of_one_session_go_on_with_one_subscription(world: World)
     run(story())
 
 
-def test_what_the_application_ends_itself_is_no_ending(world: World) -> None:
+def test_an_end_requested_by_the_application_is_not_reported(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent(on_ended="resubmit") as alice:
             endings = alice.endings()

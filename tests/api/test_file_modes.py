@@ -27,7 +27,7 @@ def modes_below(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_what_is_made_is_for_its_owner_alone(world: World) -> None:
+def test_created_files_are_private(world: World) -> None:
     change_user(world.directory / "users", "alice", "localhost", "secret")
 
     async def story() -> None:
@@ -55,7 +55,7 @@ def test_a_torn_tail_that_is_put_aside_is_for_its_owner_alone(world: World) -> N
     run(story())
 
 
-def test_what_others_can_read_is_warned_of_in_one_line_each(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_file_that_others_can_read_gives_one_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
     users = world.directory / "the users"
     users.touch(0o600)
     users.write_text("alice:secret\n")

@@ -118,7 +118,7 @@ def test_a_queue_that_goes_on_where_it_was_ends() -> None:
         {"epoch": -1, "first": 1, "last": 1},
     ],
 )
-def test_what_waits_is_checked(row: dict[str, Any]) -> None:
+def test_listed_entries_are_checked(row: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError, match="the broker"):
         listed("peek", lambda request: ((row,), None), "sip:a@b")
 

@@ -141,7 +141,7 @@ def test_a_server_may_close_while_it_loads(world: World, loading: Loading) -> No
     run(story())
 
 
-def test_what_is_slower_is_told(
+def test_slower_restrictions_are_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(broker_role, "load_kernel", lambda wanted: "scan")

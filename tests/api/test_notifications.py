@@ -128,7 +128,7 @@ def test_a_wait_given_up_loses_nothing(world: World) -> None:
     run(story())
 
 
-def test_what_came_before_the_end_is_read_before_the_error(world: World) -> None:
+def test_notifications_before_the_end_are_read_before_the_error(world: World) -> None:
     async def story() -> None:
         async with world.server():
             agent = world.agent()

@@ -49,7 +49,7 @@ def test_x25_the_outbox_takes_events_at_once_and_publishes_them_in_order(world: 
     run(story())
 
 
-def test_x25_what_was_put_while_nobody_could_be_reached_is_published_when_somebody_can(world: World) -> None:
+def test_x25_events_stored_offline_are_published_after_reconnecting(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent("bob") as bob, bob.subscribe(SUBJECT, keep=True):
             alice = await world.agent().__aenter__()
@@ -63,7 +63,7 @@ def test_x25_what_was_put_while_nobody_could_be_reached_is_published_when_somebo
     run(story())
 
 
-def test_x25_what_remains_is_published_by_the_next_agent_of_the_device(
+def test_x25_the_next_agent_of_the_device_publishes_the_remaining_events(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CLOSE_S_MAX", 0.1)
@@ -258,9 +258,7 @@ def test_an_outbox_with_an_event_that_cannot_be_read_is_refused_when_the_agent_o
     file.close()
 
 
-def test_g20_what_the_broker_will_never_have_is_told_and_not_in_the_way(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_g20_a_permanently_refused_event_is_reported_and_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "encoded", protocol.encode_event)
 
     async def story() -> None:
@@ -277,7 +275,7 @@ def test_g20_what_the_broker_will_never_have_is_told_and_not_in_the_way(
     run(story())
 
 
-def test_g20_u02_what_finds_no_room_is_tried_again_until_there_is_some(
+def test_g20_u02_an_event_refused_for_space_is_retried_until_there_is_space(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full queue refuses the publish; the order is kept, and an event without the outbox gets the limit as its

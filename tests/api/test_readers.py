@@ -138,7 +138,7 @@ def test_x21_the_reader_of_what_was_renewed_by_then_goes_on() -> None:
     assert late.ended is None
 
 
-def test_g11_where_another_reads_the_successor_the_reader_of_the_ended_one_ends() -> None:
+def test_g11_a_reader_ends_if_another_already_reads_the_successor() -> None:
     readers = Readers(Line())
     one, other = reader(), reader()
     readers.claim(subscription("a"), one)

@@ -258,7 +258,7 @@ def test_closing_wakes_whoever_waits_to_publish(world: World, monkeypatch: pytes
     run(story())
 
 
-def test_when_the_disk_fails_nothing_more_is_acknowledged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_disk_stops_acknowledgements(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

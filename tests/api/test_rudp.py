@@ -271,7 +271,7 @@ def test_one_channel_too_many_is_refused_by_name() -> None:
         ("127.0.0.1", 9, {"secret": SECRET, "local_address": "192.0.2.77"}, "192.0.2.77"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(host: str, port: int, options: dict[str, Any], words: str) -> None:
+def test_unusable_arguments_are_refused_in_one_line(host: str, port: int, options: dict[str, Any], words: str) -> None:
     async def story() -> None:
         with pytest.raises(ConfigurationError, match=words) as raised:
             async with rudp.connect(host, port, **options):

@@ -46,7 +46,7 @@ def test_renewing_changes_the_end(world: World) -> None:
     run(story())
 
 
-def test_x21_what_has_expired_is_gone_until_it_is_renewed(world: World) -> None:
+def test_x21_an_expired_subscription_is_gone_until_it_is_renewed(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent() as alice, alice.subscribe(SUBJECT, lifetime_s=0.1) as notifications:
             await asyncio.sleep(0.15)
@@ -112,7 +112,7 @@ def test_a_user_reaches_only_their_own(world: World) -> None:
     run(story())
 
 
-def test_what_the_broker_refuses_is_one_clear_error(world: World) -> None:
+def test_a_refusal_of_the_broker_is_one_clear_error(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent() as alice:
             refused = [

@@ -162,7 +162,7 @@ async def leave_behind(world: World, bob: wanderbus.Agent, expression: str) -> s
     return identity
 
 
-def test_g07_what_an_ended_subscription_left_goes_to_the_next_that_asks_for_the_same(world: World) -> None:
+def test_g07_the_next_equal_subscription_inherits_the_queue_of_an_ended_one(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent("bob") as bob:
             await leave_behind(world, bob, "n < 10")
@@ -173,7 +173,7 @@ def test_g07_what_an_ended_subscription_left_goes_to_the_next_that_asks_for_the_
     run(story())
 
 
-def test_g07_what_an_ended_subscription_left_is_in_nobody_elses_way(world: World) -> None:
+def test_g07_the_queue_of_an_ended_subscription_blocks_no_other(world: World) -> None:
     async def story() -> None:
         async with world.server() as server, world.agent("bob") as bob:
             identity = await leave_behind(world, bob, "n < 10")

@@ -67,7 +67,7 @@ def server(**given: Any) -> wanderbus.Server:
         ({"broker_user": "alice"}, "users: the name 'alice' is taken"),
     ],
 )
-def test_what_contradicts_itself_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
+def test_contradicting_settings_are_refused_in_one_line(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as caught:
         server(**given)
     assert "\n" not in str(caught.value)
@@ -85,7 +85,7 @@ def test_what_contradicts_itself_is_refused_in_one_line(given: dict[str, Any], s
         ("sips:localhost:5070", Target("TLS", ("127.0.0.1", 5070), "localhost")),
     ],
 )
-def test_where_the_sip_server_is(text: str, target: Target) -> None:
+def test_address_of_the_sip_server(text: str, target: Target) -> None:
     made = server(sip_server=text)
     assert (made.sip_server, made.address) == (target, target.address)
 
@@ -105,7 +105,7 @@ def test_a_sip_server_at_an_ipv6_address() -> None:
         ("sip:[::1]", "host: 127.0.0.1 cannot be reached from sip_server"),
     ],
 )
-def test_what_is_no_sip_server(text: str, said: str) -> None:
+def test_invalid_sip_servers(text: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         server(sip_server=text)
 
@@ -118,7 +118,7 @@ def test_what_is_no_sip_server(text: str, said: str) -> None:
         (RelaySettings(address="127.0.0.6"), "127.0.0.6", "127.0.0.6"),
     ],
 )
-def test_where_the_relay_beside_it_is(relay: RelaySettings, address: str, told: str) -> None:
+def test_address_of_the_relay_in_the_process(relay: RelaySettings, address: str, told: str) -> None:
     """A public address of the server also applies to its relay, unless the relay has its own."""
     made = validation.relay_server(server(host="127.0.0.9", advertise="192.0.2.8", relay=relay)._settings)
     assert made is not None
@@ -126,7 +126,7 @@ def test_where_the_relay_beside_it_is(relay: RelaySettings, address: str, told: 
     assert made.ng_address == ("127.0.0.1", 0)
 
 
-def test_how_the_broker_proves_who_it_is(tmp_path: Path) -> None:
+def test_credentials_of_the_broker(tmp_path: Path) -> None:
     """Its line in the file of users, unless a password is given; and no caller can use that line."""
     users = tmp_path / "users"
     users.write_text("alice:secret\nbroker:quorum\n")

@@ -55,7 +55,7 @@ def test_c10_a_report_goes_to_its_module_alone(kind: type[Output]) -> None:
     assert DISPATCH[kind] is (Module.SESSIONS if about_sessions else Module.REGISTRATION)
 
 
-def test_c10_what_is_no_report_is_dropped() -> None:
+def test_c10_an_unknown_output_is_dropped() -> None:
     sessions, registration = Spy(), Spy()
     SIPMessageListener(sessions, registration).report(Output())
     assert sessions.got == registration.got == []

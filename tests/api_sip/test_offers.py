@@ -114,7 +114,7 @@ def test_without_local_media_there_are_no_sessions() -> None:
     ("uri", "error"),
     [("nonsense", ConfigurationError), ("sip:carol@example.org", SessionRefused)],
 )
-def test_who_cannot_be_found(uri: str, error: type[WanderbusError]) -> None:
+def test_unknown_callees(uri: str, error: type[WanderbusError]) -> None:
     async def scenario() -> None:
         async with two() as (alice, _):
             with pytest.raises(error):

@@ -48,7 +48,7 @@ def test_d04_sessions_outlive_the_registration() -> None:
 
 
 @pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("carol", "any")])
-def test_c20_who_is_not_accepted(user: str, password: str) -> None:
+def test_c20_refused_users(user: str, password: str) -> None:
     async def scenario() -> None:
         async with (
             SIPServers(DOMAIN, PASSWORDS, port=0) as servers,
@@ -116,7 +116,7 @@ def test_d05_a_change_of_the_route_is_followed(monkeypatch: pytest.MonkeyPatch) 
     run(scenario())
 
 
-def test_d10_who_is_back_at_the_same_address_updates_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d10_a_device_back_at_the_same_address_updates_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     here: list[str | None] = ["127.0.0.1"]
     monkeypatch.setattr(addresses, "address_towards", lambda server: here[0])
 

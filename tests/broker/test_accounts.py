@@ -54,7 +54,7 @@ def test_g21_a_match_is_delivered_when_every_member_has_taken_it(desk: Desk) -> 
     assert (account(desk).queued, account(desk).delivered, account(desk).queued_bytes) == (0, 3, 0)
 
 
-def test_e05_x40_what_was_bound_to_a_device_that_left_is_dropped_and_stops_nobody(desk: Desk) -> None:
+def test_e05_x40_notifications_bound_to_a_device_that_left_are_dropped_and_block_nobody(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     desk.subscribed(laptop, "Kind == bound", this_device_only=True)
     desk.subscribed(phone, "N > 0")
@@ -68,7 +68,7 @@ def test_e05_x40_what_was_bound_to_a_device_that_left_is_dropped_and_stops_nobod
     assert (account(desk).delivered, account(desk).dropped) == (3, {"device_left": 3})
 
 
-def test_e05_what_was_dropped_before_its_device_left_is_counted_once(desk: Desk) -> None:
+def test_e05_a_drop_before_the_device_left_counts_once(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     desk.subscribed(laptop, "N > 0", this_device_only=True, queue=QueuePolicy(notifications_max=1))
     desk.subscribed(phone, "N > 0")
@@ -94,7 +94,7 @@ def test_e05_a_gap_is_for_the_device_whose_notification_it_was() -> None:
     assert desk.received(laptop, NotifyGap)[0].lost == (Loss(free.id, "queue.notifications_max", 1),)
 
 
-def test_e05_of_one_event_for_both_each_device_is_told_what_it_lost() -> None:
+def test_e05_each_device_gets_the_gap_of_its_own_loss() -> None:
     """The phone lost its own match of a notification that goes on for all: here a gap and there the event."""
     desk = Desk()
     phone, laptop = desk.attach(), desk.attach(device="laptop")
@@ -114,7 +114,7 @@ def test_e05_of_one_event_for_both_each_device_is_told_what_it_lost() -> None:
 
 
 @pytest.mark.parametrize("keep_queue", [False, True])
-def test_x20_who_begins_anew_drops_their_queue_unless_they_keep_it(desk: Desk, keep_queue: bool) -> None:
+def test_x20_an_agent_that_discards_drops_its_queue_unless_it_keeps_it(desk: Desk, keep_queue: bool) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link)
     publish(desk, 1, 2)
@@ -124,7 +124,7 @@ def test_x20_who_begins_anew_drops_their_queue_unless_they_keep_it(desk: Desk, k
     assert subscription.id in desk.broker.state.tombstones
 
 
-def test_x20_who_begins_anew_takes_nothing_from_other_devices(desk: Desk) -> None:
+def test_x20_an_agent_that_discards_takes_nothing_from_other_devices(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     desk.subscribed(phone, "Kind == bound", this_device_only=True)
     desk.subscribed(laptop, "Kind == bound", this_device_only=True)
@@ -185,7 +185,7 @@ def test_x21_a_subscription_that_ended_comes_back_as_it_was(desk: Desk, with_row
     assert account(desk).ended == []
 
 
-def test_g07_what_an_ended_subscription_has_queued_is_delivered_and_counted(desk: Desk) -> None:
+def test_g07_the_queue_of_an_ended_subscription_is_delivered_and_counted(desk: Desk) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link)
     publish(desk, 1)
@@ -195,7 +195,7 @@ def test_g07_what_an_ended_subscription_has_queued_is_delivered_and_counted(desk
     assert account(desk).delivered == 1
 
 
-def test_g07_what_has_ended_is_forgotten_once_nothing_of_it_waits() -> None:
+def test_g07_an_ended_subscription_is_removed_once_its_queue_is_empty() -> None:
     desk = Desk(BrokerConfig(tombstone_s=100.0, sweep_s=10.0))
     link = desk.attach()
     subscription = desk.subscribed(link)
@@ -214,7 +214,7 @@ def test_g07_what_has_ended_is_forgotten_once_nothing_of_it_waits() -> None:
     assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
 
 
-def test_x21_what_is_forgotten_for_want_of_room_is_dropped_by_name() -> None:
+def test_x21_a_tombstone_removed_for_space_drops_its_queue_by_reason() -> None:
     desk = Desk(BrokerConfig(user_subscriptions_max=1))
     link = desk.attach()
     for n in (1, 2):
@@ -228,7 +228,7 @@ def test_x21_what_is_forgotten_for_want_of_room_is_dropped_by_name() -> None:
     assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
 
 
-def test_what_an_age_bounds_keeps_its_subscription_no_longer_however_often_the_server_starts() -> None:
+def test_restarts_do_not_extend_a_queue_with_a_maximum_age() -> None:
     desk = Desk(BrokerConfig(tombstone_s=100.0, sweep_s=10.0))
     link = desk.attach()
     subscription = desk.subscribed(link, queue=QueuePolicy(age_max_s=1_000.0))

@@ -37,9 +37,7 @@ CHANGING: list[OfOperators] = [
 
 @pytest.mark.parametrize("request_", SEEING + CHANGING)
 @pytest.mark.parametrize("asker", [ALICE, BOB, OLGA, ADAM])
-def test_what_is_of_others_takes_a_role_and_what_is_ones_own_none(
-    office: Office, asker: str, request_: OfOperators
-) -> None:
+def test_requests_about_other_users_need_a_role(office: Office, asker: str, request_: OfOperators) -> None:
     office.subscribed(office.attach())
     link = office.attach(asker, "desk")
     changes = request_ in CHANGING
@@ -116,7 +114,7 @@ def test_a_purge_goes_in_steps_up_to_what_waited_at_its_beginning(
     assert office.stream(office.attach()) == [(1, 5), 6]
 
 
-def test_who_is_kicked_loses_the_connection_and_nothing_else(office: Office) -> None:
+def test_a_kicked_device_loses_only_its_connection(office: Office) -> None:
     phone, tablet, bob = office.attach(), office.attach(ALICE, "tablet"), office.attach(BOB)
     office.subscribed(phone)
     rows, _ = listed(office, office.attach(ADAM), Kick(1, ALICE, "phone", False))
@@ -169,7 +167,7 @@ def test_nothing_is_said_of_a_change_before_it_is_durable(office: Office, held: 
     assert isinstance(office.out[adam][-1], Listing)
 
 
-def test_what_was_changed_is_in_the_log(office: Office) -> None:
+def test_the_log_has_every_change(office: Office) -> None:
     with_queue(office, 1, 2, 3)
     office.attach(ALICE, "tablet")
     adam = office.attach(ADAM)
@@ -201,7 +199,7 @@ def test_what_was_changed_is_in_the_log(office: Office) -> None:
         (Kick(1, BOB, "../sip:alice@example.org/phone", True), "no device"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(office: Office, request_: OfOperators, complaint: str) -> None:
+def test_invalid_requests_are_refused_in_one_line(office: Office, request_: OfOperators, complaint: str) -> None:
     office.subscribed(office.attach())
     assert complaint in refusal(office, office.attach(BOB), request_)
 
@@ -240,9 +238,7 @@ def _requests_of(users: st.SearchStrategy[str]) -> st.SearchStrategy[OfOperators
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_requests_of(st.sampled_from([ALICE, BOB, OLGA, ADAM])), max_size=12), st.sampled_from([ALICE, ADAM]))
-def test_whatever_is_asked_is_answered_and_the_state_stays_a_fold_that_adds_up(
-    requests: list[OfOperators], asker: str
-) -> None:
+def test_any_request_is_answered_and_the_state_stays_consistent(requests: list[OfOperators], asker: str) -> None:
     office = Office()
     alice = office.attach()
     office.subscribed(alice)

@@ -80,7 +80,7 @@ def test_e05_a_bound_subscription_notifies_its_device_alone(desk: Desk, with_row
     assert desk.stream(desk.attach()) == [1]
 
 
-def test_e05_what_is_bound_waits_for_its_device_alone(desk: Desk) -> None:
+def test_e05_a_bound_notification_waits_for_its_device_only(desk: Desk) -> None:
     phone, _, bob = pair(desk, this_device_only=True)
     for n in (1, 2):
         desk.publish(bob, n)
@@ -89,7 +89,7 @@ def test_e05_what_is_bound_waits_for_its_device_alone(desk: Desk) -> None:
     assert desk.broker.state.sessions[DEFAULT].delivered == 2
 
 
-def test_e05_what_is_bound_to_another_device_is_none_of_a_devices_stream(desk: Desk) -> None:
+def test_e05_a_devices_stream_has_no_notifications_bound_to_another(desk: Desk) -> None:
     phone, laptop, bob = pair(desk, expression="Kind == bound", this_device_only=True)
     desk.subscribed(phone, "Kind == all")
     for n, kind in enumerate(["bound", "all", "bound", "all", "bound"], 1):

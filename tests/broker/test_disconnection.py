@@ -141,7 +141,7 @@ def test_g24_drop_what_waits_is_counted_and_told_as_a_gap(change: str) -> None:
     assert desk.broker.state.sessions[f"{ALICE}/default"].dropped == {"hook": 2}
 
 
-def test_g24_what_waits_for_others_too_is_not_dropped() -> None:
+def test_g24_notifications_that_wait_for_other_devices_are_not_dropped() -> None:
     desk = HookDesk(on("disconnected", Handling(drop_waiting=True)))
     phone, laptop, bob = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB)
     desk.subscribed(laptop)

@@ -23,7 +23,7 @@ def test_g10_each_device_is_told_of_an_expiry_at_the_match(desk: Desk) -> None:
     assert ended_unasked(desk, elsewhere) == []
 
 
-def test_g10_of_one_that_is_bound_its_device_alone_is_told(desk: Desk) -> None:
+def test_g10_the_end_of_a_bound_subscription_is_reported_to_its_device_only(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     subscription = desk.subscribed(phone, lifetime_s=10.0, this_device_only=True)
     desk.later(61.0)
@@ -31,7 +31,7 @@ def test_g10_of_one_that_is_bound_its_device_alone_is_told(desk: Desk) -> None:
     assert ended_unasked(desk, laptop) == []
 
 
-def test_g10_who_asked_for_the_end_is_not_told_of_it(desk: Desk) -> None:
+def test_g10_the_device_that_requested_the_end_gets_no_report(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     subscription = desk.subscribed(phone)
     desk.ask(phone, Unsubscribe(1, subscription.id))
@@ -48,7 +48,7 @@ def test_g10_g09_other_devices_are_told_of_a_discard(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("keep_queue", [False, True])
-def test_g09_x20_what_is_queued_goes_with_the_subscriptions_or_is_kept(desk: Desk, keep_queue: bool) -> None:
+def test_g09_x20_queues_are_discarded_with_the_subscriptions_or_kept(desk: Desk, keep_queue: bool) -> None:
     phone = desk.attach()
     subscription = desk.subscribed(phone)
     desk.close(phone)
@@ -73,7 +73,7 @@ def test_g09_a_device_that_keeps_finds_all_of_it(desk: Desk) -> None:
     assert query(desk, again) == [subscription]
 
 
-def test_g10_what_an_operator_removes_is_told(desk: Desk) -> None:
+def test_g10_a_removal_by_an_operator_is_reported(desk: Desk) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link)
     desk.broker._subscriptions.end(subscription, "removed")

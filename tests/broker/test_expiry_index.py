@@ -56,7 +56,7 @@ def test_nobody_has_none() -> None:
 
 
 @pytest.mark.parametrize("until_us", [None, 5])
-def test_what_is_renewed_again_and_again_takes_no_more_room(until_us: int | None) -> None:
+def test_repeated_renewals_take_constant_memory(until_us: int | None) -> None:
     roster = Roster()
     for time in range(10_000):
         roster.put("wb-1", "alice", time)

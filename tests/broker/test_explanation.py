@@ -48,7 +48,7 @@ def bob(desk: Desk) -> int:
     return desk.attach(BOB)
 
 
-def test_what_the_filter_said(desk: Desk, bob: int) -> None:
+def test_result_of_the_filter(desk: Desk, bob: int) -> None:
     subscription = desk.subscribed(desk.attach(), "N > 5 and Price < 10")
     assert outcome(desk, published(desk, bob, 1), subscription) == ("filtered", "N > 5 is false: N is 1")
     assert outcome(desk, published(desk, bob, 6), subscription) == (
@@ -62,7 +62,7 @@ def test_what_the_filter_said(desk: Desk, bob: int) -> None:
     )
 
 
-def test_what_the_filter_said_in_another_language(desk: Desk, bob: int) -> None:
+def test_result_of_the_filter_in_another_language(desk: Desk, bob: int) -> None:
     subscription = desk.subscribed(desk.attach(), "N % 2 = 0", language="cesql")
     assert outcome(desk, published(desk, bob, 2), subscription)[0] == "queued"
     assert outcome(desk, published(desk, bob, 3), subscription) == (
@@ -71,14 +71,14 @@ def test_what_the_filter_said_in_another_language(desk: Desk, bob: int) -> None:
     )
 
 
-def test_which_item_of_a_list_the_filter_said(desk: Desk, bob: int) -> None:
+def test_item_of_a_list_that_the_filter_matched(desk: Desk, bob: int) -> None:
     subscription = desk.subscribed(desk.attach(), "all Scores (> 5 and < 10)")
     found = explained(desk, published(desk, bob, 1, Scores=[7, 12, 1]), subscription.id)
     assert (found.outcome, found.reason) == ("filtered", "all Scores < 10 is false: item 2 of Scores is 12")
     assert [(each.attribute, each.value, each.item) for each in found.predicates] == [("Scores", 12, 1)]
 
 
-def test_what_a_restriction_said(desk: Desk, bob: int) -> None:
+def test_result_of_a_restriction(desk: Desk, bob: int) -> None:
     alice = desk.attach()
     subscription = desk.subscribed(alice, restrictions=(Frequency(15.0),))
     published(desk, bob, 1)
@@ -140,7 +140,7 @@ def test_restrictions_in_words(restrictions: tuple[Restriction, ...], words: str
     assert found.startswith(words)
 
 
-def test_when_there_was_no_such_subscription(desk: Desk, bob: int) -> None:
+def test_a_missing_subscription(desk: Desk, bob: int) -> None:
     alice = desk.attach()
     early = published(desk, bob, 1)
     short, asked = desk.subscribed(alice, lifetime_s=10.0), desk.subscribed(alice, "N > 0")
@@ -205,7 +205,7 @@ def test_bound_to_a_device(desk: Desk, bob: int) -> None:
     assert desk.stream(tablet) == []
 
 
-def test_when_the_queue_was_full() -> None:
+def test_a_full_queue() -> None:
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=1, when_full="drop_oldest")))
     alice, bob = desk.attach(), desk.attach(BOB)
     subscription = desk.subscribed(alice)
@@ -221,7 +221,7 @@ def test_when_the_queue_was_full() -> None:
     assert "purged" in outcome(desk, second, subscription)[1]
 
 
-def test_what_was_taken_before_the_drop_was_delivered(desk: Desk, bob: int) -> None:
+def test_a_notification_acknowledged_before_its_drop_was_delivered(desk: Desk, bob: int) -> None:
     phone, _ = desk.attach(), desk.attach(ALICE, "tablet")
     subscription = desk.subscribed(phone)
     event = published(desk, bob, 1)
@@ -370,7 +370,7 @@ def _generated(desk: Desk) -> list[tuple[int, str]]:
     return found
 
 
-def test_what_comes_later_or_concerns_others_changes_nothing(desk: Desk, bob: int) -> None:
+def test_later_records_and_those_of_others_change_nothing(desk: Desk, bob: int) -> None:
     phone, tablet = desk.attach(), desk.attach(ALICE, "tablet")
     bound, other = desk.subscribed(phone, this_device_only=True), desk.subscribed(phone, "N > 0")
     event = published(desk, bob, 1)

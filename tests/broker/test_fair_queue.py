@@ -75,7 +75,7 @@ def test_a_flood_is_done_in_bounded_steps_and_nothing_of_it_is_lost_or_reordered
     assert len(hall.broker._backlog) == 0
 
 
-def test_who_says_little_is_served_before_the_flood_that_came_first(hall: Hall) -> None:
+def test_a_quiet_user_is_served_before_an_earlier_flood(hall: Hall) -> None:
     alice, bob = hall.attach(), hall.attach(BOB)
     hall.turn(*published(alice, 1, FLOOD))
     outputs = [*hall.turn(*published(bob, 1, 1, "Quiet")), *hall.turns(1)]
@@ -125,7 +125,7 @@ def test_while_others_are_active_a_flood_leaves_as_much_time_as_it_takes(hall: H
     assert accepted(hall.turn(TimerFired(TURN)), alice) != []
 
 
-def test_who_had_no_turn_yet_does_not_leave_room_for_others(hall: Hall) -> None:
+def test_a_user_without_a_turn_does_not_leave_room_for_others(hall: Hall) -> None:
     """One event with many matches takes a whole step: the user behind it has the next step, without a pause."""
     alice, bob = hall.attach(), hall.attach(BOB)
     for number in range(60):
@@ -136,7 +136,7 @@ def test_who_had_no_turn_yet_does_not_leave_room_for_others(hall: Hall) -> None:
     assert accepted(hall.turn(TimerFired(TURN)), bob) == [2]
 
 
-def test_who_costs_little_does_not_leave_room_for_others(hall: Hall) -> None:
+def test_a_cheap_user_does_not_leave_room_for_others(hall: Hall) -> None:
     """The first of Bob's two messages is handled before an event with many matches ends the step: the second is in the
     next.
     """
@@ -160,7 +160,7 @@ def test_a_single_user_is_not_held_up(hall: Hall) -> None:
     assert accepted(outputs, alice) != []
 
 
-def test_what_waits_for_the_disk_is_bounded_and_goes_on_when_that_has_synced() -> None:
+def test_work_that_waits_for_the_disk_is_bounded_and_resumes_after_the_sync() -> None:
     hall = Hall(BrokerConfig(unsynced_units_max=50))
     alice = hall.attach()
     outputs = hall.step(*published(alice, 1, FLOOD))
@@ -173,7 +173,7 @@ def test_what_waits_for_the_disk_is_bounded_and_goes_on_when_that_has_synced() -
     assert [each for each in outputs if isinstance(each, Append)]
 
 
-def test_what_is_done_is_reported_by_link_so_that_its_sender_may_go_on(hall: Hall) -> None:
+def test_processed_messages_are_reported_by_link(hall: Hall) -> None:
     alice = hall.attach()
     hall.broker.take_done()
     answers = accepted(hall.turn(*published(alice, 1, FLOOD)), alice)
@@ -210,7 +210,7 @@ def test_addresses_of_the_original_eci_have_one_share_and_what_waits_of_them_is_
     assert len(accepted(outputs, bob)) > of_eci / 2 > 0
 
 
-def test_who_had_to_wait_is_reported(hall: Hall) -> None:
+def test_users_that_waited_are_reported(hall: Hall) -> None:
     alice, bob = hall.attach(), hall.attach(BOB)
     outputs = hall.turn(*published(alice, 1, FLOOD), *published(bob, 1, 1, "Quiet"))
     outputs += hall.turns(10)
@@ -230,7 +230,7 @@ def test_matching_ahead_ends_with_the_step(hall: Hall) -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_whatever_is_held_taken_or_given_back_each_user_keeps_its_order(seed: int) -> None:
+def test_each_users_order_survives_any_sequence_of_operations(seed: int) -> None:
     rng = random.Random(seed)
     turns, added, done = Turns(), dict.fromkeys("abc", 0), {user: list[int]() for user in "abc"}
     for _ in range(200):

@@ -115,7 +115,7 @@ def test_events_that_come_together_are_decided_as_one_by_one() -> None:
     assert heard[0][:2] == [1, 2]
 
 
-def test_what_is_undecided_refuses_no_event() -> None:
+def test_an_undecided_filter_refuses_no_event() -> None:
     from wanderbus.subscription import QueuePolicy
 
     desk = server(filter_work_max=UNITS // 2, refuse_when_full=("*",), queue=QueuePolicy(1, None, None, "drop_oldest"))

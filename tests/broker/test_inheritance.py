@@ -41,7 +41,7 @@ def test_x21_renewing_what_another_has_inherited_renews_that_one(desk: Desk, end
     assert desk.waiting(ended.id) == 0
 
 
-def test_what_was_sent_under_the_earlier_name_may_be_taken_under_it(desk: Desk) -> None:
+def test_notifications_sent_under_the_old_id_may_be_acknowledged_under_it(desk: Desk) -> None:
     phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
     ended, heir = inherited(desk, phone, tablet)
     for link in (phone, tablet):
@@ -74,7 +74,7 @@ def test_a_handle_of_before_that_reads_again_begins_where_the_device_is(desk: De
     assert desk.stream(phone) == [1, 2, 1, 2, 1, 2]
 
 
-def test_x40_how_far_a_device_was_that_left_is_forgotten_on_disk_too(desk: Desk) -> None:
+def test_x40_the_cursor_of_a_device_that_left_is_removed_from_disk(desk: Desk) -> None:
     phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
     desk.subscribed(phone)
     for n in (1, 2):

@@ -75,7 +75,7 @@ LIFETIMES = [
 
 @pytest.mark.parametrize("renewing", [False, True])
 @pytest.mark.parametrize(("bounds", "asked", "lifetime_s"), LIFETIMES)
-def test_x17_what_is_not_said_is_the_operators_default(
+def test_x17_an_unset_lifetime_is_the_operators_default(
     renewing: bool, bounds: dict[str, Any], asked: dict[str, Any], lifetime_s: float | None
 ) -> None:
     desk = Desk(BrokerConfig(**bounds))

@@ -178,7 +178,7 @@ def add(to: Interests, number: int, expression: str = "") -> None:
     to.add(subscription(number, expression), measured(filters.parse(expression)))
 
 
-def test_what_was_removed_since_is_not_found() -> None:
+def test_removed_subscriptions_are_not_found() -> None:
     some, events = interests("", "N > 1", ""), [event(1), event(2), event(3)]
     some.prematch(events)
     assert some.matching(events[0]) == ["wb-1", "wb-3"]
@@ -190,14 +190,14 @@ def test_what_was_removed_since_is_not_found() -> None:
     assert some.matching(events[2]) == ["wb-1", "wb-2"]
 
 
-def test_what_was_added_since_is_found() -> None:
+def test_added_subscriptions_are_found() -> None:
     some, events = interests("N > 1"), [event(1), event(2)]
     some.prematch(events)
     add(some, 2)
     assert [some.matching(each) for each in events] == [["wb-2"], ["wb-1", "wb-2"]]
 
 
-def test_what_was_prematched_of_one_event_is_never_anothers() -> None:
+def test_a_prematch_applies_to_its_event_only() -> None:
     """An event that was matched ahead and never used may be freed, and the next event may get its address in memory."""
     some = interests("N == 1")
     for _ in range(200):
@@ -308,7 +308,7 @@ def lived(*kernels: Kernel) -> tuple[list[bytes], dict[int, Any]]:
     return desk.log, desk.out
 
 
-def test_what_is_said_does_not_depend_on_what_matches() -> None:
+def test_responses_do_not_depend_on_matches() -> None:
     pytest.importorskip("numba")
     assert lived("numba") == lived("numpy", "numba") == lived()
 

@@ -67,7 +67,7 @@ def test_x25_a_new_connection_begins_with_the_first_of_them_and_repeats_are_know
     assert [number for number, accepted, _ in answers(desk, again) if accepted] == [1, 2, 3]
 
 
-def test_x25_what_is_refused_for_good_holds_nothing_up() -> None:
+def test_x25_a_permanent_refusal_blocks_no_later_event() -> None:
     desk = Desk()
     link = desk.attach()
     desk.send(link, Publish(1, Event("", {}), outbox=77))
@@ -85,7 +85,7 @@ def test_x25_other_publishes_of_the_device_do_not_wait() -> None:
     assert [(record.number, record.outbox) for record in desk.written(records.Published)] == [(1, False)]
 
 
-def test_x25_who_was_removed_and_comes_back_does_not_publish_twice_what_was_accepted() -> None:
+def test_x25_a_removed_device_that_returns_does_not_publish_accepted_events_twice() -> None:
     desk = Desk()
     link = desk.attach()
     send(desk, link, 1, 2)

@@ -217,7 +217,7 @@ def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
     assert [(gap.first, gap.last) for gap in desk.received(link, NotifyGap)] == [(2, 2)]
 
 
-def test_what_was_taken_is_synced_when_its_reader_ends(busy: tuple[Desk, int]) -> None:
+def test_the_end_of_a_reader_syncs_its_acknowledgements(busy: tuple[Desk, int]) -> None:
     """An application that has left cannot repeat its acknowledgement."""
     desk, link = busy
     desk.publish(link, 1)

@@ -48,7 +48,7 @@ def with_backlog(count: int, *, rate: float = 100.0, window: int = 256) -> tuple
     return desk, bob
 
 
-def test_u03_what_had_waited_is_paced_and_comes_in_order_before_what_is_new() -> None:
+def test_u03_a_backlog_is_paced_and_delivered_in_order_before_new_notifications() -> None:
     desk, bob = with_backlog(50)
     back = desk.attach()
     assert desk.stream(back) == [1]
@@ -129,7 +129,7 @@ def test_g19_a_failure_in_the_middle_of_a_paced_backlog_keeps_the_rest() -> None
     assert desk.stream(back) == list(range(6, 41))
 
 
-def test_u03_who_has_had_it_already_may_take_it_before_it_comes_again() -> None:
+def test_u03_a_device_may_acknowledge_received_notifications_before_their_repetition() -> None:
     """Notifications sent on a broken link are taken over the next link before it repeats them: nothing is left over."""
     desk, bob = with_backlog(0)
     desk.close(desk.attach(device="laptop"))

@@ -45,7 +45,7 @@ def test_design_5_5_the_same_life_gets_them_unmarked(desk: Desk) -> None:
     assert marks(desk, desk.attach(epoch=1)) == {1: False, 2: False}
 
 
-def test_design_5_5_who_resumes_gets_them_unmarked_after_the_position(desk: Desk) -> None:
+def test_design_5_5_a_resuming_device_gets_unmarked_notifications_after_its_position(desk: Desk) -> None:
     published(desk, 3)
     assert marks(desk, desk.attach(epoch=2, resume=1)) == {2: False, 3: False}
 
@@ -57,7 +57,7 @@ def test_design_5_5_marks_stay_when_the_second_life_reconnects(desk: Desk) -> No
     assert marks(desk, again) == {1: True, 2: True}
 
 
-def test_design_5_5_what_waited_for_a_device_that_was_away_is_not_marked(desk: Desk) -> None:
+def test_design_5_5_notifications_queued_during_an_absence_are_not_redelivered(desk: Desk) -> None:
     """It was never sent, so no life of the agent can have seen it."""
     desk.close(published(desk, 1))
     desk.publish(desk.attach(BOB, "desk"), 2)

@@ -87,7 +87,7 @@ def test_g15_g16_cap_three_and_five_events_give_one_gap_of_two_and_the_last_thre
     assert [gap.lost[0].reason for gap in desk.received(back, NotifyGap)] == ["queue.notifications_max"]
 
 
-def test_g21_u02_what_was_dropped_is_counted_and_told_in_its_place() -> None:
+def test_g21_u02_drops_are_counted_and_reported_at_their_position() -> None:
     """Every number arrives once, as a notification or inside a gap: sent = received + dropped."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=4)))
     bob = away(desk)
@@ -155,7 +155,7 @@ def test_g18_x24_a_subscription_can_only_tighten_the_bound_of_the_system() -> No
     assert desk.stream(desk.attach()) == [(1, 3), 4, 5]
 
 
-def test_g18_what_was_taken_counts_no_more(desk: Desk) -> None:
+def test_g18_acknowledged_notifications_do_not_count(desk: Desk) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link, queue=QueuePolicy(notifications_max=2))
     bob = desk.attach(BOB)

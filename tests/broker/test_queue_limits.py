@@ -249,7 +249,7 @@ def test_h11_a_refused_event_leaves_the_frequency_as_it_was() -> None:
     assert session_of(desk).generated == 2
 
 
-def test_g17_what_is_too_old_is_in_nobodys_way() -> None:
+def test_g17_notifications_above_the_maximum_age_block_nobody() -> None:
     """A full queue whose notifications are all too old refuses nothing."""
     policy = QueuePolicy(notifications_max=1, age_max_s=10.0)
     desk = Desk(BrokerConfig(queue=policy, refuse_when_full=("*",), sweep_s=None))
@@ -265,7 +265,7 @@ def test_g17_what_is_too_old_is_in_nobodys_way() -> None:
 
 @pytest.mark.parametrize("found_by", ["pump", "sweep"])
 @pytest.mark.parametrize("whose", ["system", "subscription"])
-def test_g17_what_has_waited_for_too_long_is_never_delivered(
+def test_g17_notifications_above_the_maximum_age_are_not_delivered(
     found_by: Literal["pump", "sweep"], whose: Literal["system", "subscription"]
 ) -> None:
     policy = QueuePolicy(age_max_s=1200.0)
@@ -450,7 +450,7 @@ def test_g25_a_subscription_that_nobody_reads_pushes_out_nothing_of_one_that_is_
     assert row.dropped == {f"queue.{bound}": 20 - desk.waiting(unread.id)}
 
 
-def test_g25_where_many_that_nobody_reads_share_their_events_one_is_dropped_for_all_of_them() -> None:
+def test_g25_one_drop_serves_all_unread_subscriptions_that_share_its_event() -> None:
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=10)))
     link = desk.attach()
     for n in range(99):
@@ -461,7 +461,7 @@ def test_g25_where_many_that_nobody_reads_share_their_events_one_is_dropped_for_
     assert (session_of(desk).waiting, session_of(desk).queued) == (10, 990)
 
 
-def test_g25_what_nobody_waits_for_any_more_leaves_memory_in_the_middle_of_a_queue(desk: Desk) -> None:
+def test_g25_entries_without_a_waiting_subscription_leave_memory_in_the_middle_of_a_queue(desk: Desk) -> None:
     link = desk.attach()
     desk.subscribed(link, "N == 1", reads=False)
     read = desk.subscribed(link, "N > 0")

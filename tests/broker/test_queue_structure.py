@@ -108,7 +108,7 @@ def test_u02_a_gap_of_more_than_is_numbered_tells_of_as_many_as_there_can_be() -
     assert (rest.number, rest.last, rest.count) == (1_401, 1_501, 101)
 
 
-def test_what_is_alike_is_there_once() -> None:
+def test_equal_entries_are_stored_once() -> None:
     queue = SessionQueue("user/session", {})
     for number in (1, 2):
         queue.append(Queued(number, EventRow(number, 1, b""), (f"a{number * 0}", "b"), ((f"a{number * 0}", "phone"),)))
@@ -126,7 +126,7 @@ def test_g07_an_heir_has_what_waits_for_the_ended_one_gaps_included() -> None:
     assert {entry.subscriptions for entry in queue if entry.number != 2} == {("c", "b")}
 
 
-def test_what_waits_is_listed_by_number_with_the_subscriptions_it_waits_for() -> None:
+def test_queued_numbers_are_listed_with_their_subscriptions() -> None:
     queue = queue_of(3)
     queue.drop("a", 2, 2, "cap")
     queue.take("b", 1)

@@ -67,7 +67,7 @@ def test_h11_the_period_counts_from_a_queued_notification_too(desk: Desk) -> Non
     assert desk.stream(back) == [0, 15]
 
 
-def test_h03_h11_what_another_restriction_forbids_does_not_count_as_generated(desk: Desk) -> None:
+def test_h03_h11_a_notification_blocked_by_another_restriction_does_not_count_as_generated(desk: Desk) -> None:
     window = Interval(START_US + 10_000_000, START_US + 100_000_000)
     link = desk.attach()
     desk.subscribed(link, restrictions=(Frequency(15.0), window))
@@ -156,7 +156,7 @@ def test_h03_h08_a_shut_window_and_a_frequency_stop_the_asking_where_they_stand(
     assert asked == [0, 0, 0, 1]
 
 
-def test_h03_what_is_written_of_an_event_names_the_place(desk: Desk) -> None:
+def test_h03_the_record_of_an_event_names_the_index_of_the_restriction(desk: Desk) -> None:
     """An explanation names the restriction that decided (SPEC U-01)."""
     link = desk.attach()
     window = Interval(START_US + 10_000_000, START_US + 20_000_000)
@@ -178,7 +178,7 @@ def test_windows_look_at_the_wall_clock_as_read_and_frequencies_at_the_clock_of_
     assert blocked((Frequency(10.0),), 9_999_999, received_us=hour_us, last_us=0) == 0
 
 
-def test_h02_what_does_not_apply_is_passed_over() -> None:
+def test_h02_a_restriction_that_does_not_apply_is_passed_over() -> None:
     closed = Interval(0, 1, "away")
     assert passes(closed, now_us=5)
     assert not passes(closed, now_us=5, away=True)
@@ -233,7 +233,7 @@ def test_h06_checks_what_stands_together() -> None:
         admitted((Frequency(1.0), Interval(0, 1), Frequency(1.0)), zone="UTC", kinds=Kinds())
 
 
-def test_x27_what_is_stored_names_its_zone(desk: Desk) -> None:
+def test_x27_a_stored_window_names_its_zone(desk: Desk) -> None:
     desk = Desk(BrokerConfig(zone="America/Sao_Paulo"))
     link = desk.attach()
     subscription = desk.subscribed(link, restrictions=(Daily("16:00", "17:00"), Daily("09:00", "10:00", "UTC")))

@@ -74,7 +74,7 @@ def test_x27_a_window_opens_and_shuts_at_once_when_the_clock_is_set() -> None:
 
 
 @pytest.mark.parametrize("with_rows", [False, True])
-def test_what_had_expired_does_not_come_back_by_a_restart_behind_a_clock_set_back(with_rows: bool) -> None:
+def test_a_restart_with_an_earlier_clock_restores_no_expired_subscription(with_rows: bool) -> None:
     """The clock goes on from the last record, be that in the log or in the rows alone."""
     desk = ClockDesk(BrokerConfig(sweep_s=None))
     link = desk.attach()

@@ -33,7 +33,7 @@ def answered(desk: Desk, link: int) -> list[int]:
     return [each.request for each in desk.received(link, Done)]
 
 
-def test_what_comes_too_fast_is_answered_later_and_in_order() -> None:
+def test_fast_requests_are_answered_later_and_in_order() -> None:
     desk = Paced()
     link, other, bob = desk.attach(), desk.attach(device="desk"), desk.attach(BOB)
     desk.send(link, *map(submit, range(1, 6)), Query(6))
@@ -74,7 +74,7 @@ def test_renewing_what_has_ended_keeps_the_pace() -> None:
     assert answered(desk, link) == list(range(10, 18))
 
 
-def test_what_waits_goes_with_its_link() -> None:
+def test_waiting_requests_end_with_their_link() -> None:
     desk = Paced()
     link, other = desk.attach(), desk.attach(device="desk")
     desk.send(link, *map(submit, range(1, 6)))

@@ -201,7 +201,7 @@ def test_g06_a_query_shows_no_expired_subscription(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("ended", ["expired", "unsubscribed"])
-def test_g07_what_was_queued_before_the_end_is_delivered(desk: Desk, ended: str) -> None:
+def test_g07_notifications_queued_before_the_end_are_delivered(desk: Desk, ended: str) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link, lifetime_s=10.0)
     desk.close(link)

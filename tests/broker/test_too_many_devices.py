@@ -97,9 +97,7 @@ def removed(desk: Desk, device: str, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["kicked", "grace"])
 @pytest.mark.parametrize("with_rows", [False, True])
-def test_what_removed_devices_published_is_recognised_but_not_of_more_and_more_of_them(
-    how: str, with_rows: bool
-) -> None:
+def test_publishes_of_removed_devices_are_recognised_for_a_bounded_number(how: str, with_rows: bool) -> None:
     desk = Desk(BrokerConfig(user_devices_max=3, device_grace_s=100.0))
     keeper = desk.attach(device="keeper")
     desk.send(keeper, Publish(1, Event(SUBJECT, {"N": 1})))
@@ -121,7 +119,7 @@ def test_what_removed_devices_published_is_recognised_but_not_of_more_and_more_o
     assert desk.broker.state.former[ALICE].devices == ["device4", "device5"]
 
 
-def test_who_comes_back_is_the_last_to_be_forgotten() -> None:
+def test_a_returning_device_is_removed_last() -> None:
     desk = Desk(BrokerConfig(user_devices_max=2))
     for device in ("one", "two", "one"):
         removed(desk, device, "kicked")
@@ -130,7 +128,7 @@ def test_who_comes_back_is_the_last_to_be_forgotten() -> None:
     assert [record.devices for record in desk.written(records.Forgotten)] == [((ALICE, "two"),)]
 
 
-def test_of_a_removed_device_that_published_nothing_nothing_is_kept(desk: Desk) -> None:
+def test_a_removed_device_that_published_nothing_leaves_nothing(desk: Desk) -> None:
     keeper = desk.attach(device="keeper")
     desk.attach()
     desk.send(keeper, Kick(1, ALICE, "phone", True))

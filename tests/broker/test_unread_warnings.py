@@ -73,7 +73,7 @@ def test_g25_a_subscription_that_nobody_reads_is_warned_of_once_at_both_sides(de
     assert [each.waiting for each in desk.warned] == [3, 1], "another episode"
 
 
-def test_g25_of_who_is_away_or_reads_on_another_device_nothing_is_said(desk: WatchedDesk) -> None:
+def test_g25_absent_users_and_readers_on_another_device_give_no_warning(desk: WatchedDesk) -> None:
     alice = desk.attach()
     bound = desk.subscribed(alice, "N > 0", this_device_only=True)
     other = desk.subscribed(alice)

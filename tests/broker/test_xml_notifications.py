@@ -39,7 +39,7 @@ def publish(desk: Desk, *events: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("attributes", EVENTS.values(), ids=EVENTS)
-def test_o03_what_is_asked_for_in_xml_comes_in_xml_and_says_the_same(desk: Desk, attributes: dict[str, Any]) -> None:
+def test_o03_a_subscription_for_xml_receives_equal_xml(desk: Desk, attributes: dict[str, Any]) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link, format="xml")
     assert subscription.format == "xml"
@@ -79,7 +79,7 @@ def test_o03_the_format_makes_it_another_subscription_that_is_kept_over_a_restar
     assert notification.xml is not None
 
 
-def test_o03_what_does_not_fit_a_message_in_xml_is_written_by_the_agent(desk: Desk) -> None:
+def test_o03_the_agent_writes_xml_that_does_not_fit_into_a_message(desk: Desk) -> None:
     link = desk.attach()
     desk.subscribed(link, format="xml")
     large = {f"n{n}": [1] * 1000 for n in range(30)}

@@ -59,7 +59,7 @@ def test_an_event_of_our_own_comes_out_with_its_id(shell: Shell) -> None:
     assert (printed["type"], printed["data"]) == ("Departure", {"Dest": "IAH"})
 
 
-def test_what_cloudevents_cannot_hold_is_passed_over(shell: Shell) -> None:
+def test_values_that_cloudevents_cannot_express_are_skipped(shell: Shell) -> None:
     shell.up()
     reader = shell.start("sub", "sold", "--format", "cloudevents", "--count", "2", *shell.as_user())
     shell.subscribed()
@@ -83,7 +83,7 @@ def test_what_cloudevents_cannot_hold_is_passed_over(shell: Shell) -> None:
         (["-"], json.dumps({**SOLD, "id": None}) + "\n", "standard input, line 1: a CloudEvent needs 'id'"),
     ],
 )
-def test_what_is_no_cloudevent_is_not_published(shell: Shell, arguments: list[str], stdin: str, reason: str) -> None:
+def test_malformed_cloudevents_are_not_published(shell: Shell, arguments: list[str], stdin: str, reason: str) -> None:
     if stdin:
         shell.up()
     else:

@@ -50,7 +50,7 @@ def test_a_broker_at_a_proxy_says_where_it_is(shell: Shell) -> None:
         assert ended(broker) == (0, "", "")
 
 
-def test_what_cannot_be_is_said_in_one_line(shell: Shell) -> None:
+def test_invalid_options_are_one_line(shell: Shell) -> None:
     common = ("--users", "users", "--data-dir", "data")
     status, out, err = shell.run("up", *common, "--port", "0", "--sip-server", "127.0.0.1:9")
     assert (status, out) == (2, "")

@@ -63,7 +63,7 @@ def test_events_are_stored_and_then_published(shell: Shell) -> None:
     assert missed(shell, 599) == list(range(1, 600))
 
 
-def test_what_is_stored_when_server_and_command_are_killed_arrives_once(shell: Shell) -> None:
+def test_stored_events_arrive_once_after_server_and_command_are_killed(shell: Shell) -> None:
     server = shell.up()
     subscribe(shell)
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
@@ -86,7 +86,7 @@ def test_what_is_stored_when_server_and_command_are_killed_arrives_once(shell: S
 
 
 @pytest.mark.parametrize("after", [1, 150])
-def test_what_is_under_way_when_the_command_is_killed_arrives_once(shell: Shell, after: int) -> None:
+def test_events_in_flight_arrive_once_after_the_command_is_killed(shell: Shell, after: int) -> None:
     shell.up()
     subscribe(shell)
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
@@ -125,7 +125,7 @@ def test_a_bad_line_ends_the_input_and_those_before_it_are_published(shell: Shel
     assert missed(shell, 2) == [1, 2]
 
 
-def test_what_the_broker_will_not_have_is_told_and_the_rest_published(shell: Shell) -> None:
+def test_refused_events_are_reported_and_the_rest_published(shell: Shell) -> None:
     shell.up()
     subscribe(shell)
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
@@ -221,7 +221,7 @@ def test_a_server_that_is_down_gets_later_what_is_stored_now(shell: Shell) -> No
     assert missed(shell, 399) == list(range(1, 400))
 
 
-def test_what_is_stored_by_somebody_who_is_refused_stays(shell: Shell) -> None:
+def test_events_of_a_refused_user_stay_stored(shell: Shell) -> None:
     shell.up()
     outbox = ("pub", "Departure", "n=1", "--outbox", "out.db")
     status, out, err = shell.run(*outbox, *shell.as_user("bob", "guess"))

@@ -111,7 +111,7 @@ def test_an_interrupted_publisher_does_not_wait_for_its_input(shell: Shell, numb
     assert publisher.wait(5) == 128 + number
 
 
-def test_whoever_closes_our_output_ends_us(shell: Shell) -> None:
+def test_a_closed_output_ends_the_command(shell: Shell) -> None:
     shell.up()
     reader = shell.start("sub", "Departure", *shell.as_user())
     assert reader.stdout is not None
@@ -194,7 +194,7 @@ def test_a_server_that_is_not_there_is_one_line(
     assert one_line(capsys.readouterr().err).endswith("check that the server runs (wanderbus up)")
 
 
-def test_who_we_are_may_come_from_the_environment(shell: Shell) -> None:
+def test_user_and_password_may_come_from_the_environment(shell: Shell) -> None:
     shell.up()
     environment = {
         "WANDERBUS_USER": "sip:alice@localhost",

@@ -119,7 +119,7 @@ def test_a_corrupt_file_is_one_line_and_status_2(
         (["--hep", "127.0.0.1:x"], 2, "is not host:port"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_errors_are_one_line(
     trace: Path, arguments: list[str], status: int, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["sip", "ladder", str(trace), *arguments]) == status

@@ -78,7 +78,7 @@ def test_commands_leave_no_device_and_no_subscription_behind(shell: Shell) -> No
     assert listed(shell, "subscriptions") == []
 
 
-def test_what_a_killed_command_leaves_expires_and_is_not_printed_by_the_next(shell: Shell) -> None:
+def test_the_queue_of_a_killed_command_expires_and_the_next_does_not_print_it(shell: Shell) -> None:
     shell.up()
     killed = ready(shell, "Departure", "--lifetime", "2h")
     killed.kill()

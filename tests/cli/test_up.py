@@ -80,7 +80,7 @@ def refused(shell: Shell, *more: str) -> tuple[int, str]:
     return status, one_line(err)
 
 
-def test_what_cannot_be_used_is_said_in_one_line(shell: Shell) -> None:
+def test_unusable_settings_are_one_line(shell: Shell) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         port = str(taken.getsockname()[1])

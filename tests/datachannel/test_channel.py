@@ -65,7 +65,7 @@ def test_a_move_keeps_the_connection_and_changes_its_path(call: Call, mover: str
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_what_is_sent_says_how_often_its_sender_has_moved(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_offer_has_the_generation_of_its_sender(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also on a connection that is younger than the move (DESIGN 6.1)."""
     call = Call()
     call.agree()
@@ -110,7 +110,7 @@ def test_a_lost_connection_is_begun_anew_on_both_sides_with_fresh_ids(call: Call
     assert call.delivered("broker", b"anew") == [b"anew"]
 
 
-def test_who_lost_it_answers_with_a_fresh_id_and_the_other_follows(call: Call) -> None:
+def test_a_side_that_lost_the_connection_answers_with_a_fresh_id(call: Call) -> None:
     """This happens after a restart of the broker, when the agent has not noticed yet."""
     call.agree()
     call.broker.ask(call.broker.channel.close())
@@ -136,7 +136,7 @@ def test_offering_twice_while_nothing_is_agreed_forgets_the_first_id(call: Call)
     assert call.agree() == (True, True)
 
 
-def test_what_was_not_offered_cannot_be_agreed_on(call: Call) -> None:
+def test_an_answer_without_an_offer_is_refused(call: Call) -> None:
     """Or a pair of ids that was used could be used again, and with it the numbers under its keys."""
     call.agree()
     answer = call.broker.describe()
@@ -193,7 +193,7 @@ def test_a_living_connection_does_not_change_its_key() -> None:
     assert "another key" in refused(call.broker, stolen.describe())
 
 
-def test_what_was_said_in_another_session_is_refused(call: Call) -> None:
+def test_a_description_of_another_session_is_refused(call: Call) -> None:
     call.agree()
     replayed = call.agent.describe()
     call.broker.ask(call.broker.channel.abandon())
@@ -216,7 +216,7 @@ def test_an_agent_keeps_to_its_transport() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "encryption"), KINDS)
-def test_who_does_not_know_the_password_hears_nothing(protocol: Protocol, encryption: bool) -> None:
+def test_a_peer_without_the_password_receives_nothing(protocol: Protocol, encryption: bool) -> None:
     """Were the MACs not looked at, the secret would be missing: in the keys, and in the proof over TCP."""
     if protocol == "UDP" and not encryption:
         pytest.skip("plain reliable UDP has nothing to prove with")

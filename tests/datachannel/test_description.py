@@ -142,7 +142,7 @@ def test_a_fingerprint_that_is_none(text: str) -> None:
         assert read_end(media).fingerprint == b""
 
 
-def test_of_several_fingerprints_the_one_we_can_check_is_taken() -> None:
+def test_the_supported_one_of_several_fingerprints_is_used() -> None:
     """RFC 8122 5.1: an end may show one for each hash function."""
     attributes = (
         ("wanderbus-connection", "1f"),

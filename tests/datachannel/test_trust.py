@@ -57,7 +57,7 @@ def test_plain_ends_are_signed_too(end: ChannelEnd) -> None:
         (PASSIVE, {"generation": 3}),
     ],
 )
-def test_what_was_changed_on_the_way_is_refused(end: ChannelEnd, change: dict[str, object]) -> None:
+def test_a_changed_description_is_refused(end: ChannelEnd, change: dict[str, object]) -> None:
     signed = msgspec.structs.replace(BROKER_SIDE.signed(end), **change)
     assert "signature" in refusal(AGENT_SIDE, signed)
 
@@ -67,7 +67,7 @@ def test_a_relay_may_rewrite_the_address() -> None:
     BROKER_SIDE.check(relayed, encryption=True)
 
 
-def test_what_we_said_ourselves_is_not_taken_for_the_answer() -> None:
+def test_our_own_description_is_not_accepted_as_the_answer() -> None:
     """Reflection: the MAC covers the direction."""
     assert "signature" in refusal(AGENT_SIDE, AGENT_SIDE.signed(SEALED))
     assert "signature" in refusal(BROKER_SIDE, BROKER_SIDE.signed(SEALED))
@@ -82,7 +82,7 @@ def test_what_we_said_ourselves_is_not_taken_for_the_answer() -> None:
         {"secret": channel_secret(ha1("alice", "sim.test", "guessed"))},
     ],
 )
-def test_what_was_said_elsewhere_is_refused_here(other: dict[str, object]) -> None:
+def test_a_description_of_another_dialog_is_refused(other: dict[str, object]) -> None:
     elsewhere = msgspec.structs.replace(AGENT_SIDE, **other)
     assert "signature" in refusal(BROKER_SIDE, elsewhere.signed(SEALED))
 

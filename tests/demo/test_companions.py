@@ -40,7 +40,7 @@ def beside(tmp_path: Path, sip: SipServer, relay: RelayKind) -> Companions:
     ("options", "package"),
     [(["--sip", "kamailio"], "kamailio"), (["--relay", "rtpengine"], "rtpengine-daemon")],
 )
-def test_what_is_missing_is_said_in_one_line(
+def test_missing_programs_are_one_line(
     options: list[str],
     package: str,
     tmp_path: Path,
@@ -97,7 +97,7 @@ def test_kamailio_is_installed_with_the_configuration_that_is_shipped(tmp_path: 
     assert not {"#!define WITH_RELAY_FOR_ALL", "#!define WITH_TLS"} & set(local)
 
 
-def test_who_has_ended_is_quoted(tmp_path: Path) -> None:
+def test_the_last_words_of_an_ended_process_are_quoted(tmp_path: Path) -> None:
     async def run() -> list[str]:
         ends = beside(tmp_path, "wanderbus", "none")
         async with Crew(tmp_path) as crew:

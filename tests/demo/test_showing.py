@@ -59,7 +59,7 @@ def test_the_headings_of_the_plain_form_come_again(monkeypatch: pytest.MonkeyPat
     assert max(map(len, text.getvalue().splitlines())) <= 80
 
 
-def test_what_takes_long_shows_its_seconds_in_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_steps_show_their_seconds_in_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
     shown, text = board(terminal=False)
     clock = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
@@ -178,7 +178,7 @@ def test_the_result_table_shows_each_difference() -> None:
     assert re.search(r"other 1: good +5 +5 +0 +0 +0 +0\.0 s +—\n", shown)
 
 
-def test_what_was_not_due_has_a_column_where_there_is_some() -> None:
+def test_surplus_events_have_a_column() -> None:
     bad = faulty()
     bad["travellers"][1].update(unexpected=2, good=False)
     assert re.search(r"eve +5 +5 +0 +0 +0 +0\.0 s +— +2\n", printed(result_table(bad)))

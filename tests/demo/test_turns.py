@@ -36,7 +36,7 @@ def test_numbers_pass_in_order_however_they_are_spread(owners: list[int], order:
     assert pass_all((1, 0), streams) == [(n, n) for n in range(1, len(owners) + 1)]
 
 
-def test_what_two_streams_show_passes_once() -> None:
+def test_an_event_in_two_streams_counts_once() -> None:
     assert pass_all((1, 4), [[(5, 5), (6, 6)], [(5, 5), (7, 7)]]) == [(5, 5), (6, 6), (7, 7)]
 
 

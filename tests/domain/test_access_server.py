@@ -113,7 +113,9 @@ def test_g02_e07_a_failed_send_makes_the_user_disconnected_and_media_too_and_lea
 
 
 @over_both
-def test_c14_what_the_server_gave_up_is_begun_anew_though_the_agent_did_not_notice(town: Town, over: str) -> None:
+def test_c14_a_connection_that_the_server_gave_up_is_replaced_although_the_agent_did_not_notice(
+    town: Town, over: str
+) -> None:
     """An agent that was idle in the meantime offers the connection that the server has lost."""
     alice, bob = connected(town, keepalive_s=1e6, data_transport=over), connected(town, "bob", number=2)
     town.network.cut(alice.ip)

@@ -120,7 +120,7 @@ def test_there_is_one_session_and_no_position(town: EciTown) -> None:
     assert {key for key, _ in state_of(town).sessions.items()} == {f"{pager.user}/default"}
 
 
-def test_who_leaves_is_forgotten_with_its_subscriptions_and_told_so(town: EciTown) -> None:
+def test_an_agent_that_leaves_is_removed_with_its_subscriptions_and_notified(town: EciTown) -> None:
     seller, pager = Pager(town, "10.2.0.1").connect(), Pager(town).connect()
     pager.subscribe()
     settled = pager.ask(protocol.Leave(pager.next_request()))

@@ -100,7 +100,7 @@ def test_challenges_of_another_key_are_worth_nothing() -> None:
     assert other.proved(VICTIM, challenge + attach(), 0.0) is None
 
 
-def test_who_forges_an_attached_address_cannot_begin_another_life_of_it() -> None:
+def test_a_forged_source_cannot_restart_an_attached_address() -> None:
     """An attachment with another epoch may discard all subscriptions."""
     town = EciTown()
     buyer, seller = Pager(town, "10.2.0.1").connect(), Pager(town).connect()

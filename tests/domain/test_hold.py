@@ -60,7 +60,7 @@ def town_of() -> tuple[Town, Phone, Phone]:
     return town, connected(town), connected(town, "bob", number=2)
 
 
-def test_what_is_withheld_is_bounded_and_the_events_stay_in_the_queue(
+def test_withheld_data_are_bounded_and_the_events_stay_in_the_queue(
     held: tuple[Town, Phone, Phone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town, alice, bob = held

@@ -76,7 +76,7 @@ def test_design_6_3_an_agent_whose_update_met_a_renewal_offers_nothing_stale(tow
 
 
 @pytest.mark.parametrize("over", ["UDP", "TCP"])
-def test_what_is_held_back_for_one_pair_of_ids_does_not_go_down_the_next(
+def test_data_held_back_for_one_pair_of_ids_are_not_sent_on_the_next(
     town: Town, monkeypatch: pytest.MonkeyPatch, over: str
 ) -> None:
     """Our id is the same in both: it was offered twice, and the agent had lost the first pair in the meantime."""

@@ -36,7 +36,7 @@ def test_a_device_too_many_is_refused_its_session_with_the_bound(town: Town) -> 
     connected(town, "bob", number=4)
 
 
-def test_who_is_known_comes_back_though_there_are_as_many_as_may_be(town: Town) -> None:
+def test_a_known_device_may_return_at_the_limit(town: Town) -> None:
     phone, laptop = connected(town, number=1), connected(town, number=2)
     phone.node.kill()
     again = Phone(town, number=1, epoch=9).connect()

@@ -55,7 +55,7 @@ def test_the_same_device_id_is_no_reason_to_end_anothers_session(town: Town) -> 
 
 
 @pytest.mark.parametrize("takes_id", [False, True])
-def test_who_describes_anothers_end_as_the_own_gets_and_ends_nothing_of_it(town: Town, takes_id: bool) -> None:
+def test_a_user_who_describes_anothers_end_neither_receives_nor_ends_anything(town: Town, takes_id: bool) -> None:
     alice, bob = connected(town, "alice", number=1), connected(town, "bob", number=2)
     Thief(town, alice, takes_id=takes_id, device=alice.properties.device).connect()
     for n in range(1, 21):

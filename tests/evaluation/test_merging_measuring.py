@@ -58,7 +58,7 @@ def test_b08_a_known_case_gives_the_expected_ratio() -> None:
         assert counted.precision_percent == (50 if method is Method.IMPERFECT else 100)
 
 
-def test_what_is_missed_is_counted_too() -> None:
+def test_missed_matches_are_counted() -> None:
     trials = [Trial(schema, Event(SUBJECT, {})) for schema in (1, 0, 1, 1)]
     counted = count_matches(trials, [True, True, False, True], [True, False, True, False])
     assert counted == (Counted(missed=1), Counted(wanted=1, unwanted=1, missed=1))

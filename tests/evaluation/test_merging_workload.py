@@ -123,7 +123,7 @@ def test_union_of_places() -> None:
     )
 
 
-def test_of_several_runs_every_place_is_as_likely() -> None:
+def test_every_position_of_several_runs_is_equally_likely() -> None:
     random = Random(5)
     drawn = Counter(one_of((range(2, 3), range(5, 10), range(20, 23)), random) for _ in range(9_000))
     assert drawn.keys() == {2, 5, 6, 7, 8, 9, 20, 21, 22}

@@ -60,7 +60,7 @@ def test_only_the_sample_counts_as_loss_and_everything_is_accounted_for() -> Non
     assert (found.dropped, found.marked, found.unaccounted) == (60, 61, 0)
 
 
-def test_what_is_neither_received_nor_dropped_or_comes_twice_is_unaccounted() -> None:
+def test_missing_and_duplicate_events_are_unaccounted() -> None:
     made = plan(CELL, IMPOSED, 0.5, Random(1))
     receipts = Receipts()
     for number in (*range(made.published - 2), 5):

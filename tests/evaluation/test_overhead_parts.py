@@ -52,7 +52,7 @@ def test_a_report_waits_for_what_is_still_on_its_way() -> None:
     assert asyncio.run(play()).events == 2
 
 
-def test_what_is_lost_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_events_are_awaited_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "LATE_S_MAX", 0.0)
 
     async def play() -> Received:

@@ -78,7 +78,7 @@ def test_mobility_may_cost_a_sync_and_a_millisecond_at_the_worst_number_of_consu
     assert (missed.value, missed.met) == (1.5, False)
 
 
-def test_what_was_not_run_is_held_to_nothing_and_what_is_missing_counts() -> None:
+def test_unmeasured_configurations_have_no_goal_and_missing_events_count() -> None:
     (goal,) = goals(summarize([sample(BESIDE, 1.0, missing=2), sample(APART, 1.0)]), PLACES)
     assert (goal.name, goal.value, goal.met) == ("missing_events", 2, False)
 

@@ -19,7 +19,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 
 @pytest.mark.parametrize("buffer", [100, 150, 200])
-def test_what_the_buffer_does_not_hold_is_lost(buffer: int) -> None:
+def test_events_above_the_buffer_are_lost(buffer: int) -> None:
     cell, experiment = Cell(buffer, 20), Experiment(Outage.IMPOSED, events=SHORT)
     run = SimulatedRun(cell, experiment, 1)
     found = run.run()

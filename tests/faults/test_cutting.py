@@ -22,7 +22,7 @@ def cuts(steps: list[Step], count: int = 300) -> list[dict[str, bytes]]:
     return [contents(cut(Image(), steps, Random(seed))) for seed in range(count)]
 
 
-def test_what_was_synced_is_there() -> None:
+def test_synced_data_survive() -> None:
     assert all(left == {"log/a": b"a" * 700} for left in cuts([*SYNCED, *NAMED]))
 
 

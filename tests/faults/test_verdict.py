@@ -28,7 +28,7 @@ def published(number: int, *, epoch: int = 1) -> bytes:
         ([], {"lost": 3}),
     ],
 )
-def test_what_is_due_is_found_once_and_in_order(found: list[int], broken: dict[str, int]) -> None:
+def test_expected_events_are_found_once_and_in_order(found: list[int], broken: dict[str, int]) -> None:
     verdict = Verdict()
     check_order(verdict, [1, 2, 5], found, "a list")
     assert verdict.counts == broken

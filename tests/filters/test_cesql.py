@@ -105,7 +105,7 @@ def test_canonical_text(text: str, written: str) -> None:
         ("TRUE FALSE", 5), ("1abc(2)", 0), ("- 2147483648", 2), ("1" * 5000, 0),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_names_the_place(text: str, at: int) -> None:
+def test_syntax_errors_name_their_position(text: str, at: int) -> None:
     with pytest.raises(FilterError) as caught:
         read(text)
     assert caught.value.position == at
@@ -170,7 +170,7 @@ def test_the_canonical_text_reads_to_the_same_tree(rng: random.Random) -> None:
         ("list", '["x",5,true]'), ("none", "[]"), ("ID", "1"), ("Subject", "x_y%z\\"),
     ],
 )  # fmt: skip
-def test_what_attributes_are(expression: str, value: Any) -> None:
+def test_types_of_attributes(expression: str, value: Any) -> None:
     check(expression, value)
 
 

@@ -53,7 +53,7 @@ def is_(name: str, text: str) -> Node:
         ("(a = 'x' OR TRUE) AND b = 'y'", And((Exists("a"), is_("b", "y")))),
     ],
 )
-def test_what_says_the_same_in_the_common_tree(text: str, node: Node) -> None:
+def test_expressions_with_an_equal_common_tree(text: str, node: Node) -> None:
     assert read(text) == node
 
 
@@ -70,7 +70,7 @@ def test_what_says_the_same_in_the_common_tree(text: str, node: Node) -> None:
         ("a LIKE 'ab%c_'", Quantified("any", "a", Predicate("prefix", "ab"))),
     ],
 )
-def test_what_a_residual_needs(text: str, needed: Node) -> None:
+def test_requirements_of_a_residual(text: str, needed: Node) -> None:
     node = read(text)
     assert isinstance(node, Residual)
     assert (node.language, str(node.expression)) == ("cesql", write(expression(text)))

@@ -97,7 +97,7 @@ def is_covered(text: str, by: str) -> bool:
         ("x > 5", "any x > 3 and all x < 2"),
     ],
 )
-def test_what_is_covered_and_not_the_other_way_round(one: str, other: str) -> None:
+def test_covering_is_directed(one: str, other: str) -> None:
     assert is_covered(other, by=one)
     if (one, other) not in EQUAL:
         assert not is_covered(one, by=other)
@@ -130,7 +130,7 @@ def test_what_is_covered_and_not_the_other_way_round(one: str, other: str) -> No
         ("not exists x", "everything"),
     ],
 )
-def test_what_is_not_covered_has_a_counterexample(one: str, other: str) -> None:
+def test_an_uncovered_filter_has_a_counterexample(one: str, other: str) -> None:
     assert not is_covered(other, by=one)
     found = counterexample(parse(one), parse(other))
     assert found is not None

@@ -31,7 +31,7 @@ def test_removing_the_coverer_brings_back_the_covered() -> None:
     assert merged.remove(2) == Change(forms("x < 5 and y < 5"), forms("x < 9 and y < 9"))
 
 
-def test_what_changes_nothing_is_told_to_nobody() -> None:
+def test_an_update_without_effect_is_not_reported() -> None:
     merged = MergedSet()
     wide, narrow = filters("x < 9", "x < 5")
     merged.add(1, wide)

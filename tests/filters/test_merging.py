@@ -31,11 +31,11 @@ def test_a_conjunct_covered_by_another_is_dropped() -> None:
     assert merged("x < 5", "x < 9") == set(conjunctions("x < 9"))
 
 
-def test_what_differs_in_one_attribute_is_joined_by_disjunction() -> None:
+def test_filters_that_differ_in_one_attribute_are_joined_by_disjunction() -> None:
     assert merged("x < 5 and y == a", "x > 9 and y == a") == set(conjunctions("any x (< 5 or > 9) and y == a"))
 
 
-def test_what_differs_in_two_attributes_stays() -> None:
+def test_filters_that_differ_in_two_attributes_stay() -> None:
     texts = "x < 5 and y == a", "x > 9 and y == b"
     assert merged(*texts) == set(conjunctions(*texts))
 
@@ -170,7 +170,7 @@ def _filter(rng: random.Random, name: str, quantifier: str, ends: int) -> Attrib
     return AttributeFilter(name, quantifier, (Term("number", (region,)),))  # type: ignore[arg-type]
 
 
-def test_what_has_patterns_covers_and_is_covered() -> None:
+def test_filters_with_patterns_cover_and_are_covered() -> None:
     """Two attributes differ each time, so nothing merges."""
     wide = "any s (contains ab or contains cd or == x) and n < 9"
     for narrow in ("s contains xabx and n < 5", "s == cde and n < 5", "any s (== x or suffix acd) and n < 5"):
@@ -194,7 +194,7 @@ def test_in_blocks_what_is_covered_goes_and_the_rest_stays(monkeypatch: pytest.M
     assert all(any(covers(one, each) for one in exact) for each in bounded)
 
 
-def test_of_two_that_cover_each_other_the_first_stays() -> None:
+def test_the_first_of_two_mutually_covering_filters_stays() -> None:
     """A string that ends in ``ab`` contains ``b``: both filters are equal, and one of them must stay."""
     ab, b = Pattern("suffix", "ab"), Pattern("contains", "b")
     table = [AttributeFilter("x", "any", (Term("string", (Interval(None, None),), each),)) for each in ((ab,), (b, ab))]
@@ -227,7 +227,7 @@ def test_precision_and_recall_are_counted() -> None:
     assert (found.originals, found.merged, found.both) == (3, 4, 2)
 
 
-def test_of_nothing_precision_and_recall_are_whole() -> None:
+def test_precision_and_recall_of_an_empty_set_are_1() -> None:
     assert precision(filters("x < 3"), filters("x < 3"), []) == 1.0
     assert recall([], filters("x < 3"), [Event("S", {"x": 1})]) == 1.0
 

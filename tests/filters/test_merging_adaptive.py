@@ -127,7 +127,7 @@ def test_patterns_are_not_free() -> None:
     assert len(merge_conjunctions(conjunctions(*texts), "adaptive", precision_min=0.9)) == 4
 
 
-def test_of_many_neighbours_are_fused() -> None:
+def test_neighbours_among_many_filters_are_fused() -> None:
     """Small boxes all over, more than are compared in pairs, the ends of each its own."""
     rng = random.Random(2)
     corners = [(rng.random(), rng.random()) for _ in range(300)]

@@ -152,7 +152,7 @@ def test_it_is_simplified(text: str, expected: str) -> None:
         (And(()), False, [], [1, "x"]),
     ],
 )
-def test_what_is_not_true_need_not_be_false(clause: Clause, wanted: bool, values: list[Any], never: list[Any]) -> None:
+def test_not_true_does_not_mean_false(clause: Clause, wanted: bool, values: list[Any], never: list[Any]) -> None:
     terms = terms_of(clause, wanted)
     assert all(holds(terms, value) for value in values)
     assert not any(holds(terms, value) for value in never)
@@ -194,7 +194,7 @@ def test_points_are_tried_and_patterns_are_compared() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "b", "ab", "abc", "bc", "cab", "bca", "xbcx", "abcabc"])
-def test_what_follows_from_patterns_holds(text: str) -> None:
+def test_implications_of_patterns_hold(text: str) -> None:
     texts = ("a", "b", "bc", "abc", "ca")
     known = [Pattern("suffix", some, wanted) for some in texts for wanted in (True, False)]
     known += [Pattern("contains", some, wanted) for some in texts for wanted in (True, False)]
@@ -221,7 +221,7 @@ def matches(node: Node, **attributes: Any) -> bool:
     return evaluate(node, Event("S", attributes)) is True
 
 
-def test_what_would_be_too_large_stays_as_it_is() -> None:
+def test_a_form_above_the_limit_stays_unexpanded() -> None:
     form = normal_form(wide(12))
     assert 1 < len(form) <= limits.NORMAL_FORM_CONJUNCTIONS_MAX
     assert all(conjunction.residuals for conjunction in form)
@@ -293,7 +293,7 @@ def test_patterns_that_multiply_are_not_gone_through(monkeypatch: pytest.MonkeyP
     assert work[0] == 0
 
 
-def test_of_terms_that_cover_each_other_one_stays() -> None:
+def test_one_of_mutually_covering_terms_stays() -> None:
     region = regions.prefixed("ab")
     one, other = (Term("string", region, (Pattern("contains", text),)) for text in "ab")
     assert union(((one,), (other,))) == (other,)

@@ -118,7 +118,7 @@ def test_every_sentence_of_the_grammar_is_read(language: str, chance: random.Ran
 
 
 @given(nodes())
-def test_whatever_is_written_is_in_the_grammars(node: Node) -> None:
+def test_written_filters_are_in_the_grammars(node: Node) -> None:
     assert GRAMMARS["eci"].recognizes(eci.write(node))
     assert GRAMMARS["xml"].recognizes(xml.write(node))
 
@@ -129,7 +129,7 @@ def test_every_expression_of_cesql_is_in_the_grammar(chance: random.Random) -> N
 
 
 @pytest.mark.parametrize(("language", "text"), [(each, text) for each, texts in WRONG.items() for text in texts])
-def test_what_is_not_read_is_not_in_the_grammar(language: str, text: str) -> None:
+def test_unparsable_texts_are_not_in_the_grammar(language: str, text: str) -> None:
     with pytest.raises(FilterError):
         parse(text, language)
     assert not GRAMMARS[language].recognizes(text)

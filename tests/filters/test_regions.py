@@ -154,7 +154,7 @@ def test_the_strings_with_a_prefix_are_an_interval(prefix: str, after: str | Non
     ("low", "high", "prefix"),
     [("ab", "ac", "ab"), ("ab", "ad", "a"), ("ab", "abz", "ab"), ("ab\0", "ac", "ab"), ("a", "c", ""), (None, "a", "")],
 )
-def test_what_the_strings_of_an_interval_share(low: str | None, high: str, prefix: str) -> None:
+def test_common_prefix_of_an_interval_of_strings(low: str | None, high: str, prefix: str) -> None:
     assert regions.shared_prefix(Interval(low, high, False, True)) == prefix
     assert high.startswith(regions.shared_prefix(Interval(low, high)))
 

@@ -20,7 +20,7 @@ def test_plain_comparisons_are_some_operations_however_long_the_text() -> None:
     assert units("a == 'x' and b < 5", a="y" * 30_000, b=3) == units("a == 'x' and b < 5", a="y", b=3) < 10 * OPERATION
 
 
-def test_what_the_event_lacks_costs_nothing() -> None:
+def test_missing_attributes_cost_nothing() -> None:
     assert units("a contains 'x'") < units("a contains 'x'", a="y")
 
 

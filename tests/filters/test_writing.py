@@ -76,7 +76,7 @@ def test_every_tree_has_a_text_of_its_own(node: Node) -> None:
 
 
 @pytest.mark.parametrize("text", ["a = 1 + 2", "LENGTH('\"`\\n') > a", "NOT (b % 2 = 1) OR c XOR d"])
-def test_what_cesql_says_is_quoted(text: str) -> None:
+def test_cesql_is_quoted(text: str) -> None:
     """An expression that the tree cannot represent stays in its language, and is parsed as the same again
     (DESIGN 7.2).
     """

@@ -124,7 +124,7 @@ def test_empty_nodes(node: Node) -> None:
         asking("==", b"bytes"),
     ],
 )
-def test_what_no_language_says_is_not_written(node: Node) -> None:
+def test_inexpressible_filters_are_not_written(node: Node) -> None:
     with pytest.raises(FilterError):
         xml.write(node)
 
@@ -230,7 +230,7 @@ def test_the_schema_forbids_what_is_not_read(text: str) -> None:
         filter_text('<any name="a"><Double op="eq">.5E+3</Double></any>'),
     ],
 )
-def test_what_others_write_is_read(text: str) -> None:
+def test_foreign_xml_is_read(text: str) -> None:
     node = xml.read(text)
     assert xml.read(xml.write(node)) == node
     assert is_valid(text.replace(' encoding="ISO-8859-1"', ""))

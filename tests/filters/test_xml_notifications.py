@@ -95,7 +95,7 @@ def test_the_largest_events_fit() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, "\ud800", datetime(2026, 11, 21), 2**63, None, {"a": 1}, [[1]]])
-def test_what_may_not_be_published_is_not_written(value: Any) -> None:
+def test_invalid_events_are_not_written(value: Any) -> None:
     with pytest.raises(EventError):
         xml.write_notification(of_event({"a": value}))
 

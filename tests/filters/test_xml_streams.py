@@ -190,7 +190,7 @@ def test_a_bomb_is_refused_by_the_name_of_the_limit() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x1f\x8b", b"plain text", zlib.compress(b"<and/>")])
-def test_what_is_no_gzip(damage: bytes) -> None:
+def test_invalid_gzip(damage: bytes) -> None:
     with pytest.raises(FilterError, match="gzip"):
         xml.decompressed(damage)
 

@@ -71,7 +71,7 @@ def test_an_event_that_one_consumer_lacks_is_lost() -> None:
     assert unmet(found) == ["sample:good_lost"]
 
 
-def test_what_was_published_and_never_acknowledged_counts_as_lost() -> None:
+def test_unacknowledged_publishes_count_as_lost() -> None:
     found = observed()
     found.called["alice"] += 1
     assert delivery(found).lost == len(NAMES) - 1
@@ -118,7 +118,7 @@ def test_slower_deliveries_under_attack_raise_the_ratio() -> None:
     assert unmet(found) == ["sample:good_p99_ratio"]
 
 
-def test_who_moves_is_no_part_of_the_ratio() -> None:
+def test_the_moving_agent_is_not_part_of_the_ratio() -> None:
     found = observed()
     found.arrivals = [
         later(each, 0.5) if "carol" in (each.publisher, each.consumer) and each.published_s > 10 else each

@@ -214,9 +214,7 @@ def test_setup_installs_what_the_command_line_and_the_server_need_and_no_more(do
     assert do.locked_packages(False).count("==") > do.locked_packages(True).count("==")
 
 
-def test_what_setup_installed_is_not_taken_for_everything(
-    do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_partial_setup_does_not_count_as_complete(do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(do, "STAMP", str(tmp_path / "stamp"))
     (tmp_path / "stamp").write_text(do.fingerprint() + do.ALONE, encoding="utf-8")
     assert (do.is_installed(True), do.is_installed()) == (True, False)

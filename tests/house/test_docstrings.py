@@ -11,6 +11,9 @@ import pytest
 
 import wanderbus
 
+QUESTION_NAME = re.compile(
+    r"test_(?:[a-z]+\d+_(?:\d+_)*)*(?:what|who|whom|whoever|whatever|how|of|where|when|whether)_"
+)
 QUESTION_WORD = re.compile(r"(?:What|Who|How|Of|As|Where|Whatever|Whoever|Whether)\b")
 
 
@@ -68,3 +71,19 @@ def test_a_docstring_that_begins_with_a_question_word_is_seen() -> None:
         9,
     ]
     assert questions(ast.parse('"""Assets."""\n\n\ndef f():\n    """Return what it is."""\n')) == []
+
+
+def riddles(tree: ast.Module) -> list[str]:
+    """Return the names of tests that begin with a question word, also behind the id of a requirement."""
+    names = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [name for name in names if QUESTION_NAME.match(name)]
+
+
+def test_names_of_tests_begin_with_a_noun(modules: dict[Path, ast.Module]) -> None:
+    found = [f"{path}: {name}" for path, tree in modules.items() for name in riddles(tree)]
+    assert found == [], "name the thing and what happens to it: test_a_full_queue_drops_its_oldest"
+
+
+def test_a_test_that_is_named_as_a_question_is_seen() -> None:
+    names = ("test_what_waits_is_bounded", "test_u02_x3_who_moves_knows", "test_rfc3264_6_of_many", "test_offers_hold")
+    assert riddles(ast.parse("".join(f"def {name}(): ...\n" for name in names))) == list(names[:3])

@@ -218,7 +218,7 @@ def test_a_slow_relay_makes_no_second_call() -> None:
 
 
 @pytest.mark.interop(peer="Kamailio and our relay", scenario="a call is refused: the relay forgets it", transport="UDP")
-def test_what_is_refused_is_forgotten_by_the_relay() -> None:
+def test_the_relay_forgets_refused_calls() -> None:
     async def story() -> None:
         with by_ours(PASSWORDS, peer.DOMAIN) as relayed:
             alice, bob = (

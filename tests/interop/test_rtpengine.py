@@ -32,7 +32,7 @@ def proxies() -> Iterator[dict[str, Proxy]]:
 
 
 @pytest.mark.parametrize(("fields", "reason"), [each for each in REFUSALS if each[0].get("command") != ["offer"]])
-def test_what_cannot_be_done_is_refused_alike(proxies: dict[str, Proxy], fields: dict[str, Any], reason: str) -> None:
+def test_both_relays_refuse_impossible_commands(proxies: dict[str, Proxy], fields: dict[str, Any], reason: str) -> None:
     replies = [proxies[kind].give(fields) for kind in KINDS]
     assert replies[0] == replies[1] == {"result": "error", "error-reason": reason}
 

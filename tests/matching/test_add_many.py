@@ -98,7 +98,7 @@ def test_few_are_added_as_they_are_one_by_one(kernel: Kernel) -> None:
     check(some, {id: (subject, filter) for id, subject, filter in several}, rng)
 
 
-def test_what_was_tried_until_then_is_moved_too(kernel: Kernel) -> None:
+def test_filters_that_were_scanned_before_are_moved_too(kernel: Kernel) -> None:
     rng = random.Random(5)
     several = some_filters(rng, 600)
     some = Index("scan")

@@ -182,7 +182,7 @@ def test_an_event_among_few_attributes_or_among_many(columns: Columns) -> None:
         assert np.array_equal(batch.values[at], np.array(read(columns, event)[0]), equal_nan=True)
 
 
-def test_what_the_kernels_work_on_has_their_types(columns: Columns) -> None:
+def test_arrays_have_the_types_of_the_kernels(columns: Columns) -> None:
     for several in ([Event("S", {})], [Event("S", {"a": [1, "x"]})] * 40):
         types = [(array.dtype.name, array.flags.c_contiguous) for array in Batch(several, columns).tables]
         assert types == [(name, True) for name in ("float64", "uint8", "int64", "int32", "float64")]

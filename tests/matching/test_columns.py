@@ -72,7 +72,7 @@ def test_marks_are_in_the_order_of_the_strings(seed: int) -> None:
     assert [again.of(text) for text in several] == [marks.of(text) for text in several]
 
 
-def test_what_is_no_string_has_no_mark() -> None:
+def test_only_strings_have_marks() -> None:
     marks = Marks(["a"], [0.0])
     assert all(math.isnan(marks.of(value)) for value in (ABSENT, 1, 0.0, True, None))
     assert Marks().of("a") == 0.0
@@ -83,7 +83,7 @@ def narrowing(count: int) -> list[str]:
     return ["0", "a", *("a" + "\0" * length + "b" for length in range(count))]
 
 
-def test_where_no_double_is_left_an_end_is_that_of_all_strings_near_it() -> None:
+def test_an_end_without_a_free_double_is_shared_by_near_strings() -> None:
     marks = Marks()
     several = narrowing(80)
     own = [marks.add(text)[1] for text in several]
@@ -206,7 +206,7 @@ def test_ranges_of_strings_hold_of_the_same_strings_also_after_other_ends_came(s
     assert 0 < told < len(asked)
 
 
-def test_what_is_forgotten_makes_room_for_others_and_what_is_newer_stays() -> None:
+def test_old_strings_are_removed_for_new_ones() -> None:
     columns = Columns()
     encoded(columns, "any a == x and any a >= y and b == z and exists b")
     encoded(columns, "c == 1")

@@ -98,11 +98,11 @@ def test_wrong_answers_are_seen(
     assert any(detail.startswith(said) for detail in broken(monkeypatch, Wrong))
 
 
-def test_what_is_not_removed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_removal_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken(monkeypatch, Keeping)
 
 
-def test_what_only_many_filters_break_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_needs_many_filters_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not broken(monkeypatch, ForgettingMany, inputs=3)
     monkeypatch.setattr(matching, "CROWDED_EACH", 1)
     details = broken(monkeypatch, ForgettingMany, inputs=3)

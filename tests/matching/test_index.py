@@ -81,7 +81,7 @@ def test_segments_of_several_blocks(kernel: Kernel) -> None:
 
 @given(st.lists(trees.nodes(residuals=True), max_size=6), st.lists(trees.events(), max_size=4))
 @settings(max_examples=80, deadline=None)
-def test_what_hypothesis_finds(nodes: list[Any], events: list[Event]) -> None:
+def test_examples_found_by_hypothesis(nodes: list[Any], events: list[Event]) -> None:
     for kernel in KERNELS:
         for is_shaped in (False, True):
             some = Index(kernel)
@@ -344,7 +344,7 @@ def test_names_that_come_back_while_they_are_swept_stay(kernel: Kernel, restless
     assert some._engine._store._since_sweep < 60
 
 
-def test_what_is_named_beside_a_range_stays(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_beside_a_range_stay(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     """An excluded word and an open end have no entry of their own."""
     monkeypatch.setattr(store, "SWEPT_MIN", 8)
     some = Index(kernel)

@@ -45,7 +45,7 @@ def kernel(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_found_is_what_the_rows_say(kernel: Any, seed: int) -> None:
+def test_matches_equal_the_rows(kernel: Any, seed: int) -> None:
     rng = random.Random(seed)
     segment, events, traits = a_segment(rng, kernel), some_events(rng, 12), segments.some_traits(rng)
     for segment.is_frozen in (False, True):
@@ -91,7 +91,7 @@ def test_each_slot_comes_once_to_each_event(kernel: Any) -> None:
 # Effect of bits and summary -------------------------------------------------------------------------------------------
 
 
-def test_of_ranges_from_cut_to_cut_the_bits_say_all(kernel: Any) -> None:
+def test_bits_decide_ranges_between_cuts(kernel: Any) -> None:
     fresh = about_one(*[(float(n), float(n)) for n in range(0, 20, 2)], (3.0, 3.0), (-INF, INF), (2.0, INF), (9.0, 9.5))
     segment = filled(kernel, fresh, shape_of(*fresh), 1, 14)
     live = segment.live_rows()
@@ -140,7 +140,7 @@ def test_the_summary_misses_nothing_and_is_exact_where_a_row_was_written(kernel:
     assert np.array_equal(told[where // BLOCK_ROWS], true[where // BLOCK_ROWS])
 
 
-def test_of_no_more_than_sixty_four_clauses_the_bits_say_all(kernel: Any) -> None:
+def test_bits_decide_up_to_sixty_four_clauses(kernel: Any) -> None:
     rows = np.array([a_row(n, 70 * n, 70 * n + 70) for n in range(8)], np.int32)
     low = np.repeat(np.arange(8.0), 70)
     fresh = rows, np.tile(np.arange(1, 71, dtype=np.int32), 8), np.stack([low, np.nextafter(low + 1, -INF)], axis=1)
@@ -170,7 +170,7 @@ def test_rows_go_to_the_block_where_their_keys_belong(kernel: Any) -> None:
     assert len(set(wanted.tolist())) > 10
 
 
-def test_of_clauses_that_let_as_much_through_the_first_three_count(kernel: Any) -> None:
+def test_the_first_three_of_equally_selective_clauses_count(kernel: Any) -> None:
     values = [[0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, 4.0], [0.0, 1.0, 4.0, 2.0], [9.0, 1.0, 2.0, 3.0]]
     rows = np.array([a_row(n, 4 * n, 4 * n + 4) for n in range(4)], np.int32)
     shape = shape_of(*about_one(*[(float(n), float(n)) for n in range(10)]))
@@ -183,7 +183,7 @@ def test_of_clauses_that_let_as_much_through_the_first_three_count(kernel: Any) 
 @pytest.mark.parametrize(
     ("reach", "blocks"), [(0, [3]), (1, [3, 4, 2]), (3, [3, 4, 2, 5, 1, 0]), (9, [3, 4, 2, 5, 1, 0])]
 )
-def test_of_a_full_block_rows_go_to_the_next_ones(kernel: Any, reach: int, blocks: list[int]) -> None:
+def test_rows_of_a_full_block_move_to_the_next_blocks(kernel: Any, reach: int, blocks: list[int]) -> None:
     rng = random.Random(3)
     segment = filled(kernel, some_rows(rng, 1), PLAIN, 6, 1)
     segment.keys[:4], segment.keys[4:] = 0, ~np.uint64(0)

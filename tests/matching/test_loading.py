@@ -25,7 +25,7 @@ def found(some: Index | ScanIndex, *values: int) -> list[list[str]]:
     return [sorted(ids) for ids in some.match([Event("S", {"a": value}) for value in values])]
 
 
-def test_what_was_tried_is_moved_a_part_at_a_time_and_nothing_is_missed_meanwhile() -> None:
+def test_scanned_filters_are_moved_in_steps_without_missing_a_match() -> None:
     some = Index("scan")
     for number in range(4 * MOVED_AT_ONCE):
         added(some, number)
@@ -72,7 +72,7 @@ def test_it_is_right_at_any_time_of_the_move(seed: int) -> None:
     assert found(some, *range(10)) == found(reference, *range(10)), seed
 
 
-def test_who_tries_and_has_no_kernel_goes_on_trying() -> None:
+def test_a_broker_without_a_kernel_keeps_scanning() -> None:
     some = Index("scan")
     for number in range(100):
         added(some, number)

@@ -178,7 +178,7 @@ def test_comparisons_are_told_exactly(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_few_values_and_names_give(seed: int) -> None:
+def test_generated_filters_of_few_values_and_names(seed: int) -> None:
     """Small filters about two attributes, where questions meet each other and rows do hold."""
     rng = random.Random(seed)
     exact = 0
@@ -190,7 +190,7 @@ def test_what_few_values_and_names_give(seed: int) -> None:
 
 @given(trees.nodes(residuals=True), trees.events())
 @settings(max_examples=300, deadline=None)
-def test_what_hypothesis_finds(node: Any, event: Event) -> None:
+def test_examples_found_by_hypothesis(node: Any, event: Event) -> None:
     examine(node, [event])
 
 
@@ -397,7 +397,7 @@ def test_kinds_are_split_where_that_is_cheap() -> None:
         check_form(found)
 
 
-def test_what_a_residual_needs_is_looked_for() -> None:
+def test_requirements_of_a_residual_are_indexed() -> None:
     def needing(node: Node) -> Residual:
         return Residual("test", trees.IsEven("n"), node)
 
@@ -430,7 +430,7 @@ _NEVER: Final = [(">", INF), ("<", -INF), ("<", ""), ("==", math.nan), ("<", Tru
 
 
 @pytest.mark.parametrize(("sign", "operand"), _NEVER)
-def test_what_is_never_true_has_no_rows(sign: str, operand: Any) -> None:
+def test_a_filter_that_is_never_true_has_no_rows(sign: str, operand: Any) -> None:
     assert rows_of(trees.question("a", sign, operand)) == Rows([], True, True)
 
 

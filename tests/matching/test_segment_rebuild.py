@@ -108,7 +108,7 @@ def test_rows_lie_in_the_order_of_their_keys_with_room_left_in_each_block(kernel
     assert len(made.entry_columns) > (made.rows[rows, STOP] - made.rows[rows, START]).sum()
 
 
-def test_of_rows_that_all_went_nothing_is_made(kernel: Any) -> None:
+def test_a_segment_without_rows_is_not_rebuilt(kernel: Any) -> None:
     held = Held(random.Random(2), kernel, (20, 20))
     for slot in range(40):
         held.remove(slot, None)

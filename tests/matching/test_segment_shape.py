@@ -71,7 +71,7 @@ def test_few_ends_are_all_cuts() -> None:
     assert cuts_of(shape, 1) == [-INF, 1.0, after[0], 2.0, after[1], after[2], 8.0]
 
 
-def test_of_many_ends_about_as_many_lie_between_two_cuts() -> None:
+def test_cuts_divide_many_ends_evenly() -> None:
     rng = random.Random(1)
     ends = [(value, INF) for value in (rng.expovariate(1.0) for _ in range(1_500))]
     cuts = cuts_of(shape_of(*rows_about([1] * 1_500, ends)), 1)
@@ -98,7 +98,7 @@ def test_no_rows_and_rows_without_clauses_have_a_shape_without_buckets() -> None
         assert (shape.columns.tolist(), shape.line_starts.tolist(), shape.places.tolist()) == ([], [1], [-1])
 
 
-def test_of_many_rows_a_sample_is_looked_at() -> None:
+def test_many_rows_are_sampled() -> None:
     count = 3 * SAMPLE_ROWS
     columns = [1 if n % 4 == 0 else 2 for n in range(count)]
     shape = shape_of(*rows_about(columns, [(float(n), float(n)) for n in range(count)]))

@@ -72,7 +72,7 @@ def test_a_server_on_this_host_vouches_by_its_address(method: str) -> None:
         (invite(CAROL, "sip:dave@a.example"), SERVER),
     ],
 )
-def test_what_the_server_does_not_vouch_for_is_refused(request_: Request, source: tuple[str, int]) -> None:
+def test_callers_that_the_server_does_not_assert_are_refused(request_: Request, source: tuple[str, int]) -> None:
     assert status(callers(LOCAL), request_, source) == 403
 
 
@@ -81,7 +81,7 @@ def test_a_domain_that_is_not_admitted_is_refused_without_a_challenge() -> None:
     assert status(callers(LOCAL), invite("sip:eve@c.example", "sip:eve@c.example")) == 403
 
 
-def test_of_our_own_users_no_assertion_is_believed() -> None:
+def test_assertions_about_our_own_users_are_refused() -> None:
     assert status(callers(LOCAL), invite("sip:bob@b.example", "sip:bob@b.example")) == 401
 
 

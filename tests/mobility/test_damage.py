@@ -68,7 +68,7 @@ def test_noise_is_dropped(data: bytes) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 2**32))
-def test_whatever_was_said_may_be_said_again_damaged_at_any_time(which: int, seed: int) -> None:
+def test_any_message_may_arrive_again_damaged_at_any_time(which: int, seed: int) -> None:
     world, alice, broker = _TALK
     data = damaging(seed, 1.0)(world.trace[which % len(world.trace)].data)
     for phone in (alice, broker):

@@ -92,7 +92,7 @@ def test_c08_every_message_of_a_whole_call_is_the_owners_to_change(world: World)
         (b"Expires: soon", 400),
     ],
 )
-def test_c08_what_is_said_without_a_transaction_passes_too(world: World, data: bytes, status: int) -> None:
+def test_c08_handlers_see_messages_without_a_transaction(world: World, data: bytes, status: int) -> None:
     peer, bob = Scripted(world, ("10.0.9.9", 5060)), control(world.phone("bob", "10.0.1.1"))
     world.run(1.0)
     request = asking("OPTIONS", 1).with_first("Via", "SIP/2.0/UDP 10.0.9.9:5060;branch=z9hG4bKx;rport")
@@ -127,7 +127,7 @@ def test_c08_a_retransmission_repeats_what_the_owner_made_of_it(world: World) ->
     assert MARK.encode() in invites[0]
 
 
-def test_c08_what_is_derived_from_a_changed_invite_follows_it(world: World) -> None:
+def test_c08_messages_derived_from_a_changed_invite_follow_it(world: World) -> None:
     """The ACK of a refusal and the CANCEL have the Request-URI and the Route of the INVITE that was sent."""
     peer = Scripted(world)
     alice = world.phone("alice", "10.0.2.1")

@@ -78,7 +78,7 @@ def test_c17_a_description_from_plain_parameters_parses_back(host: str, protocol
 @pytest.mark.parametrize(
     ("address", "protocol"), [((ALICE, 0), "UDP"), ((ALICE, 65_536), "UDP"), (("", 1), "UDP"), ((ALICE, 1), "")]
 )
-def test_c17_what_cannot_be_described(address: tuple[str, int], protocol: str) -> None:
+def test_c17_media_that_sdp_cannot_describe(address: tuple[str, int], protocol: str) -> None:
     with pytest.raises(LocalProtocolError):
         media_at(address, protocol)
 
@@ -101,9 +101,7 @@ def test_an_answer_is_in_the_order_of_its_offer_and_reported_in_ours(world: Worl
     assert [line.port for line in lines_of(established.media)] == [40_000, 4000, 2855]
 
 
-def test_rfc3264_6_what_the_callee_does_not_want_is_declined_in_its_place(
-    world: World, pair: tuple[Phone, Phone]
-) -> None:
+def test_rfc3264_6_unwanted_media_are_declined_in_their_slot(world: World, pair: tuple[Phone, Phone]) -> None:
     alice, bob = pair
     chat, _, data = three_at(BOB)
     call(world, pair, joined(three_at(ALICE)), joined((data, chat)))

@@ -166,7 +166,7 @@ def test_a_copy_of_the_200_is_confirmed_even_after_the_peer_moved(world: World) 
     assert no_end(alice, bob)
 
 
-def test_what_an_answer_said_already_is_not_said_again(talk: Talk) -> None:
+def test_a_description_that_the_answer_had_is_not_repeated(talk: Talk) -> None:
     """Our re-INVITE was refused by glare; then the peer's arrived, and our answer contained the update."""
     world, alice, broker = talk
     alice.give(UpdateSession("call", media_at(alice.address)))

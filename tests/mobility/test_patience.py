@@ -79,7 +79,7 @@ def test_a_provisional_response_is_waited_after(calling: Calling, status: int, s
     assert len(alice.all_of(SessionEstablished)) == 1
 
 
-def test_who_rings_again_is_waited_for_again(calling: Calling) -> None:
+def test_another_ringing_restarts_the_timeout(calling: Calling) -> None:
     world, alice, peer, invite = calling
     for _ in range(4):
         peer.says(180, "peer", to=invite)
@@ -88,7 +88,7 @@ def test_who_rings_again_is_waited_for_again(calling: Calling) -> None:
     assert len(alice.all_of(SessionEstablished)) == 1
 
 
-def test_who_rings_for_too_long_is_cancelled_and_the_owner_hears_that_nobody_answered(calling: Calling) -> None:
+def test_ringing_for_too_long_is_cancelled_and_reported(calling: Calling) -> None:
     world, alice, peer, invite = calling
     peer.says(180, "peer", to=invite)
     world.run(PATIENCE_S)

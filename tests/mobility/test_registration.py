@@ -212,7 +212,7 @@ def test_a_registrar_that_grants_next_to_nothing_is_asked_at_a_pace(world: World
     assert 10 <= len(registrar.asked) <= 13
 
 
-def test_what_was_asked_for_as_short_is_refreshed_as_often(world: World) -> None:
+def test_a_requested_short_lifetime_is_refreshed_in_time(world: World) -> None:
     registrar = hostile(world, (200, (("Expires", "3"),)))
     world.phone("alice", "10.0.2.1", register_expires_s=3)
     world.run(30.0)

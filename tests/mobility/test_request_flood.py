@@ -45,7 +45,7 @@ def answers(broker: UserAgent, source: Address, count: int) -> tuple[list[int], 
     return statuses(outputs), outputs
 
 
-def test_what_one_source_sends_beyond_its_part_is_dropped_and_reported(broker: UserAgent) -> None:
+def test_requests_above_the_limit_of_a_source_are_dropped_and_reported(broker: UserAgent) -> None:
     seen, outputs = answers(broker, STRANGER, 50)
     assert seen == [401] * 10 + [503]
     limited = [each for each in outputs + broker.step([], 3.0) if isinstance(each, Limited)]

@@ -120,7 +120,7 @@ def test_a_snapshot_that_was_not_compressed_is_restored_as_well(talk: Talk) -> N
 
 
 @pytest.mark.parametrize("snapshot", [b"{}", b"", b"x\x9c", b"neither"])
-def test_what_is_no_snapshot_is_refused(snapshot: bytes) -> None:
+def test_an_invalid_snapshot_is_refused(snapshot: bytes) -> None:
     _, alice, broker = established()
     with pytest.raises(LocalProtocolError, match="not a snapshot"):
         alice.agent.adopt(snapshot)

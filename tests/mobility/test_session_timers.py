@@ -247,7 +247,7 @@ def test_a_challenged_refresh_is_said_again(world: World) -> None:
         ({}, None, None),
     ],
 )
-def test_what_the_called_side_grants(
+def test_interval_granted_by_the_called_side(
     world: World, fields: dict[str, str], timer: SessionTimer | None, header: str | None
 ) -> None:
     """RFC 4028 9, table 2: a proxy may request timers for a caller that does not support them."""

@@ -73,7 +73,7 @@ def test_a_move_may_be_told_by_update(talk: Talk) -> None:
 
 
 @pytest.mark.parametrize("status", [405, 501, 504])
-def test_where_update_is_refused_a_reinvite_goes(world: World, status: int) -> None:
+def test_a_reinvite_follows_a_refused_update(world: World, status: int) -> None:
     proxy = Scripted(world)
     alice = world.phone("alice", "10.0.2.1")
     alice.call("bob")
@@ -85,7 +85,7 @@ def test_where_update_is_refused_a_reinvite_goes(world: World, status: int) -> N
     assert SessionDescription.parse(proxy.got("INVITE")[1].request.body).media == (media_at(alice.address, 7),)
 
 
-def test_where_update_is_not_allowed_a_reinvite_goes_at_once(world: World) -> None:
+def test_a_reinvite_replaces_a_disallowed_update_at_once(world: World) -> None:
     proxy = Scripted(world)
     alice = world.phone("alice", "10.0.2.1")
     alice.call("bob")

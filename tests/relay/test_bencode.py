@@ -17,7 +17,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_written_is_read_the_same(value: object) -> None:
+def test_written_values_are_read_back_equal(value: object) -> None:
     assert decode(encode(value)) == value  # type: ignore[arg-type]
 
 
@@ -74,7 +74,7 @@ def test_examples(data: bytes, value: object) -> None:
         *(b"4:pingx", b"i1ee", b"x", b"\xff"),
     ],
 )
-def test_what_cannot_be_read(data: bytes) -> None:
+def test_malformed_bencoding(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="bencoding"):
         decode(data)
 

@@ -36,7 +36,7 @@ def test_the_broker_may_offer_too() -> None:
     assert list(desk.open.values()) == [b_side_target], "a port that nobody will connect to is closed again"
 
 
-def test_who_connects_himself_is_not_connected_to() -> None:
+def test_the_relay_does_not_connect_to_the_active_side() -> None:
     desk = Desk()
     a = agreed(desk)
     assert a.other.target is None
@@ -71,7 +71,7 @@ def test_a_connection_shows_by_its_first_frame_whose_it_is(opening: bytes, judge
     assert agreed(Desk(), "TCP/TLS").judge(opening) is True, "TLS shows nothing"
 
 
-def test_where_no_ids_are_named_the_ends_tell_alone() -> None:
+def test_addresses_identify_ends_without_ids() -> None:
     desk = Desk()
     text = sdp(BROKER, B_ID, protocol="TCP", setup="passive")
     nameless = "".join(line for line in text.splitlines(keepends=True) if "wanderbus-connection" not in line)

@@ -65,7 +65,7 @@ def test_an_ipv6_relay_is_named_so() -> None:
     assert SessionDescription.parse(text.encode()).media[0].address == "2001:db8::1"
 
 
-def test_what_media_are_is_read() -> None:
+def test_media_are_parsed() -> None:
     data, audio, video = read(TEXT).media
     assert (data.transport, data.address, data.wanted) == ("UDP", ("10.0.0.5", 4000), True)
     assert (data.connection_id, data.generation) == (bytes.fromhex("1f00c3a8d2b94e61"), 3)
@@ -73,7 +73,7 @@ def test_what_media_are_is_read() -> None:
     assert not video.wanted
 
 
-def test_where_the_message_came_from_takes_the_place_of_what_it_says() -> None:
+def test_the_source_replaces_the_described_address() -> None:
     assert [medium.address for medium in read(TEXT, "203.0.113.9").media][:2] == [
         ("203.0.113.9", 4000),
         ("203.0.113.9", 7000),
@@ -85,7 +85,7 @@ def test_where_the_message_came_from_takes_the_place_of_what_it_says() -> None:
     [("active", 9, True), ("active", 4000, True), ("actpass", 9, True), ("passive", 4000, False), ("", 4000, False)],
 )
 @pytest.mark.parametrize("protocol", ["TCP", "TCP/TLS", "tcp/tls"])
-def test_who_connects(protocol: str, setup: str, port: int, connects: bool) -> None:
+def test_connecting_side(protocol: str, setup: str, port: int, connects: bool) -> None:
     text = sdp(("192.0.2.1", port), protocol="TCP", setup=setup or "x").replace(" TCP ", f" {protocol} ")
     (medium,) = read(text if setup else text.replace("a=setup:x\r\n", "")).media
     assert (medium.transport, medium.connects) == ("TCP", connects)
@@ -108,6 +108,6 @@ def test_an_id_that_is_none_is_as_good_as_none(value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hello", "v=0\r\n", TEXT.replace("4000", "70000"), "\udcff", TEXT + "\udcff"])
-def test_what_cannot_be_read(text: str) -> None:
+def test_malformed_descriptions(text: str) -> None:
     with pytest.raises(SIPParseError):
         read(text)

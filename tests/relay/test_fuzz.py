@@ -60,6 +60,6 @@ def test_conversations_carry_datagrams_and_end_in_every_way(monkeypatch: pytest.
         ("ng-conversation", lambda patch: patch.setattr(Relay, "_sweep", lambda self, now, outputs: None)),
     ],
 )
-def test_what_breaks_is_seen(name: str, sabotage: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_are_detected(name: str, sabotage: object, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)  # type: ignore[operator]
     assert run(name, 300).failures

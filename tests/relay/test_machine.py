@@ -110,7 +110,7 @@ def test_a_branch_that_was_not_answered_is_deleted_alone() -> None:
     assert (ports["x"] in desk.open, ports["y"] in desk.open) == (False, True)
 
 
-def test_of_a_call_that_forked_under_one_branch_the_last_answer_counts() -> None:
+def test_the_last_answer_of_a_forked_call_counts() -> None:
     desk = Desk()
     shown = medium(desk.offer(sdp(A_HOME, A_ID))["sdp"])
     desk.answer(sdp(B_HOME, B_ID), to="b")
@@ -234,7 +234,7 @@ def test_a_port_that_another_program_has_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("free", [0, 1])
-def test_where_not_all_ports_can_be_opened_the_offer_is_refused(free: int) -> None:
+def test_an_offer_without_enough_ports_is_refused(free: int) -> None:
     desk = Desk(ports=range(30_000, 30_006))
     desk.taken = set(range(30_000 + free, 30_006))
     assert desk.offer(sdp(A_HOME))["error-reason"] == NO_PORTS
@@ -312,7 +312,7 @@ def test_remembered_answers_are_bounded() -> None:
     assert b"pong" in desk.datagram(b"3 d7:command4:liste")[0]
 
 
-def test_what_cannot_be_read_is_answered_where_it_has_a_cookie() -> None:
+def test_malformed_commands_with_a_cookie_are_answered() -> None:
     desk = Desk()
     assert desk.datagram(b"c foo") == [b"c d6:result5:error12:error-reason22:Invalid NG data formate"]
     assert json.loads(desk.datagram(b"c {foo")[0][2:])["error-reason"] == ng.INVALID

@@ -44,7 +44,7 @@ def test_without_a_cookie_nothing_can_be_answered(data: bytes) -> None:
         b"d7:command4:pingex",
     ],
 )
-def test_what_is_no_dictionary_is_answered_so(body: bytes) -> None:
+def test_a_command_that_is_no_dictionary_gets_an_error(body: bytes) -> None:
     with pytest.raises(ng.Unreadable, match=ng.INVALID) as caught:
         ng.read_command(b"c " + body)
     assert caught.value.cookie == b"c"
@@ -55,7 +55,7 @@ def test_values_of_other_types_are_none() -> None:
     assert (command.text("from-tag"), command.words("flags"), command.words("replace")) == ("", (), ())
 
 
-def test_what_is_no_utf8_goes_through_bencoding_and_is_marked_in_json() -> None:
+def test_invalid_utf8_passes_bencoding_and_is_marked_in_json() -> None:
     command = ng.read_command(b"c d7:call-id2:\xff\xfee")
     assert ng.write_reply(b"c", command.fields).endswith(b"2:\xff\xfee")
     assert json.loads(ng.write_reply(b"c", command.fields, json=True)[2:]) == {"call-id": "\ufffd\ufffd"}

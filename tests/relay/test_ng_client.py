@@ -150,7 +150,7 @@ class TestOneRelay:
             {},
         ],
     )
-    def test_what_is_no_description_is_a_failure(self, fields: ng.Fields) -> None:
+    def test_an_invalid_description_is_a_failure(self, fields: ng.Fields) -> None:
         desk = Desk()
         desk.step(offer())
         desk.reply(fields)
@@ -167,7 +167,7 @@ class TestOneRelay:
         desk.step(DatagramReceived("ng", ONE, data))
         assert desk.reports == [Described("k", b"v=0\r\ns=\xff\xfe\r\n")]
 
-    def test_what_is_said_of_one_call_is_said_in_turn(self) -> None:
+    def test_commands_of_one_call_are_sent_in_order(self) -> None:
         """A deletion that is repeated late would end the call that the next offer began."""
         desk = Desk()
         desk.step(Release("call", "a"), offer(), offer("other", "another call"))
@@ -226,7 +226,7 @@ class TestOneRelay:
             Describe("k", "answer", SDP, "call", "a", "b" * (ng.NAME_CHARACTERS_MAX + 1)),
         ],
     )
-    def test_what_no_datagram_carries_makes_no_relay_look_dead(self, wish: Describe) -> None:
+    def test_an_oversized_command_does_not_mark_the_relay_dead(self, wish: Describe) -> None:
         desk = Desk()
         desk.step(wish)
         (report,) = desk.reports
@@ -319,7 +319,7 @@ class TestSeveralRelays:
         desk.ok()
         assert RelayFound(first) in desk.reports
 
-    def test_where_all_are_lost_the_one_lost_for_longest_is_asked(self) -> None:
+    def test_the_relay_lost_for_longest_is_asked_if_all_are_lost(self) -> None:
         desk = Desk(ONE, TWO)
         first = first_of("call", ONE, TWO)
         desk.step(offer())

@@ -187,7 +187,7 @@ def test_a_side_that_does_not_read_holds_the_other_back(proxy: Proxy) -> None:
             assert exactly(accepted, written) == bytes(written)
 
 
-def test_who_moves_often_has_room_for_the_next_connection(proxy: Proxy) -> None:
+def test_a_frequently_moving_party_has_room_for_the_next_connection(proxy: Proxy) -> None:
     """A connection that a party has left behind ends when the other side closes it, and no longer counts."""
     with broker(proxy, "moving") as (listener, to_b), contextlib.ExitStack() as opened:
         agent, accepted = map(opened.enter_context, connected(listener, to_b))
@@ -278,7 +278,7 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_a_line(arguments: list[str], complaint: str) -> None:
+def test_unusable_options_are_one_line(arguments: list[str], complaint: str) -> None:
     words = [sys.executable, "-m", "wanderbus", "relay", "--ng-listen", "127.0.0.1:0", *arguments]
     done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -95,7 +95,7 @@ def test_a_new_offer_of_the_same_address_leaves_what_was_learnt() -> None:
     assert b.take(B_HOME, packet(A_ID), 1.0) == NAT
 
 
-def test_what_was_sent_before_an_announced_move_leads_nobody_back() -> None:
+def test_datagrams_sent_before_an_announced_move_do_not_redirect() -> None:
     """DESIGN 6.1: an old path does not override a new one; its datagrams are still forwarded."""
     desk = Desk()
     a, b = desk.call()
@@ -142,7 +142,7 @@ def test_an_id_said_again_does_not_push_the_other_out() -> None:
     assert a.take(NAT, packet(B_ID), 1.0) == B_HOME
 
 
-def test_where_no_ids_are_named_the_first_source_after_an_offer_is_taken() -> None:
+def test_the_first_source_after_an_offer_without_ids_is_accepted() -> None:
     desk = Desk()
     a, b = desk.call(sdp(A_HOME, None), sdp(B_HOME, None))
     assert a.take(NAT, b"rtp", 1.0) == B_HOME

@@ -113,7 +113,7 @@ def test_an_ack_of_what_was_never_sent_says_nothing(pair: Pair) -> None:
     assert pair.right.endpoint.rtt_s(pair.right.local_id) is None
 
 
-def test_what_confirms_every_other_packet_is_understood(pair: Pair) -> None:
+def test_an_ack_of_every_other_packet_is_understood(pair: Pair) -> None:
     datagrams = pair.left.send_each(0.0, *[bytes([n]) for n in range(10)])
     acks = pair.right.take(0.1, datagrams[1::2])
     assert fresh_marks(pair.acks(acks)) == [1, 3, 5, 7, 9]
@@ -268,7 +268,7 @@ def test_a_change_of_path_is_told_at_once_though_an_ack_might_be_held(holding: P
     assert fresh_marks(holding.acks(answers)) == [0]
 
 
-def test_what_was_lost_is_repeated_at_once_though_an_ack_might_be_held(holding: Pair) -> None:
+def test_a_lost_packet_is_retransmitted_despite_a_delayed_ack(holding: Pair) -> None:
     left, right = holding.left, holding.right
     _, *overtaking = right.send_each(0.0, b"lost", b"b", b"c", b"d")
     arrivals = [DatagramReceived("data", right.address, datagram.data) for datagram in overtaking]

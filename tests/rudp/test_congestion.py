@@ -35,7 +35,7 @@ def test_rfc9002_7_3_3_after_a_loss_it_grows_by_one_for_each_window() -> None:
     assert congestion.window == pytest.approx(6.0, abs=0.1)
 
 
-def test_rfc9002_7_8_what_does_not_limit_does_not_grow(make_pair: MakePair) -> None:
+def test_rfc9002_7_8_an_unused_window_does_not_grow(make_pair: MakePair) -> None:
     pair, now = make_pair(messages_per_datagram_max=1), 0.0
     for _ in range(20):
         sent = pair.left.send(now, *[b"x"] * 9)

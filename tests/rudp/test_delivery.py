@@ -178,7 +178,7 @@ def test_the_last_word_and_its_repeats_confirm_that_of_the_peer(pair: Pair) -> N
     assert pair.left.endpoint.all_confirmed(pair.left.local_id)
 
 
-def test_who_has_finished_first_asks_whether_the_ack_of_the_other_last_word_has_arrived(pair: Pair) -> None:
+def test_the_side_that_finished_first_pings_with_the_final_ack(pair: Pair) -> None:
     pair.settle(0.0, pair.left.step(0.0, FinishSending(pair.left.local_id)))
     assert pair.left.endpoint.all_heard(pair.left.local_id)
     lost = pair.left.take(0.2, pair.right.step(0.1, FinishSending(pair.right.local_id)))

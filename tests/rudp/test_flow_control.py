@@ -152,7 +152,7 @@ def test_empty_messages_fill_the_queue_too(make_pair: MakePair) -> None:
     assert left.reports == [ConnectionFailed(left.local_id, OVERFULL)]
 
 
-def test_what_was_confirmed_leaves_the_queue(make_pair: MakePair) -> None:
+def test_acknowledged_messages_leave_the_queue(make_pair: MakePair) -> None:
     pair = make_pair(send_queue_bytes_max=5_000, message_bytes_max=1_000)
     for n in range(100):
         pair.settle(n, pair.left.send(n, bytes(1_000), bytes(1_000)))

@@ -119,7 +119,7 @@ PACKET = frames.encode_header(1, 2, frames.PLAIN, 0, 0, 3) + frames.PING_FRAME
     ],
     ids=["empty", "ids only", "shorter than a reset", "long reset", "unknown kind", "hello", "welcome"],
 )
-def test_what_is_neither_packet_nor_reset_raises_the_declared_error(datagram: bytes) -> None:
+def test_a_datagram_that_is_neither_packet_nor_reset_raises_the_declared_error(datagram: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         frames.decode_header(datagram)
 

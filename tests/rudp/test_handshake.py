@@ -188,7 +188,7 @@ def test_a_late_welcome_is_nothing(town: Town) -> None:
     assert town.dialler.machine.openings.stale == 1
 
 
-def test_who_lacks_the_secret_gets_no_answer() -> None:
+def test_a_peer_without_the_secret_gets_no_answer() -> None:
     _, hello = Side(DIALLER, 1, secret=b"another secret").dial()
     acceptor = Side(ACCEPTOR, 2, connections_max=8)
     assert acceptor.take(hello) == []

@@ -45,7 +45,7 @@ def test_secrets_are_as_rfc_5869_derives_them() -> None:
     assert (alice.sending, alice.receiving) == (expected[:32], expected[32:])
 
 
-def test_what_one_side_sends_the_other_receives() -> None:
+def test_each_side_opens_packets_of_the_other() -> None:
     alice, bob = between(ALICE, BOB, first=True), between(BOB, ALICE, first=False)
     assert (alice.sending, alice.receiving) == (bob.receiving, bob.sending)
     assert alice.sending != alice.receiving

@@ -62,7 +62,7 @@ def test_rfc9002_6_1_2_the_time_threshold_is_nine_eighths_of_the_round_trip(pair
     assert (counters.lost, counters.timeouts) == (1, 0)
 
 
-def test_what_was_overtaken_for_long_is_lost_as_the_ack_comes(pair: Pair) -> None:
+def test_a_long_overtaken_packet_is_lost_when_the_ack_arrives(pair: Pair) -> None:
     measure(pair, 0.01)
     pair.left.send(0.0, b"lost")
     later = pair.left.send(0.02, b"arrives")

@@ -140,7 +140,7 @@ def test_f06_a_bad_path_does_not_kill_a_living_connection(make_pair: MakePair, s
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_f06_what_a_failing_connection_delivered_is_a_prefix(make_pair: MakePair, seed: int) -> None:
+def test_f06_a_failing_connection_delivers_a_prefix(make_pair: MakePair, seed: int) -> None:
     pair = make_pair(seed, retries_max=1)
     world = World(pair, seed, loss=0.7)
     messages = [b"%d" % n for n in range(200)]

@@ -213,7 +213,7 @@ def test_opening_again_replaces_and_cancels_the_timer_of_the_old() -> None:
     assert [output for output in outputs if isinstance(output, SetTimer)] == [SetTimer(1, 0.45)]
 
 
-def test_what_arrives_before_the_connection_is_open_is_dropped_without_a_reset(pair: Pair) -> None:
+def test_early_packets_are_dropped_without_a_reset(pair: Pair) -> None:
     """The peer learns our id in the answer to its offer, and may send before we have opened."""
     early = pair.right.endpoint.allocate()
     given = arrived(packet(early, 88))

@@ -76,7 +76,7 @@ def test_rebinding_while_sending_repeats_what_went_to_the_old_address(make_pair:
     assert pair.left.received == messages
 
 
-def test_what_was_acknowledged_last_is_so_again_at_the_new_address(pair: Pair) -> None:
+def test_the_last_ack_is_repeated_at_the_new_address(pair: Pair) -> None:
     """The ACK went to the old address, so without a second one the peer would have to retransmit."""
     packets = pair.left.send_each(0.0, b"0", b"1")
     answers = pair.right.take(0.1, packets, REBOUND)

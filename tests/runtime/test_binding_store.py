@@ -56,7 +56,7 @@ def test_a_row_is_replaced_and_goes_with_its_last_binding(tmp_path: Path) -> Non
     store.close()
 
 
-def test_what_was_saved_is_there_without_a_close(tmp_path: Path) -> None:
+def test_saved_bindings_survive_without_a_close(tmp_path: Path) -> None:
     """A killed process loses no write that it had passed to the operating system."""
     path = tmp_path / "bindings.db"
     store = BindingStore.open(path)

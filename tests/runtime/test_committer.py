@@ -87,7 +87,7 @@ def test_order_is_write_sync_mark_callback_save(tmp_path: Path, monkeypatch: pyt
     assert asyncio.run(story()) == ["write", "fdatasync", "pwrite", "callback", "save"]
 
 
-def test_what_comes_while_a_sync_runs_goes_into_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_during_a_sync_go_into_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         desk = Desk(tmp_path)
         syncing, go_on = threading.Event(), threading.Event()
@@ -178,7 +178,7 @@ def test_stopping_finishes_what_was_handed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("then", ["urgent", "save", "stop"])
-def test_what_is_not_urgent_waits_for_what_follows_and_is_written_before_it(tmp_path: Path, then: str) -> None:
+def test_entries_that_are_not_urgent_wait_for_the_next_urgent_ones(tmp_path: Path, then: str) -> None:
     async def story() -> None:
         desk = Desk(tmp_path)
         desk.committer.append(entries(0, 1))

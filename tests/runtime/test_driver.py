@@ -90,7 +90,7 @@ def open_driver(*, wall_clock: bool = False) -> tuple[Driver, Recorder, list[Out
     return driver, machine, reports, address
 
 
-def test_what_is_fed_in_one_turn_is_one_batch(play: Play) -> None:
+def test_inputs_of_one_turn_are_one_batch(play: Play) -> None:
     async def story() -> None:
         driver, machine, _, _ = open_driver()
         driver.feed(Noted("a"))
@@ -176,7 +176,7 @@ def test_a_machine_may_end_the_driver_by_what_it_took(play: Play) -> None:
     play(story)
 
 
-def test_what_is_to_be_taken_is_taken_at_once_after_what_was_fed(play: Play) -> None:
+def test_immediate_inputs_follow_queued_ones_at_once(play: Play) -> None:
     async def story() -> None:
         driver, machine, _, _ = open_driver()
         driver.feed(Noted("fed"))

@@ -71,7 +71,7 @@ def full(number: int = errno.ENOSPC) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("failing", ["write", "pwrite"])
-def test_what_was_handed_over_waits_and_goes_on_in_order(
+def test_submitted_records_wait_and_continue_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, number: int
 ) -> None:
     async def story() -> None:

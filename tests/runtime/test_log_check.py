@@ -54,14 +54,14 @@ def test_a_missing_segment_is_damage(log: Path) -> None:
     assert "does not begin at record 3: a segment is missing" in line
 
 
-def test_what_was_not_acknowledged_may_end_in_the_middle(log: Path) -> None:
+def test_an_unacknowledged_record_may_be_cut(log: Path) -> None:
     with (log / segment_name(6)).open("ab") as segment:
         segment.write(b"torn")
     report = check_log(log)
     assert (report.damage, report.unfinished_bytes) == ([], 4)
 
 
-def test_what_was_acknowledged_may_not(log: Path) -> None:
+def test_an_acknowledged_record_may_not_be_cut(log: Path) -> None:
     with (log / segment_name(6)).open("r+b") as segment:
         segment.truncate(len(HEADER) + FRAME_BYTES + 5)
     assert len(check_log(log).damage) == 2

@@ -53,7 +53,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         list(read_log(tmp_path, 0, 10))
 
 
-def test_where_there_is_nothing_to_read(tmp_path: Path) -> None:
+def test_missing_logs(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="holds no event log"):
         durable_end(tmp_path)
     (tmp_path / HIGH_WATER).write_bytes(b"spoilt")

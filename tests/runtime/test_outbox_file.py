@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "outbox.db"
 
 
-def test_what_is_written_is_there_again_under_its_number(path: Path) -> None:
+def test_stored_events_are_restored_with_their_numbers(path: Path) -> None:
     file = OutboxFile(path, OWNER)
     assert file.load() == []
     assert file.write([b"one", b"two", b"three"], []) == 1
@@ -100,7 +100,7 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["epoch = epoch + 1", "next = 1", "owner = 'sip:bob@localhost'"])
-def test_what_it_says_of_itself_is_checked(path: Path, change: str) -> None:
+def test_the_description_of_the_file_is_checked(path: Path, change: str) -> None:
     """Another epoch or an earlier number would publish events twice, or none."""
     whole(path)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -111,7 +111,7 @@ def test_what_it_says_of_itself_is_checked(path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database", b"x" * 8192])
-def test_what_is_no_outbox_is_said_to_be_none(path: Path, content: bytes) -> None:
+def test_other_files_are_refused_as_outbox(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     found = opens(path)
     assert isinstance(found, str)
@@ -177,7 +177,7 @@ while True:
 # The writer ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_comes_while_one_commit_runs_goes_into_the_next(path: Path) -> None:
+def test_events_during_a_commit_go_into_the_next_one(path: Path) -> None:
     removed: list[int] = []
 
     async def story() -> None:
@@ -196,7 +196,7 @@ def test_what_comes_while_one_commit_runs_goes_into_the_next(path: Path) -> None
     assert [number for number, _ in OutboxFile(path, OWNER).load()] == list(range(401, 501))
 
 
-def test_what_was_not_begun_at_the_close_is_told(path: Path) -> None:
+def test_writes_cancelled_by_the_close_are_reported(path: Path) -> None:
     async def story() -> list[object]:
         writer = OutboxWriter(OutboxFile(path, OWNER), lambda numbers: None)
         waiting = [writer.append(b"one"), writer.append(b"two")]

@@ -26,7 +26,7 @@ def machine() -> SIPServer:
     return SIPServer("example.org", ("10.0.0.9", 5060), USERS.get, SystemRandom(), b"key")
 
 
-def test_what_is_not_taken_over_is_dropped_from_the_file(tmp_path: Path) -> None:
+def test_bindings_that_are_not_restored_are_removed_from_the_file(tmp_path: Path) -> None:
     """The skipped address of record, that of an unknown user, and an expired one."""
     path = tmp_path / "registrations.db"
     store = BindingStore.open(path)

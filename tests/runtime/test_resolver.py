@@ -41,7 +41,7 @@ def test_an_address_has_the_form_in_which_answers_come_from_there(text: str, hos
 @pytest.mark.parametrize(
     "text", ["127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:sip", "a..b:5060", "", ":5060", "[::1]x:1"]
 )
-def test_what_is_no_address_is_quoted(text: str) -> None:
+def test_invalid_addresses_are_quoted(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         resolve(text)
     assert repr(text) in str(caught.value)

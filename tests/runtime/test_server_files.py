@@ -127,7 +127,7 @@ def make_log_a_file(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [make_identity_a_directory, make_state_a_directory, make_log_a_file])
-def test_what_cannot_be_used_is_named_in_one_line_and_let_go(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_unusable_files_are_named_in_one_line_and_closed(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     ServerFiles.open(tmp_path).close()
     damage(tmp_path)
     lines = set()

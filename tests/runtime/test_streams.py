@@ -296,7 +296,7 @@ def test_a_peer_that_does_not_read_loses_its_connection() -> None:
     asyncio.run(scenario())
 
 
-def test_what_waits_for_a_connection_is_bounded() -> None:
+def test_data_that_wait_for_a_connection_are_bounded() -> None:
     async def scenario() -> None:
         client = Machine()
         async with driving(client, limits=StreamLimits(unsent_bytes_max=10)) as (driver, _):
@@ -434,7 +434,7 @@ def test_rfc8122_another_fingerprint_gets_not_a_byte(kind: Any, fingerprint: byt
     asyncio.run(scenario())
 
 
-def test_what_belongs_to_a_closed_connection_opens_no_other() -> None:
+def test_data_for_a_closed_connection_open_no_other() -> None:
     async def scenario() -> None:
         server, client = Machine(), Machine()
         async with (

@@ -286,7 +286,7 @@ def test_login_limits_of_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert caplog.messages[0] == f"{LIMITED}login of sip:alice@localhost from 127.0.0.1 refused: Wrong User Or Password"
 
 
-def test_who_guesses_by_way_of_the_proxy_delays_nobody_else_there(tmp_path: Path) -> None:
+def test_guesses_through_the_proxy_delay_no_other_user(tmp_path: Path) -> None:
     tables = 'bob = "secret"\n[logins]\nsource_failures = 1\nsource_recovery_s = 1000'
 
     async def story() -> None:

@@ -130,7 +130,7 @@ def test_an_agent_of_the_original_eci_takes_what_has_a_meaning(tmp_path: Path) -
     assert (end.properties.answer_s_max, end._local_address) == (9.0, "127.0.0.7")
 
 
-def test_what_is_given_comes_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_override_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('uri = "sip:alice@localhost"\nencryption = false\nsession = "written"\nkeepalive_s = 9')
     agent = wanderbus.connect("sip:bob@localhost", config=file, encryption=True, session="default")
@@ -272,7 +272,7 @@ def test_a_time_zone_that_is_none(tmp_path: Path) -> None:
         wanderbus.Server.from_file(file)
 
 
-def test_what_is_given_to_a_server_comes_before_its_file(tmp_path: Path) -> None:
+def test_arguments_of_a_server_override_its_file(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
     file.write_text('domain = "localhost"\ndata_dir = "data"\nport = 5999\nhost = "127.0.0.9"\nusers = {}')
     server = wanderbus.Server.from_file(file, port=0, data_dir=tmp_path)

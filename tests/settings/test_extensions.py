@@ -84,7 +84,7 @@ def test_a_server_runs_what_its_file_names(module: str, tmp_path: Path) -> None:
     assert ("disconnected", "sip:alice@localhost") in seen or ("left", "sip:alice@localhost") in seen
 
 
-def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_path: Path) -> None:
+def test_objects_override_named_extensions(module: str, tmp_path: Path) -> None:
     file = settings(tmp_path, f'[extensions.restrictions]\neven = "{module}:rules.even"\nodd = "{module}:rules.even"')
     given = Kind(lambda _parameters, _asked: True)
     kinds = wanderbus.Server.from_file(file, restrictions={"even": given})._extensions.restrictions._kinds
@@ -111,7 +111,7 @@ def test_what_is_given_as_an_object_comes_before_what_is_named(module: str, tmp_
         ),
     ],
 )
-def test_what_cannot_be_loaded_is_said_before_anything_is_opened(
+def test_unloadable_extensions_are_reported_before_anything_is_opened(
     module: str, tmp_path: Path, line: str, complaint: str
 ) -> None:
     file = settings(tmp_path, line.replace("MODULE", module))

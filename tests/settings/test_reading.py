@@ -95,7 +95,7 @@ def test_a_fault_is_one_line_that_names_file_and_key_and_what_is_allowed(text: s
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_missing_is_named() -> None:
+def test_missing_keys_are_named() -> None:
     with pytest.raises(ConfigurationError, match="domain and users must be given"):
         make(ServerSettings, {"data_dir": "data"})
     with pytest.raises(TypeError, match="nonsense"):

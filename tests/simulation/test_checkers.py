@@ -148,17 +148,17 @@ def test_an_event_that_was_published_twice(history: History) -> None:
     assert "user1: its events are in the log out of order" in history.check()
 
 
-def test_who_is_still_disconnected(history: History) -> None:
+def test_travellers_that_are_still_disconnected(history: History) -> None:
     history.reader.kill()
     assert history.check()[:1] == ["user2: is still DISCONNECTED"]
 
 
-def test_who_never_got_an_answer(history: History) -> None:
+def test_travellers_without_an_answer(history: History) -> None:
     history.publisher.publish({"Price": 5})
     assert history.check() == ["user1: has requests that were never answered"]
 
 
-def test_what_a_traveller_noticed_itself(history: History) -> None:
+def test_problems_that_a_traveller_noticed(history: History) -> None:
     history.reader.problems.append("publish 7 was refused")
     assert history.check() == ["user2: publish 7 was refused"]
 
@@ -193,7 +193,7 @@ def test_u02_gaps_that_add_up_are_no_problem_and_others_are(history: History) ->
     assert history.check() == ["user2: 'Price > 2': 5 seen and 2 dropped do not make 8 in order"]
 
 
-def test_u02_what_is_seen_around_a_gap_must_be_in_order(history: History) -> None:
+def test_u02_notifications_around_a_gap_must_be_in_order(history: History) -> None:
     history.items[2:4] = [Gap(2, "queue_max", Position(1, 4))]
     history.items[4], history.items[5] = history.items[5], history.items[4]
     history.renumber(4, 6)

@@ -44,6 +44,6 @@ def learn_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sabotage", [assert_nothing, believe_no_server, learn_nothing])
-def test_what_is_broken_is_noticed(sabotage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_are_detected(sabotage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
     assert any(run_domains_seed(seed).problems for seed in SEEDS)

@@ -83,7 +83,7 @@ def test_bytes_arrive_once_and_in_order_however_bad_the_way_is(seed: int) -> Non
     assert two.left.heard == []
 
 
-def test_what_is_sent_at_once_arrives_after_one_delay() -> None:
+def test_data_sent_at_once_arrive_after_one_delay() -> None:
     """In pieces of any size, as TCP has many segments in flight; data waiting for the connection is sent when it
     opens.
     """
@@ -150,7 +150,7 @@ def test_a_listener_with_another_certificate_is_not_talked_to() -> None:
     assert two.right.heard == []
 
 
-def test_what_is_cut_says_nothing_and_goes_on_when_it_is_mended_soon() -> None:
+def test_a_short_cut_is_silent_and_the_connection_continues() -> None:
     two = Two()
     two.say(b"a")
     two.run(1.0)
@@ -163,7 +163,7 @@ def test_what_is_cut_says_nothing_and_goes_on_when_it_is_mended_soon() -> None:
     assert two.left.heard == []
 
 
-def test_who_sends_into_a_cut_for_long_loses_the_connection_and_who_sends_nothing_never_hears() -> None:
+def test_a_long_cut_ends_the_connection_for_the_sender_only() -> None:
     two = Two()
     two.say(b"a")
     two.run(1.0)
@@ -177,7 +177,7 @@ def test_who_sends_into_a_cut_for_long_loses_the_connection_and_who_sends_nothin
     assert two.right.data == b"a"
 
 
-def test_who_moves_knows_it_at_once_and_the_other_side_when_it_sends() -> None:
+def test_a_moving_side_knows_at_once_and_the_other_when_it_sends() -> None:
     two = Two()
     two.say(b"a")
     two.run(1.0)
@@ -202,7 +202,7 @@ def test_a_killed_process_is_reset_by_its_system_and_tells_nothing_more() -> Non
     assert len(two.network.listeners) == 1
 
 
-def test_who_was_cut_off_while_the_other_side_was_killed_is_reset_when_it_sends() -> None:
+def test_a_side_cut_off_from_a_killed_peer_is_reset_when_it_sends() -> None:
     two = Two()
     two.say(b"a")
     two.run(1.0)

@@ -85,7 +85,7 @@ def test_a_cut_host_neither_hears_nor_is_heard(ip: str) -> None:
     assert carried(Conditions(), cut=ip) == []
 
 
-def test_what_is_under_way_to_a_host_that_left_is_lost() -> None:
+def test_datagrams_in_flight_to_a_host_that_left_are_lost() -> None:
     world = World(1)
     network = Network(world, Conditions())
     network.bind(B, lambda source, data: pytest.fail("nobody is there"))

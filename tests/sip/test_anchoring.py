@@ -150,7 +150,7 @@ class TestOffers:
         assert statuses(anchor.desk.ask(offering(), "s3")) == [503]
         assert statuses(anchor.desk.ask(sip(), "s4")) == [503]
 
-    def test_what_cannot_be_sent_on_lets_the_relay_go(self) -> None:
+    def test_an_unforwardable_offer_releases_the_relay(self) -> None:
         desk = Desk(1, Script(Forward(targets=("sip:bob@a.host.name",), relay=True)), relay="nat")
         desk.ask(offering())
         commands = desk.step(Described("s1", BY_RELAY))
@@ -167,7 +167,7 @@ class TestOffers:
             msgspec.structs.replace(sip("MESSAGE", BOB, BEHIND_NAT, SDP), body=OFFER),
         ],
     )
-    def test_what_is_no_offer_passes(self, anchor: Anchor, request_: Request) -> None:
+    def test_messages_without_an_offer_pass(self, anchor: Anchor, request_: Request) -> None:
         (branch,) = anchor.desk.forked(request_)
         assert branch.request.body == request_.body
 
@@ -198,7 +198,7 @@ class TestWhichCalls:
             assert sent(commands)[0].request.body == OFFER
 
     @pytest.mark.parametrize("relay", ["nat", None])
-    def test_who_asks_for_a_relay_has_one_without_nat(self, relay: RelayCalls | None) -> None:
+    def test_a_requested_relay_is_used_without_nat(self, relay: RelayCalls | None) -> None:
         commands = Desk(relay=relay).ask(asking_for_a_relay())
         assert [wish.source_ip for wish in asked(commands)] == ([""] if relay else [])
         assert len(sent(commands)) == (0 if relay else 1)
@@ -207,7 +207,7 @@ class TestWhichCalls:
         desk = Desk(relay="nat", routing=Script(Forward(relay=False)))
         assert asked(desk.ask(asking_for_a_relay())) == []
 
-    def test_who_asks_for_one_goes_without_where_none_answers(self, anchor: Anchor) -> None:
+    def test_a_requested_relay_that_does_not_answer_is_left_out(self, anchor: Anchor) -> None:
         anchor.desk.ask(asking_for_a_relay())
         commands = anchor.describe("s1", None)
         (branch,) = sent(commands)
@@ -228,7 +228,7 @@ class TestWhichCalls:
         (wish,) = asked(desk.ask(offering(contact=CONTACT)))
         assert wish.source_ip == ""
 
-    def test_where_there_is_a_relay_the_proxy_stays(self) -> None:
+    def test_the_proxy_stays_on_the_path_with_a_relay(self) -> None:
         """I-07: a side may move behind NAT later."""
         for calls, recorded in (("nat", 1), (None, 0)):
             desk = Desk(relay=calls)  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ class TestWhichCalls:
         Desk(1, script).ask(offering(contact=CONTACT))
         assert [(context.behind_nat, context.relay) for _, context in script.asked] == [(True, True), (False, False)]
 
-    def test_what_another_proxy_passed_on_is_its_affair(self) -> None:
+    def test_offers_passed_on_by_another_proxy_are_left_alone(self) -> None:
         desk = Desk(relay="nat")
         request = offering().with_first("Via", "SIP/2.0/UDP 203.0.113.1;branch=z9hG4bKedge")
         assert len(desk.forked(request)) == 1
@@ -270,7 +270,7 @@ class TestAnswers:
         (wish,) = asked(anchor.desk.step(msgspec.structs.replace(said, source=OUTSIDE)))
         assert wish.source_ip == OUTSIDE[0]
 
-    def test_what_is_said_to_a_caller_stays_in_its_order(self) -> None:
+    def test_responses_to_a_caller_stay_in_order(self) -> None:
         first = Anchor(Desk(2, relay="nat"))
         branches = first.invite()
         (early,) = asked(first.desk.step(answering(branches[0], 183, b"v=0\r\no=early\r\n")))
@@ -366,7 +366,7 @@ class TestTheEnd:
         back = "Route", branch.request.headers_all("Record-Route")[0]
         assert released(desk.ask(sip("BYE", "sip:bob@10.0.0.2:5062", back, to_tag="b"))) == []
 
-    def test_who_moves_out_of_nat_lets_it_go_when_that_is_agreed(self, anchor: Anchor) -> None:
+    def test_a_move_out_of_nat_releases_the_relay_after_the_answer(self, anchor: Anchor) -> None:
         back = route(anchor.desk)
         request = offering("INVITE", "sip:bob@10.0.0.2:5062", back, to_tag="b", contact=CONTACT)
         commands = anchor.desk.ask(request)
@@ -379,7 +379,7 @@ class TestTheEnd:
         assert [response.body for response in responses(commands)] == [b"v=0\r\no=answer\r\n"]
         assert released(anchor.desk.step(said)) == []
 
-    def test_where_that_is_refused_all_stays_as_it_was(self, anchor: Anchor) -> None:
+    def test_a_refused_offer_leaves_the_call_unchanged(self, anchor: Anchor) -> None:
         back = route(anchor.desk)
         (branch,) = anchor.desk.forked(offering("INVITE", BOB, back, to_tag="b", contact=CONTACT))
         assert released(anchor.desk.step(answer(branch, 488))) == []
@@ -401,7 +401,7 @@ class TestTheEnd:
         commands = anchor.desk.step(answer(branch, status))
         assert released(commands) == [Release("call-1", "a", unless_answered=True)]
 
-    def test_who_has_no_tag_ends_nothing(self, anchor: Anchor) -> None:
+    def test_a_request_without_a_tag_ends_nothing(self, anchor: Anchor) -> None:
         """A relay would take that for the whole call, whoever is in it."""
         anchor.desk.ask(offering().replacing("From", "<sip:alice@example.org>"))
         assert released(anchor.desk.step(CancelReceived("s1", sip("CANCEL")))) == []
@@ -418,7 +418,7 @@ class TestTheEnd:
         assert released(anchor.desk.step(answer(first, 401))) == [Release("call-1", "a")]
         assert released(anchor.desk.step(answer(second, 401))) == [Release("call-1", "a2")]
 
-    def test_who_calls_again_from_elsewhere_keeps_the_relay(self, anchor: Anchor) -> None:
+    def test_a_repeated_call_from_elsewhere_keeps_the_relay(self, anchor: Anchor) -> None:
         """A caller that moved before it was answered repeats its INVITE, and the first one is refused."""
         (first,) = anchor.invite(transaction="s1")
         (second,) = anchor.invite(transaction="s2")

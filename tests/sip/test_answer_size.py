@@ -189,7 +189,7 @@ SAMPLES = [
 
 
 @given(response=st.sampled_from(SAMPLES), bytes_max=st.integers(0, 700))
-def test_what_fits_is_still_a_response_that_means_the_same(response: Response, bytes_max: int) -> None:
+def test_a_shortened_response_has_the_same_meaning(response: Response, bytes_max: int) -> None:
     """RFC 3261 20: status, To tag, Via and the fields that the status requires are kept."""
     data = fitted(response, bytes_max)
     if data is None:

@@ -110,9 +110,7 @@ def test_rfc3261_17_1_1_2_refusal_is_acknowledged_each_time_and_reported_once(al
 
 
 @pytest.mark.parametrize("method", ["INVITE", "OPTIONS"])
-def test_what_was_accepted_is_not_kept_for_the_half_minute_in_which_it_may_be_accepted_again(
-    alice: Clockwork, method: str
-) -> None:
+def test_an_accepted_invite_is_not_kept_while_2xx_may_be_repeated(alice: Clockwork, method: str) -> None:
     data = start(alice, method)
     assert kept(alice) > 300
     alice.step(answer(data, 180))

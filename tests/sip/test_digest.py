@@ -115,7 +115,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(st.text('a="\\, \t', max_size=30).map("Digest ".__add__))
-def test_whatever_the_credentials_the_server_gives_a_verdict(text: str) -> None:
+def test_any_credentials_get_a_verdict(text: str) -> None:
     assert isinstance(server().check(request().with_header("Authorization", text), 0.0), Challenged)
 
 
@@ -379,7 +379,7 @@ def test_a_proxy_has_its_own_fields_rfc3261_22_3() -> None:
     assert home.check(authorized, 0.0, header="Proxy-Authorization") == Accepted("alice")
 
 
-def test_what_cannot_be_answered_is_not_learned() -> None:
+def test_unsupported_challenges_are_not_stored() -> None:
     alice = client()
     for value in (
         "Basic realm=x",

@@ -79,7 +79,7 @@ def test_bare_line_feeds_end_a_head_as_in_a_datagram() -> None:
         b"no header\r\n\r\n",
     ],
 )
-def test_what_cannot_be_framed_is_an_error_for_good(data: bytes) -> None:
+def test_a_framing_error_is_permanent(data: bytes) -> None:
     """RFC 3261 20.14: without a valid Content-Length the start of the next message is unknown."""
     framer = StreamFramer(opened_here=False)
     found = framer.feed(message() + data)

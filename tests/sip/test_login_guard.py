@@ -144,7 +144,7 @@ def test_a_neighbour_of_the_proxy_in_its_network_of_ipv6_is_no_proxy(peer: str, 
     assert guard.source_of(request(peer, "192.0.2.66")).address == address
 
 
-def test_whom_an_unknown_host_names_is_told_apart_and_not_believed() -> None:
+def test_names_in_asserted_headers_of_unknown_hosts_are_not_believed() -> None:
     guard = LoginGuard()
     invented = [guard.source_of(request("198.51.100.7", f"10.0.0.{number}")) for number in range(200)]
     assert {where.address for where in invented} == {"198.51.100.7"}
@@ -202,7 +202,7 @@ def test_idle_counts_give_way_to_new_ones() -> None:
     assert "user-99" in guard._users
 
 
-def test_of_each_user_the_newest_are_remembered() -> None:
+def test_the_newest_sources_of_each_user_are_remembered() -> None:
     newest: NewestByUser[int] = NewestByUser(2)
     for number in range(NEWEST_MAX + 1):
         newest.note("alice", number, float(number))

@@ -134,7 +134,7 @@ def test_the_star_stands_alone_rfc3261_10_3() -> None:
 
 
 @pytest.mark.parametrize("name", ["Via", "From", "To", "Call-ID", "CSeq"])
-def test_what_has_to_be_there_is_asked_for_rfc3261_8_1_1(name: str) -> None:
+def test_mandatory_header_fields_are_required_rfc3261_8_1_1(name: str) -> None:
     with pytest.raises(SIPParseError, match=name) as caught:
         parse_message(encode_message(INVITE.without(name)))
     assert caught.value.status == 400

@@ -104,7 +104,7 @@ class TestTheAlias:
             ("<sip:a@192.0.2.11;%61Lias=203.0.113.6~6~1>", OUTSIDE, "UDP", "<sip:a@192.0.2.11>"),
         ],
     )
-    def test_what_stands_in_a_contact(self, contact: str, source: Address, transport: Transport, expected: str) -> None:
+    def test_content_of_a_contact(self, contact: str, source: Address, transport: Transport, expected: str) -> None:
         """An alias that the sender wrote itself is removed, also when none is needed."""
         assert marked(invite(contact), source, transport).header("Contact") == expected
 
@@ -121,7 +121,7 @@ class TestTheAlias:
             ("*", OUTSIDE),
         ],
     )
-    def test_who_is_not_behind_nat(self, contact: str, source: Address) -> None:
+    def test_senders_that_are_not_behind_nat(self, contact: str, source: Address) -> None:
         """The same IP address with any port; a host name gives no evidence, and is left unchanged."""
         request = invite(contact)
         assert marked(request, source, "UDP") is request
@@ -218,7 +218,7 @@ class TestRegistration:
         assert contacts(world) == ("sip:bob@10.0.0.5:5060",)
 
     @pytest.mark.parametrize("edge", [True, False])
-    def test_what_a_known_proxy_passed_on_is_its_affair(self, edge: bool) -> None:
+    def test_contacts_passed_on_by_a_known_proxy_are_left_alone(self, edge: bool) -> None:
         """An alias that the known proxy wrote is kept, and none is added; requests of other proxies get an alias of
         their source.
         """
@@ -329,7 +329,7 @@ class TestCalls:
         alice.send(self.within(alice, "BYE", target, accepted[1], calling=True))
         assert bob.taken_request().uri == "sip:bob@10.0.0.5:5060;x=y"
 
-    def test_of_two_devices_it_may_be_the_dialog_knows_better(
+    def test_the_dialog_decides_between_two_possible_devices(
         self, world: World, accepted: tuple[Request, Response], alice: Phone, bob: NATPhone
     ) -> None:
         bob.register(0)

@@ -137,7 +137,7 @@ def test_any_bytes_between_any_addresses(
     assert b"".join(p.data for p in packets) == data
 
 
-def test_what_no_packet_can_say() -> None:
+def test_messages_that_no_packet_can_carry() -> None:
     """A host by name gets an address of its own; too long a datagram is cut off, a stream is not."""
     named = TraceEntry(0, ("sip.example.org", 5060), ("fe80::1%eth0", 5060), "UDP", "out", b"x" * 70_000)
     (packet,) = read(pcap([named]))

@@ -129,7 +129,7 @@ def test_max_forwards_falls(came: str | None, leaves: str) -> None:
         (ask(uri="sip:example.org"), 405),
     ],
 )
-def test_what_goes_no_further(request_: Request, status: int) -> None:
+def test_requests_that_are_not_forwarded(request_: Request, status: int) -> None:
     """RFC 3261 16.3 to 16.5: each refusal has its status, and no other message is sent."""
     setting = Setting()
     response = refusal(setting.ask(request_))
@@ -203,7 +203,7 @@ def test_repeated_2xx_to_invite_are_all_passed_on_until_the_context_ends() -> No
     assert len(setting.proxy) == 0
 
 
-def test_of_an_answered_invite_no_header_field_and_no_body_is_kept() -> None:
+def test_an_answered_invite_keeps_no_header_field_and_no_body() -> None:
     setting = Setting()
     setting.step(answer_to(setting.sent(ask()), 200))
     (context,) = setting.proxy._forwarding._contexts.values()
@@ -316,7 +316,7 @@ def test_requests_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert statuses(setting.ask(ask(), "s3")) == [100]
 
 
-def test_what_belongs_to_nothing_is_ignored() -> None:
+def test_messages_without_a_transaction_are_ignored() -> None:
     unknown: list[Report] = [
         TimerFired("s9"),
         TimerFired(("odd",)),

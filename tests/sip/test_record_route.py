@@ -36,7 +36,7 @@ def test_nothing_is_recorded_unless_the_script_asks() -> None:
 
 
 @pytest.mark.parametrize(("method", "recorded"), [("INVITE", 1), ("SUBSCRIBE", 1), ("MESSAGE", 0), ("BYE", 0)])
-def test_what_makes_a_dialog_is_recorded(method: str, recorded: int) -> None:
+def test_requests_that_create_dialogs_are_recorded(method: str, recorded: int) -> None:
     """RFC 3261 16.6 item 4: a SIP URI of ours with lr, above all others."""
     other = ("Record-Route", "<sip:10.0.0.50;lr>")
     values = only(Desk(1, STAY).forked(sip(method, BOB, other))).request.record_routes
@@ -158,7 +158,7 @@ def test_a_request_within_a_dialog_to_a_registered_contact_is_passed_on() -> Non
         ("sip:bob@10.0.0.4:5062", "b"),
     ],
 )
-def test_what_is_no_registered_contact_or_no_dialog_is_not(uri: str, to_tag: str | None) -> None:
+def test_other_requests_are_not_recorded(uri: str, to_tag: str | None) -> None:
     assert Desk(2).refused(sip("BYE", uri, to_tag=to_tag)).status == 403
 
 

@@ -99,7 +99,7 @@ def test_a_compressed_body_is_hidden_as_a_whole(field: str) -> None:
     assert redact(message(field, "\x1f\x0b and so on")).endswith(b"\r\n\r\n" + b"*" * len("\x1f\x0b and so on"))
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_text_without_secrets_stays() -> None:
     """A trace serves to find faults: everything except secrets stays as it was on the wire."""
     plain = message(
         "f: <sip:alice@example.org:5060>;tag=1\r\nContact: <sip:10.0.0.1:5060;lr>,\r\n  <sip:a@[::1]:5060>\r\nX: \xff",

@@ -96,7 +96,7 @@ def test_without_credentials_there_is_a_challenge_and_no_binding() -> None:
 @pytest.mark.parametrize(
     ("user", "password", "status"), [("alice", "wrong", 403), ("nobody", "wonder", 403), ("bob", "builder", 403)]
 )
-def test_who_may_not_register_alice(user: str, password: str, status: int) -> None:
+def test_users_that_may_not_register_alice(user: str, password: str, status: int) -> None:
     """SPEC C-20: wrong password and unknown user 403, somebody else's address of record 403 (10.3 step 4)."""
     desk = Desk(user, password)
     assert desk.register("<sip:alice@10.0.0.1:7>").status == status
@@ -313,7 +313,7 @@ def test_behind_nat_it_is_the_way_back_that_counts() -> None:
 
 
 @pytest.mark.parametrize("via", ["127.0.0.1:7", "10.0.0.1:7;received=127.0.0.1"])
-def test_who_is_on_this_host_may_be_called_there(via: str) -> None:
+def test_senders_on_this_host_may_have_contacts_here(via: str) -> None:
     assert Desk().register("<sip:alice@127.0.0.1:7>", via=via).status == 200
 
 
@@ -363,7 +363,7 @@ def test_bindings_of_before_a_restart_hold_for_the_rest_of_their_time() -> None:
         ("nonsense", "sip:alice@10.0.0.1:7", 1060.0),
     ],
 )
-def test_what_is_no_longer_valid_is_not_restored(aor: str, contact: str, expires_at: float) -> None:
+def test_invalid_bindings_are_not_restored(aor: str, contact: str, expires_at: float) -> None:
     """Expired, malformed, not routable, of a user that no longer exists, of another domain."""
     desk = Desk()
     outputs = desk.registrar.restore({aor: [Binding(contact, expires_at, "c", 1)]}, desk.now)

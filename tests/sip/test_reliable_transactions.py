@@ -139,7 +139,7 @@ class TestFailures:
         ended = alice.step(StreamClosed("sip", 1, "reset", TO_BOB))
         assert ended == [TransactionTimedOut("a", "transport"), TransactionTimedOut("b", "transport")]
 
-    def test_what_has_its_answer_does_not_fail(self, alice: Clockwork) -> None:
+    def test_answered_transactions_do_not_fail(self, alice: Clockwork) -> None:
         invite = sent_request(alice.step(SendRequest("t", make_request("INVITE"), TO_BOB)))
         alice.step(from_bob(answered(invite, 200)))
         assert alice.step(StreamClosed("sip", 1, "closed", TO_BOB)) == []
@@ -190,7 +190,7 @@ class TestFlows:
         assert isinstance(sent, SendOnStream)
         assert sent.connection is None
 
-    def test_what_goes_to_the_far_end_of_one_goes_on_it(self, alice: Clockwork) -> None:
+    def test_requests_to_the_far_end_of_a_connection_use_it(self, alice: Clockwork) -> None:
         """Phones write it into the Contact of a dialog, although they do not listen there (RFC 3261 18.1.1)."""
         far_end = Target("TCP", ("192.0.2.2", 51_234))
         alice.step(self.flow(9))
@@ -362,7 +362,7 @@ class TestLargeRequests:
         got = alice.step(DatagramReceived("sip", BOB, answered(after, 200)))
         assert got == [ResponseReceived("t", got[0].response, BOB)]  # type: ignore[attr-defined]
 
-    def test_where_tcp_was_refused_it_is_not_tried_again_for_a_while(self, alice: Clockwork) -> None:
+    def test_tcp_is_not_retried_for_a_while_after_a_refusal(self, alice: Clockwork) -> None:
         alice.step(SendRequest("a", self.LARGE, BOB), StreamClosed("sip", 1, "refused", TO_BOB))
         (soon,) = alice.step(SendRequest("b", self.LARGE, BOB))
         assert isinstance(soon, SendDatagram)

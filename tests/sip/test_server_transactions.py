@@ -120,7 +120,7 @@ def test_rfc6026_7_1_accepted_absorbs_invites_and_lets_the_user_repeat_2xx(bob: 
     assert respond(bob, report, 200) == []
 
 
-def test_what_was_accepted_is_not_kept_since_only_the_user_says_it_again(bob: Clockwork) -> None:
+def test_an_accepted_invite_is_not_kept_because_the_user_repeats_the_2xx(bob: Clockwork) -> None:
     respond(bob, receive(bob, "INVITE"), 200)
     (transaction,) = bob.layer._servers._transactions.values()
     assert transaction._last_data == b""

@@ -43,7 +43,7 @@ def test_register_is_challenged_then_accepted(world: World) -> None:
     assert world.reports == [BindingChanged(BOB, ("sip:bob@10.0.0.2:7000",))]
 
 
-def test_who_is_not_let_in(world: World) -> None:
+def test_refused_users(world: World) -> None:
     """SPEC C-20: wrong password and unknown user 403 after the challenge, somebody else's address of record 403."""
     address = ("10.0.0.3", 1)
     assert Phone(world, "bob", address, "wrong").register().status == 403

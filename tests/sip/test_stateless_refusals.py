@@ -67,7 +67,7 @@ def test_a_known_peer_is_refused_again_until_it_confirms(bob: Clockwork) -> None
     assert bob.run_to(60.0) == []
 
 
-def test_who_becomes_known_after_a_100_gets_the_refusal_again(bob: Clockwork) -> None:
+def test_a_source_that_becomes_known_after_a_100_gets_the_refusal_again(bob: Clockwork) -> None:
     """This happens when a device calls while it registers at its new address, and loses the first refusal."""
     data = wire(make_request("INVITE"), via("one")).replace(b"\r\n\r\n", b"\r\nSubject: " + 700 * b"x" + b"\r\n\r\n", 1)
     (report,) = [each for each in bob.step(arrival(data, STRANGER)) if isinstance(each, RequestReceived)]
@@ -85,7 +85,7 @@ def test_a_cancel_of_nothing_leaves_nothing(bob: Clockwork) -> None:
     assert bob.layer.transaction_count == 0
 
 
-def test_what_waits_for_its_ack_gives_way_to_new_requests(bob: Clockwork) -> None:
+def test_transactions_that_wait_for_an_ack_give_way_to_new_requests(bob: Clockwork) -> None:
     bob.layer.peers.note(STRANGER[0], 0.0)
     for number in range(500):
         assert statuses(refuse(bob, "INVITE", str(number))) == [401]

@@ -145,7 +145,7 @@ def test_each_element_makes_of_it_what_rfc4475_says(case: dict[str, str]) -> Non
 
 @needs_torture
 @by_case
-def test_what_is_read_comes_back_and_what_is_not_can_be_answered(case: dict[str, str]) -> None:
+def test_parsed_messages_survive_a_round_trip_and_others_can_be_answered(case: dict[str, str]) -> None:
     data = (TORTURE / case["file"]).read_bytes()
     verdict = inspect(data, Role.PROXY)
     if verdict.message is None:

@@ -102,5 +102,5 @@ def test_labels(data: bytes, label: str) -> None:
     assert sketch(data).label == label
 
 
-def test_what_a_terminal_would_obey_is_escaped() -> None:
+def test_terminal_control_characters_are_escaped() -> None:
     assert printable("a\x1b[2J\u202e\udcff\xe4") == "a\\x1b[2J\\u202e\\udcff\xe4"

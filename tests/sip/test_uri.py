@@ -125,7 +125,7 @@ def test_users_are_known_by_one_form_spec_x2(written: str, canonical: str) -> No
         "tel:+15551234",
     ],
 )
-def test_what_is_no_user_is_refused(text: str) -> None:
+def test_uris_without_a_user_are_refused(text: str) -> None:
     with pytest.raises(SIPParseError):
         canonical_uri(text)
 

@@ -38,7 +38,7 @@ def test_f01_both_ways_in_order(world: World) -> None:
         assert side.endpoint.unsent_bytes(side.local_id) == 0
 
 
-def test_what_is_sent_before_the_connection_is_open_waits(make_world: MakeWorld) -> None:
+def test_messages_wait_until_the_connection_is_open(make_world: MakeWorld) -> None:
     world = make_world(opened=False)
     world.open_passive()
     world.open_active()
@@ -100,7 +100,7 @@ def test_bytes_under_way_are_bounded(make_world: MakeWorld) -> None:
     assert len(world.passive.received) == 50
 
 
-def test_what_waits_is_bounded(make_world: MakeWorld) -> None:
+def test_waiting_messages_are_bounded(make_world: MakeWorld) -> None:
     world = make_world(unacknowledged_bytes_max=1_000, send_queue_bytes_max=2_000)
     world.send(world.active, *[bytes(100)] * 17)
     assert world.active.reports == []

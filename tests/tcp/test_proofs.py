@@ -136,7 +136,7 @@ def test_a_second_hello_and_data_before_the_proof_end_it(world: World) -> None:
         assert CloseStream(SOCKET, stranger.number) in stranger.write(second)
 
 
-def test_who_does_not_prove_in_time_is_closed(world: World, stranger: Stranger) -> None:
+def test_a_peer_without_a_proof_in_time_is_closed(world: World, stranger: Stranger) -> None:
     timers = [each for each in stranger.write(stranger.hello[:5]) if isinstance(each, SetTimer)]
     assert timers == [SetTimer(("hello", 4711), world.now + 15.0)]
     stranger.write(stranger.hello[5:])
@@ -148,7 +148,7 @@ def test_who_does_not_prove_in_time_is_closed(world: World, stranger: Stranger) 
     assert world.passive.endpoint.step([fired], world.now + 16.0) == []
 
 
-def test_who_proved_in_time_is_not_closed(world: World) -> None:
+def test_a_peer_with_a_proof_in_time_is_not_closed(world: World) -> None:
     world.run(100.0)
     assert len(world.live) == 1
     assert world.passive.endpoint.counters.silent == 0
@@ -185,7 +185,7 @@ def test_another_pair_is_refused(world: World) -> None:
     assert world.passive.endpoint.counters.wrong_pair == 1
 
 
-def test_what_is_ours_to_open_is_not_accepted(world: World) -> None:
+def test_a_connection_that_this_side_should_open_is_not_accepted(world: World) -> None:
     hello = encode_hello(0, world.active.local_id, world.passive.local_id, NONCE)
     outputs = world.active.endpoint.step([StreamReceived(SOCKET, 4711, ("203.0.113.5", 5), hello)], world.now)
     assert ends(outputs)
@@ -273,7 +273,7 @@ def test_a_move_is_told_in_the_hello(world: World) -> None:
     assert world.passive.endpoint._connections[world.passive.local_id].peer_generation == 5
 
 
-def test_what_a_proven_peer_may_not_say_ends_the_tcp_connection_alone(world: World) -> None:
+def test_a_violation_by_an_authenticated_peer_ends_only_the_tcp_connection(world: World) -> None:
     for frame in (
         encode(DATA, 7, b"a gap"),
         encode_ack(1, 0),

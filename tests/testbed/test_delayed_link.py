@@ -5,7 +5,7 @@ from __future__ import annotations
 from wanderbus.testbed.delayed_link import WAITING_MAX, Direction
 
 
-def test_what_goes_in_comes_out_so_much_later_and_in_order() -> None:
+def test_datagrams_leave_after_the_delay_and_in_order() -> None:
     sent: list[bytes] = []
     way = Direction(2.0, sent.append)
     way.enter(b"a", 10.0)

@@ -61,7 +61,7 @@ def test_a13_a16_every_allowed_event_survives_its_encoding(event: Event) -> None
         Event("s", {"A": NOON.astimezone(timezone(timedelta(hours=-3)))}),
     ],
 )
-def test_what_is_just_within_the_bounds_is_published(event: Event) -> None:
+def test_an_event_at_the_limits_is_published(event: Event) -> None:
     assert check_event(event) is event
 
 
@@ -158,7 +158,7 @@ def test_a16_x4_a_repeated_name_has_the_list_of_its_values(
     assert event.get_all("absent") == []
 
 
-def test_a16_what_is_gathered_shares_no_list_with_what_was_given() -> None:
+def test_a16_gathered_lists_are_copies() -> None:
     first = [1]
     assert gathered([("a", first), ("a", 2)]) == {"a": [1, 2]}
     assert first == [1]

@@ -66,7 +66,7 @@ def test_any_line_is_read_or_refused(line: str) -> None:
     assert event_text.read(event_text.write(event)) == event
 
 
-def test_what_people_see() -> None:
+def test_text_of_an_event() -> None:
     date = datetime(2013, 1, 1, 5, 15, tzinfo=UTC)
     event = Event("Departure", {"Dest": "IAH", "n": 42, "late": True, "DepDelay": 42.0, "note": "4 o'clock"})
     assert event_text.write(event) == 'Departure Dest=IAH n=42 late=true DepDelay=42.0 note="4 o\'clock"'

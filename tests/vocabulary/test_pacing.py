@@ -25,7 +25,7 @@ def test_g22_no_window_has_more_than_its_rate_and_one_burst(rate_per_s: float, p
 
 
 @given(rates)
-def test_g22_who_comes_when_told_to_gets_the_whole_rate(rate_per_s: float) -> None:
+def test_g22_a_caller_that_waits_as_asked_gets_the_full_rate(rate_per_s: float) -> None:
     bucket, now, taken = TokenBucket(rate_per_s, 0.0), 0.0, 0
     for _ in range(50):
         now = max(now, bucket.full_at())

@@ -81,7 +81,7 @@ def test_t01_a_field_added_later_with_a_default_does_not_hide_old_records_nor_ne
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x80", msgspec.msgpack.encode({"kind": "unheard of", "at_us": 1}), b"\xc1"])
-def test_t01_what_is_no_record_is_a_decode_error(payload: bytes) -> None:
+def test_t01_an_invalid_record_is_a_decode_error(payload: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_record(payload)
 

@@ -16,7 +16,7 @@ def packed(written: list[tuple[int, int, bytes]]) -> bytes:
 
 
 @given(written=entries)
-def test_what_was_written_is_read_with_the_place_where_each_ends(written: list[tuple[int, int, bytes]]) -> None:
+def test_frames_are_read_with_their_end_offsets(written: list[tuple[int, int, bytes]]) -> None:
     data = packed(written)
     read = list(frames(data, len(HEADER)))
     assert [(frame.offset, frame.at_us, frame.payload) for frame in read] == written
