@@ -8,8 +8,8 @@ import pytest
 
 from tests.api.world import SUBJECT, World, crash, publish, run, take
 from wanderbus.errors import Closed, ConfigurationError
-from wanderbus.pacing import SLICE_S
 from wanderbus.parameters.transports import RudpConfig
+from wanderbus.tokens import SLICE_S
 
 
 @pytest.mark.parametrize("outbox", [False, True])

@@ -8,9 +8,9 @@ import pytest
 
 from tests.broker.desk import BOB, Desk
 from wanderbus.machine import TimerFired
-from wanderbus.pacing import SLICE_S, TokenBucket
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy
+from wanderbus.tokens import SLICE_S, TokenBucket
 
 CAROL = "sip:carol@example.org"
 

@@ -7,8 +7,7 @@ import pytest
 from tests.agent.town import Phone, Town, connected
 from wanderbus.domain import device_session
 from wanderbus.machine import TimerFired
-from wanderbus.sip.message.media_direction import with_direction
-from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription, with_direction
 
 
 @pytest.fixture

@@ -68,7 +68,6 @@ MIXED = {
     "sip/proxy/target_selection.py",
     "sip/trace/trace.py",
     "sip/transaction/flood_limits.py",
-    "sip/transaction/stream_side.py",
     "sip/transaction/transaction_machine.py",
     "sip/transaction/transaction_places.py",
     "tcp/stream.py",

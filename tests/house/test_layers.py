@@ -21,7 +21,6 @@ VOCABULARY = {
     "limits",
     "literals",
     "machine",
-    "pacing",
     "completion",
     "operator_rows",
     "parameters",

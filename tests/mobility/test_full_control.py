@@ -11,8 +11,8 @@ from tests.mobility.scripted import Scripted, asking, sdp
 from tests.mobility.world import DOMAIN, Phone, Sent, World, media_at
 from wanderbus.machine import Address, DatagramReceived
 from wanderbus.mobility.messages import Answer, Refuse, Ring, TerminateSession, UpdateSession
-from wanderbus.sip.message.media_direction import with_direction
 from wanderbus.sip.message.message import METHODS, Request, Response, encode_message
+from wanderbus.sip.message.sdp import with_direction
 
 MARK = "X-Marked"
 

@@ -8,8 +8,14 @@ from tests.mobility.scripted import Scripted, asking, sdp
 from tests.mobility.world import Phone, Talk, World, media_at
 from wanderbus.mobility.messages import SessionEstablished, UpdateSession
 from wanderbus.mobility.session.offer_answer import answer_to
-from wanderbus.sip.message.media_direction import answering, direction_of, receives, with_direction
-from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import (
+    MediaDescription,
+    SessionDescription,
+    answering,
+    direction_of,
+    receives,
+    with_direction,
+)
 
 ALL = ("sendrecv", "sendonly", "recvonly", "inactive")
 LINE = MediaDescription(address="192.0.2.1", port=4_000)

@@ -12,7 +12,7 @@ from wanderbus.machine import Address, DatagramReceived, SendDatagram, SetTimer,
 from wanderbus.sip.authentication.digest import Challenge
 from wanderbus.sip.message.message import Request, Response, encode_message, make_response, parse_message
 from wanderbus.sip.proxy.routing_script import Redirect, Reject
-from wanderbus.sip.transaction.answer_size import fitted
+from wanderbus.sip.transaction.message_editor import fitted
 from wanderbus.sip.transaction.transaction_layer import RequestReceived, Respond, TransactionLayer
 
 ATTACKER: Address = ("10.6.6.6", 666)

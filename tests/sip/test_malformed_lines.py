@@ -7,7 +7,7 @@ import pytest
 from tests.sip.transaction_world import ALICE, BOB, Clockwork, SeededRandom, arrival, make_request, wire
 from wanderbus.machine import CloseStream, Output, SendDatagram, SendOnStream, StreamReceived
 from wanderbus.sip.message.message import Response, encode_message, make_response, parse_message
-from wanderbus.sip.transaction.answer_size import fitted
+from wanderbus.sip.transaction.message_editor import fitted
 from wanderbus.sip.transaction.transaction_layer import TransactionLayer
 
 VIA = "SIP/2.0/{} 192.0.2.1:5060;rport;branch=z9hG4bKone"

@@ -9,9 +9,18 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import SendDatagram, SendOnStream
 from wanderbus.sip.message.dialog import Dialog
 from wanderbus.sip.message.headers import Via
-from wanderbus.sip.message.response_routing import Origin, make_via, response_path, stamped_via
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
-from wanderbus.sip.message.targets import Path, Target, as_target, target_of, transport_params
+from wanderbus.sip.message.targets import (
+    Origin,
+    Path,
+    Target,
+    as_target,
+    make_via,
+    response_path,
+    stamped_via,
+    target_of,
+    transport_params,
+)
 from wanderbus.sip.message.uri import SIPUri
 
 V6 = "2001:db8::1"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.pacing import SLICE_S, TokenBucket
+from wanderbus.tokens import SLICE_S, TokenBucket
 
 rates = st.floats(0.05, 20_000.0)
 pauses = st.lists(st.one_of(st.just(0.0), st.floats(0.0, 0.05), st.floats(0.0, 30.0)), min_size=1, max_size=120)

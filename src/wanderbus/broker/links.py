@@ -18,10 +18,10 @@ from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_ke
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId, Loss
 from wanderbus.machine import Output, SetTimer
-from wanderbus.pacing import TokenBucket
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import BrokerMessage
 from wanderbus.protocol.presentation import in_xml
+from wanderbus.tokens import TokenBucket
 
 _REASONS_MAX: Final = 100
 """Reasons that a gap lists separately, so that it fits a message."""

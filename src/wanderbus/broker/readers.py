@@ -11,8 +11,8 @@ from collections import deque
 import msgspec
 
 from wanderbus.broker.queues.queue_items import Item, Queued
-from wanderbus.pacing import TokenBucket
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.tokens import TokenBucket
 
 
 class Reader(msgspec.Struct):

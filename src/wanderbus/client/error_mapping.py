@@ -18,7 +18,7 @@ from wanderbus.errors import (
     WrongPassword,
 )
 from wanderbus.machine import shown
-from wanderbus.sip.message.reasons import NOT_SERVED
+from wanderbus.sip.message.words import NOT_SERVED
 
 _OUT_OF_TIME: Final = ("certificate is not yet valid", "certificate has expired")
 """OpenSSL's messages for a certificate whose validity period does not contain the local time."""

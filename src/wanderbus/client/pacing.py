@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.pacing import TokenBucket
+from wanderbus.tokens import TokenBucket
 
 
 class Turnstile:

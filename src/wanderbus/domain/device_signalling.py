@@ -25,8 +25,7 @@ from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.authentication.login_guard import LoginRefused
-from wanderbus.sip.message.media_direction import receives
-from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.sdp import MediaDescription, receives
 from wanderbus.transport import Probe, SendMessage
 
 RENEW_AFTER_S: Final = 0.3

@@ -12,7 +12,7 @@ from wanderbus.machine import Address, DatagramReceived, Output
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.message.message import make_response
-from wanderbus.sip.message.response_routing import Origin
+from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.transaction.flood_limits import FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, RequestReceived, Respond, TransactionLayer
 

@@ -31,7 +31,6 @@ from wanderbus.machine import (
 )
 from wanderbus.mobility import registration_manager
 from wanderbus.mobility.admission import Admission, MakeAdmission
-from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.flow import KeepAlive, is_keep_alive
 from wanderbus.mobility.messages import (
@@ -48,6 +47,7 @@ from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.session.session_manager import OwnerRequest, SessionManager
+from wanderbus.sip.authentication.digest_client import Challenges
 from wanderbus.sip.message.checks import USER_AGENT_METHODS, user_agent_refusal
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import as_target
@@ -98,8 +98,8 @@ class UserAgent:
         self._layer.editor.refused = lambda message, why: self.replies.refused(message, why)
         self._admission = admission(self._composer, self._layer)
         self._keep_alive = KeepAlive(properties, random, socket)
-        self._registration = RegistrationManager(self._composer, Challenges(properties, random), random)
-        self._sessions = SessionManager(self._composer, Challenges(properties, random), random, timers)
+        self._registration = RegistrationManager(self._composer, _challenges(properties, random), random)
+        self._sessions = SessionManager(self._composer, _challenges(properties, random), random, timers)
 
     @property
     def sessions(self) -> Mapping[str, SIPSession]:
@@ -288,6 +288,10 @@ class UserAgent:
         if uri.user is not None and msgspec.structs.replace(uri, host=ours.host).address_of_record != str(ours):
             return self._composer.refusal(request, 404)
         return None
+
+
+def _challenges(properties: Properties, random: RandomSource) -> Challenges:
+    return Challenges(properties.username, properties.password, random, properties.digest_algorithms)
 
 
 def _of_registration(effects: list[Effect]) -> list[Effect]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.machine import Output
-from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.messages import SessionRemoved
-from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session.calls import Call, Calls, Effect, PendingBye
 from wanderbus.mobility.session.status import Occurrence
+from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
+from wanderbus.sip.message.dialog import reachable
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, Respond, SendRequest
 

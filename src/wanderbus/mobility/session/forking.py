@@ -13,11 +13,10 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
-from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session.calls import Call, Calls, Effect
 from wanderbus.mobility.session.offer_answer import description_in
-from wanderbus.sip.message.dialog import Dialog
+from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
+from wanderbus.sip.message.dialog import Dialog, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import SessionDescription
 from wanderbus.sip.message.targets import Target

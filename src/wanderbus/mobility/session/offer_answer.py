@@ -16,9 +16,8 @@ import msgspec
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address
-from wanderbus.sip.message.media_direction import SENDRECV, answering, with_direction
 from wanderbus.sip.message.message import Message
-from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import SENDRECV, MediaDescription, SessionDescription, answering, with_direction
 
 SDP_TYPE: Final = "application/sdp"
 DATA_FORMAT: Final = "x-wanderbus"

@@ -13,8 +13,7 @@ from wanderbus.mobility.session.offer_answer import Lines
 from wanderbus.mobility.session.session_timers import SessionTimer
 from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.sip.message.dialog import Dialog
-from wanderbus.sip.message.media_direction import INACTIVE, agreed_direction, receives
-from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
+from wanderbus.sip.message.sdp import INACTIVE, MediaDescription, SessionDescription, agreed_direction, receives
 
 RESTART_LEAP: Final = 1_000
 """Increase of CSeq and SDP version when a stored session is restored.

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address, RandomSource
-from wanderbus.mobility.challenges import Challenges
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.messages import (
     Answer,
@@ -32,6 +31,7 @@ from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.session.session_refresh import REFRESH_KIND, SessionRefresher
 from wanderbus.mobility.session.uac_invite import INVITE_KIND, UacInvites
 from wanderbus.mobility.session.uas_invite import UasInvites
+from wanderbus.sip.authentication.digest_client import Challenges
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import canonical_uri

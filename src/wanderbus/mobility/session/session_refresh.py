@@ -11,15 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.machine import SetTimer
-from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
 from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import UpdateFailed
-from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.calls import REFRESH_TIMER, Call, Calls, Effect, Refresh
 from wanderbus.mobility.session.uac_invite import INTERVALS_MAX, UacInvites
-from wanderbus.sip.message.dialog import contact_uri
+from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
+from wanderbus.sip.message.dialog import contact_uri, reachable
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, SendRequest
 

@@ -20,10 +20,8 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import CancelTimer, RandomSource, SetTimer
-from wanderbus.mobility.challenges import CHALLENGE_STATUSES, Challenges
 from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
-from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.calls import (
@@ -41,7 +39,8 @@ from wanderbus.mobility.session.invite_schedule import InviteSchedule
 from wanderbus.mobility.session.offer_answer import agreed_media, description_in, laid_out
 from wanderbus.mobility.session.redirection import direct_hop, redirected_to
 from wanderbus.mobility.session.status import Occurrence, RemoteMediaStatus
-from wanderbus.sip.message.dialog import Dialog, contact_uri
+from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
+from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.targets import Target

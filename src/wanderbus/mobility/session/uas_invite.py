@@ -19,7 +19,6 @@ from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Output, RandomSource, SetTimer
 from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
-from wanderbus.mobility.paths import reachable
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.ack_wait import AckWait
 from wanderbus.mobility.session.calls import REPLY_TIMER, Call, Calls, Effect, Offer, overtake_outgoing, stop_repeating
@@ -28,7 +27,7 @@ from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.session.status import Occurrence
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.refusal_table import Limited
-from wanderbus.sip.message.dialog import Dialog, contact_uri
+from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.transaction.transaction_layer import Respond

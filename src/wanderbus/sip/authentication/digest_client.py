@@ -24,6 +24,14 @@ REQUESTS_REMEMBERED_MAX: Final = 256
 
 CNONCE_BYTES: Final = 12
 
+CHALLENGE_STATUSES: Final = (401, 407)
+
+CHALLENGES_MAX: Final = 4
+"""Largest number of repetitions of one request because of challenges.
+
+One is usual; more are needed if a nonce becomes stale meanwhile, or if reordering makes ``nc`` look repeated.
+"""
+
 _CREDENTIALS_FIELDS: Final = {"WWW-Authenticate": "Authorization", "Proxy-Authenticate": "Proxy-Authorization"}
 
 _Realm = tuple[str, str]
@@ -124,3 +132,34 @@ def _answerable(response: Response, algorithms: Collection[str]) -> dict[_Realm,
             if challenge.algorithm.lower() in algorithms and (not challenge.qop or "auth" in challenge.qop):
                 found.setdefault((field, challenge.realm), challenge)
     return found
+
+
+class Challenges:
+    """Credentials for one authenticating server; without a password no challenge is answered.
+
+    The registrar and the callee may issue different nonces in one realm, so registration and sessions each have their
+    own instance: with a common one, each would make the other's cached nonce look stale.
+    """
+
+    def __init__(
+        self, username: str, password: str | None, random: RandomSource, algorithms: Collection[str] = SUPPORTED
+    ) -> None:
+        self._client: DigestClient | None = None
+        if password is not None:
+            self._client = DigestClient(username, password, random, algorithms)
+
+    def answered_ahead(self, request: Request) -> Request:
+        """Return ``request`` with credentials for the last challenge, if there was one."""
+        return request if self._client is None else self._client.authorize(request)
+
+    def worth_retrying(self, response: Response, challenged: int) -> bool:
+        """Store the challenge of a 401 or 407.
+
+        Return whether another attempt can succeed after ``challenged`` attempts.
+        """
+        if self._client is None or challenged >= CHALLENGES_MAX:
+            return False
+        try:
+            return self._client.learn(response)
+        except SIPParseError:
+            return False

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
+from wanderbus.hosts import is_ip_address, is_single_host
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Message, Request, Response
 from wanderbus.sip.message.targets import Target, target_of
@@ -183,3 +184,17 @@ def contact_uri(message: Message) -> str:
 
 def _tagged(uri: str, tag: str) -> str:
     return f"<{uri}>;tag={tag}" if tag else f"<{uri}>"
+
+
+def reachable(dialog: Dialog) -> Target:
+    """Return the next hop of ``dialog``.
+
+    Raises SIPParseError if it is not the IP address of one host. Names are not resolved: the peer could choose them,
+    and a lookup would delay everybody else.
+    """
+    target = dialog.next_hop()
+    if not is_ip_address(target.address[0]):
+        raise SIPParseError(f"cannot send to {target.address[0]!r}: not an IP address")
+    if not is_single_host(target.address[0]):
+        raise SIPParseError(f"cannot send to {target.address[0]!r}: not the address of one host")
+    return target

@@ -17,9 +17,8 @@ from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.limits import SIP_HEAD_BYTES_MAX, SIP_HEADERS_MAX, SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.message.header_access import LIST_FIELDS, HeaderAccess, Headers, canonical_name
 from wanderbus.sip.message.headers import TOKEN, NameAddr, names_a_hop
-from wanderbus.sip.message.interning import shared
-from wanderbus.sip.message.reasons import REASONS
 from wanderbus.sip.message.uri import SIPUri, parse_number
+from wanderbus.sip.message.words import REASONS, shared
 
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _LINE_END: Final = re.compile(r"\r?\n")

@@ -9,7 +9,7 @@ from wanderbus.machine import RandomSource
 from wanderbus.sip.message.checks import proxy_refusal, unsupported_extension
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Request, Response, make_response
-from wanderbus.sip.message.response_routing import sent_by
+from wanderbus.sip.message.targets import sent_by
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.location import Domain
 from wanderbus.sip.proxy.request_preparation import loop_mark

@@ -26,9 +26,9 @@ from wanderbus.sip.authentication.login_guard import LoginRefused
 from wanderbus.sip.message.checks import registrar_refusal
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Request, Response, make_response
-from wanderbus.sip.message.reasons import NOT_SERVED
 from wanderbus.sip.message.targets import target_of
 from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.message.words import NOT_SERVED
 from wanderbus.sip.proxy import nat_contacts
 from wanderbus.sip.proxy.location import (
     BINDINGS_PER_AOR_MAX,

@@ -29,7 +29,7 @@ from wanderbus.sip.authentication import login_guard
 from wanderbus.sip.authentication.digest import ALGORITHMS, Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits
 from wanderbus.sip.message.message import Request, make_response
-from wanderbus.sip.message.response_routing import Origin
+from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import anchoring, nat_contacts
 from wanderbus.sip.proxy.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release

@@ -15,8 +15,7 @@ from wanderbus.errors import LocalProtocolError
 from wanderbus.machine import Output, RandomSource, StreamClosed, StreamTarget, scoped
 from wanderbus.sip.message.headers import BRANCH_COOKIE, Via
 from wanderbus.sip.message.message import Request, Response
-from wanderbus.sip.message.response_routing import Origin, sent_by, with_via
-from wanderbus.sip.message.targets import Path, Target
+from wanderbus.sip.message.targets import Origin, Path, Target, sent_by, with_via
 from wanderbus.sip.transaction.client_transactions import (
     ClientTransaction,
     InviteClientTransaction,

@@ -11,8 +11,7 @@ from typing import Final
 from wanderbus.machine import CancelTimer, Output
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Message, Request, Response, encode_message
-from wanderbus.sip.message.response_routing import sent_by
-from wanderbus.sip.message.targets import Path
+from wanderbus.sip.message.targets import Path, sent_by
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
 from wanderbus.sip.transaction.transaction_signals import ResponseReceived, TransactionTimedOut

@@ -19,9 +19,7 @@ import msgspec
 from wanderbus.hosts import network_of
 from wanderbus.machine import Address, Output, RandomSource, scoped
 from wanderbus.sip.message.message import Request, Response, make_response
-from wanderbus.sip.message.response_routing import Origin, response_path, sent_by
-from wanderbus.sip.message.targets import Path
-from wanderbus.sip.transaction.known_peers import KnownPeers
+from wanderbus.sip.message.targets import Origin, Path, response_path, sent_by
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.server_transactions import (
     InviteServerTransaction,
@@ -29,7 +27,7 @@ from wanderbus.sip.transaction.server_transactions import (
     ServerTransaction,
 )
 from wanderbus.sip.transaction.transaction_machine import State, Timers, Trigger
-from wanderbus.sip.transaction.transaction_places import Party, TransactionPlaces
+from wanderbus.sip.transaction.transaction_places import KnownPeers, Party, TransactionPlaces
 from wanderbus.sip.transaction.transaction_signals import AckReceived, CancelReceived, RequestReceived, Respond
 
 _TAG_BYTES: Final = 8

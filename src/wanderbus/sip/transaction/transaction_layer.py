@@ -26,15 +26,13 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.sip.message.message import Response, encode_message, make_response, parse_message, read_for_reply
-from wanderbus.sip.message.response_routing import Origin, response_path, stamped, with_via
-from wanderbus.sip.message.targets import Target
+from wanderbus.sip.message.targets import Origin, Target, response_path, stamped, with_via
 from wanderbus.sip.transaction.client_side import ClientSide
 from wanderbus.sip.transaction.client_transactions import make_cancel
-from wanderbus.sip.transaction.known_peers import KnownPeers
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.server_side import ServerSide
-from wanderbus.sip.transaction.stream_side import TIMER, StreamSide
 from wanderbus.sip.transaction.transaction_machine import DEFAULT_TIMERS, Timers, Trigger
+from wanderbus.sip.transaction.transaction_places import KnownPeers
 from wanderbus.sip.transaction.transaction_signals import (
     AckReceived,
     CancelInvite,
@@ -49,7 +47,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
-from wanderbus.sip.transaction.transport_table import TransportTable
+from wanderbus.sip.transaction.transport_table import TIMER, StreamSide, TransportTable
 
 __all__ = [
     "TRANSACTIONS_MAX",

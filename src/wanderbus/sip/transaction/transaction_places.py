@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.hosts import network_of
+
 PLACE_BYTES: Final = 2_048
 """Bytes of a request, or of its response once there is one, for each place."""
 
@@ -26,6 +28,12 @@ STRANGERS_PART: Final = 1 / 4
 
 SOURCE_PART: Final = 1 / 4
 """Share of these for one stranger, and share of all places for one known source."""
+
+PEERS_MAX: Final = 8_192
+"""Largest number of sources; the one recorded longest ago is removed."""
+
+LATELY_S: Final = 86_400.0
+"""Time for which a source is known after it was recorded, in seconds."""
 
 
 class Party(msgspec.Struct, frozen=True):
@@ -118,3 +126,33 @@ class TransactionPlaces:
 
 def _places(size: int) -> int:
     return 1 + size // PLACE_BYTES
+
+
+class KnownPeers:
+    """Sources of users, an IPv4 address or a /64 of IPv6 each."""
+
+    def __init__(self, peers_max: int = PEERS_MAX) -> None:
+        self._peers_max = peers_max
+        self._noted: OrderedDict[str, float] = OrderedDict()
+        self.everybody = False
+        """True if every source counts as known, for servers without passwords."""
+        self.always: frozenset[str] = frozenset()
+        """Networks that are always known."""
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    def note(self, host: str, now: float) -> None:
+        """Record that a user has logged in from ``host`` at monotonic second ``now``."""
+        party = network_of(host)
+        self._noted[party] = now
+        self._noted.move_to_end(party)
+        if len(self._noted) > self._peers_max:
+            self._noted.popitem(last=False)
+
+    def knows(self, party: str, now: float) -> bool:
+        """Return whether a user logged in recently from ``party``, a result of :func:`wanderbus.hosts.network_of`."""
+        if self.everybody or party in self.always:
+            return True
+        noted_at = self._noted.get(party)
+        return noted_at is not None and now - noted_at <= LATELY_S

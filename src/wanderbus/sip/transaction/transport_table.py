@@ -2,17 +2,30 @@
 
 A request too large for one unfragmented UDP datagram is sent over TCP if that is enabled. An address that accepts no
 TCP is cached for a while, so that the next large request needs no TCP attempt.
+
+The driver owns the sockets; here a connection is a number. A connection is closed if its data cannot be framed, or if a
+message stays incomplete (RFC 3261 18.3, RFC 5626 4.4.1).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from wanderbus.machine import Address
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    CloseStream,
+    Output,
+    SetTimer,
+    StreamClosed,
+    StreamReceived,
+)
+from wanderbus.sip.message.framing import PING, PONG, StreamFramer
 from wanderbus.sip.message.headers import Via
-from wanderbus.sip.message.response_routing import make_via
-from wanderbus.sip.message.targets import Path, Target, Transport, as_target
+from wanderbus.sip.message.targets import Path, Target, Transport, as_target, make_via
+from wanderbus.sip.transaction.transaction_signals import PongReceived
 
 UDP_REQUEST_BYTES_MAX: Final = 1_300
 """Largest request for UDP if the path MTU is unknown; a larger one is sent over a stream (RFC 3261 18.1.1)."""
@@ -22,6 +35,12 @@ UDP_ONLY_S: Final = 600.0
 
 UDP_ONLY_MAX: Final = 1_024
 """Largest number of cached addresses that accept no TCP."""
+
+MESSAGE_S_MAX: Final = 32.0
+"""Largest time for one message to arrive: 64*T1, after which its transaction has ended anyway."""
+
+TIMER: Final = "stream"
+"""First part of the keys of our timers; the second is the connection."""
 
 
 class TransportTable:
@@ -90,3 +109,87 @@ class TransportTable:
         if len(self._udp_only) >= UDP_ONLY_MAX:
             del self._udp_only[next(iter(self._udp_only))]
         self._udp_only[address] = now + UDP_ONLY_S
+
+
+class _Stream:
+    """One connection."""
+
+    __slots__ = ("closing", "framer", "source", "waiting")
+
+    def __init__(self, framer: StreamFramer, source: Address) -> None:
+        self.framer = framer
+        self.source = source
+        self.waiting = False
+        """True if the timer for an incomplete message runs."""
+        self.closing = False
+        """True if we requested its end: further data are discarded."""
+
+
+class StreamSide:
+    """Every connection of one layer that has received data; ``drops`` counts those closed for faulty data."""
+
+    def __init__(self, transports: TransportTable, drops: Counter[str]) -> None:
+        self._transports = transports
+        self._drops = drops
+        self._streams: dict[int, _Stream] = {}
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def receive(self, item: StreamReceived, now: float) -> tuple[tuple[bytes, ...], list[Output]]:
+        """Return the messages that ``item`` completes, and the outputs that follow them."""
+        stream = self._streams.get(item.connection)
+        if stream is None:
+            stream = _Stream(StreamFramer(opened_here=item.target is not None), item.source)
+            self._streams[item.connection] = stream
+            self._transports.opened(item.connection, item.transport, item.source, by_us=item.target is not None)
+        if stream.closing:
+            return (), []
+        fed = stream.framer.feed(item.data)
+        outputs: list[Output] = [PongReceived(item.connection, item.source)] * fed.pongs
+        if fed.pings:
+            back = Path(self._transports.socket, Target(item.transport, item.source), item.connection)
+            outputs.append(back.send(PONG * fed.pings))
+        if fed.error is not None:
+            self._drops["unframed"] += 1
+            return fed.messages, [*outputs, *self._close_faulty(item.connection, stream)]
+        return fed.messages, outputs + self._watch(item.connection, stream, bool(fed.messages), now)
+
+    def expire(self, connection: int) -> list[Output]:
+        """Close a connection whose message is still incomplete at the timeout."""
+        stream = self._streams.get(connection)
+        if stream is None or not stream.waiting:
+            return []
+        self._drops["unfinished"] += 1
+        return self._close_faulty(connection, stream)
+
+    def closed(self, item: StreamClosed) -> list[Output]:
+        """Forget a connection."""
+        stream = self._streams.pop(item.connection, None)
+        if stream is None:
+            return []
+        self._transports.closed(item.connection, stream.source)
+        return [CancelTimer((TIMER, item.connection))] if stream.waiting else []
+
+    def ping(self, destination: Target, connection: int | None) -> list[Output]:
+        """Send a keep-alive, if the transport is available and a stream."""
+        path = self._transports.path(destination, connection)
+        return [path.send(PING)] if path is not None and destination.reliable else []
+
+    def _watch(self, connection: int, stream: _Stream, progressed: bool, now: float) -> list[Output]:
+        """Give every message its own timeout: the timer restarts with the next one."""
+        incomplete = stream.framer.within_message
+        outputs: list[Output] = []
+        if stream.waiting and (progressed or not incomplete):
+            stream.waiting = False
+            outputs.append(CancelTimer((TIMER, connection)))
+        if incomplete and not stream.waiting:
+            stream.waiting = True
+            outputs = [SetTimer((TIMER, connection), now + MESSAGE_S_MAX)]
+        return outputs
+
+    def _close_faulty(self, connection: int, stream: _Stream) -> list[Output]:
+        stream.closing = True
+        waiting, stream.waiting = stream.waiting, False
+        cancelled: list[Output] = [CancelTimer((TIMER, connection))] if waiting else []
+        return [*cancelled, CloseStream(self._transports.socket, connection)]

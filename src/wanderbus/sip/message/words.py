@@ -1,7 +1,8 @@
-"""Reason phrases of responses: the usual ones (RFC 3261 21, RFC 3265, RFC 5626), and one that clients read."""
+"""Strings that many messages share: reason phrases (RFC 3261 21, RFC 3265, RFC 5626), and an intern table."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 REASONS: Final = {
@@ -62,3 +63,13 @@ REASONS: Final = {
 
 NOT_SERVED: Final = "This Server Serves "
 """Begin of the reason of a registrar's 403 for another domain than its own, which follows."""
+
+
+WORDS_MAX: Final = 256
+"""Strings that are interned at a time. A sender of many different strings only makes interning ineffective."""
+
+
+@lru_cache(WORDS_MAX)
+def shared(word: str) -> str:
+    """Return the interned string equal to ``word``."""
+    return word
