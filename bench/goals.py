@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from harness.reporting import machine, progress
+from harness.reporting import Goal, progress, write_report
 from wanderbus.testbed.launch import python
 from wanderbus.testbed.processes import Process
 
@@ -236,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(path: Path, quick: bool, results: Sequence[Report], checked: Sequence[Checked]) -> None:
     """Write the report, as every measurement has it; a goal's name begins with that of its measurement."""
-    goals = [
+    goals: list[Goal] = [
         {
             "name": f"{each.measurement}.{each.goal.name}",
             "value": each.value,
@@ -247,8 +247,7 @@ def write(path: Path, quick: bool, results: Sequence[Report], checked: Sequence[
         for each in checked
     ]
     command = "goals --quick" if quick else "goals"
-    report = {"command": command, "machine": machine(), "results": list(results), "goals": goals}
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_report(path, command, results, goals)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

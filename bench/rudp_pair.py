@@ -6,14 +6,13 @@ Only the two machines run: no socket, no event loop, no loss. Run ``python bench
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 from random import Random
 
+from harness.reporting import goal, write_report
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.rudp import Endpoint, MessageReceived, OpenConnection, RudpConfig, SendMessage
 from wanderbus.rudp.keys import Secrets
@@ -74,18 +73,6 @@ def carried_back(left: Endpoint, answers: list[Output], source: Address, now: fl
     return [output for output in outputs if type(output) is SendDatagram]
 
 
-def write_report(path: Path, args: argparse.Namespace, rates: list[int], median: int, goal: int) -> None:
-    """Write the result and whether it meets the goal, as every benchmark does."""
-    figures = {name: getattr(args, name) for name in ("batch", "payload_bytes", "sealed", "single")}
-    report = {
-        "command": "rudp_pair",
-        "machine": {"python": platform.python_version(), "architecture": platform.machine()},
-        "results": [{**figures, "messages_per_s": rates}],
-        "goals": [{"name": "rudp_messages_per_s", "value": median, "unit": "1/s", "goal": goal, "met": median >= goal}],
-    }
-    path.write_text(json.dumps(report, indent=2) + "\n")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write the result if asked; with ``--strict`` an unmet goal gives exit status 1."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -102,11 +89,13 @@ def main(arguments: list[str] | None = None) -> int:
     size = (args.messages, args.batch, args.payload_bytes)
     rates = [round(run_once(*size, config, args.sealed)) for _ in range(args.runs)]
     median = round(statistics.median(rates))
-    goal = GOALS_MESSAGES_PER_S[args.single, args.sealed]
-    print(f"{median:,} messages/s (runs: {', '.join(f'{rate:,}' for rate in rates)}; goal {goal:,})")
+    least = GOALS_MESSAGES_PER_S[args.single, args.sealed]
+    print(f"{median:,} messages/s (runs: {', '.join(f'{rate:,}' for rate in rates)}; goal {least:,})")
     if args.json:
-        write_report(args.json, args, rates, median, goal)
-    return 1 if args.strict and median < goal else 0
+        figures = {name: getattr(args, name) for name in ("batch", "payload_bytes", "sealed", "single")}
+        goals = [goal("rudp_messages_per_s", median, "1/s", least=least)]
+        write_report(args.json, "rudp_pair", [{**figures, "messages_per_s": rates}], goals)
+    return 1 if args.strict and median < least else 0
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -23,6 +21,7 @@ from typing import NamedTuple
 
 from harness.ports import free_port
 from harness.process_figures import processor_s
+from harness.reporting import Goal, goal, progress, write_report
 from harness.udp_probe import answers_options
 from tests.interop import kamailio as peer
 from tests.interop import sipp
@@ -60,15 +59,15 @@ def main(arguments: list[str] | None = None) -> int:
     for turn in range(options.runs):
         run: dict[str, Rate] = {}
         for name, server in (("ours", ours), ("kamailio", kamailios)):
-            print(f"run {turn + 1} of {options.runs}: {name}", file=sys.stderr, flush=True)
+            progress(f"run {turn + 1} of {options.runs}: {name}")
             run |= measured(name, server, options.registers, options.calls)
         runs.append(run)
     parses = parses_per_s()
     medians = {name: Rate(*map(statistics.median, zip(*(run[name] for run in runs), strict=True))) for name in runs[0]}
     _print(medians, parses)
-    report = _report(runs, medians, parses)
     if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        results = [{name: rate._asdict() for name, rate in run.items()} for run in runs]
+        write_report(options.json, "bench sip", results, _goals(medians, parses))
     met = medians["ours register"].per_s >= GOAL_REGISTERS_PER_S
     return 1 if options.strict and not met else 0
 
@@ -174,26 +173,16 @@ def _print(medians: dict[str, Rate], parses: dict[str, float]) -> None:
     print(f"goal: {GOAL_REGISTERS_PER_S:,} REGISTER/s")
 
 
-def _report(runs: list[dict[str, Rate]], medians: dict[str, Rate], parses: dict[str, float]) -> dict[str, object]:
+def _goals(medians: dict[str, Rate], parses: dict[str, float]) -> list[Goal]:
     own, other = (medians[f"{name} register"].per_s for name in ("ours", "kamailio"))
     calls = medians["ours call"].per_s / medians["kamailio call"].per_s
-    return {
-        "command": "bench sip",
-        "machine": {"python": platform.python_version(), "processors": os.cpu_count(), "load": os.getloadavg()[0]},
-        "results": [{name: rate._asdict() for name, rate in run.items()} for run in runs],
-        "goals": [
-            _goal("register_per_s", own, "1/s", GOAL_REGISTERS_PER_S),
-            _goal("register_vs_kamailio", own / other, "ratio"),
-            _goal("call_per_s", medians["ours call"].per_s, "1/s"),
-            _goal("call_vs_kamailio", calls, "ratio"),
-            *(_goal(f"parse_{kind.lower()}_per_s", rate, "1/s") for kind, rate in parses.items()),
-        ],
-    }
-
-
-def _goal(name: str, value: float, unit: str, goal: float | None = None) -> dict[str, object]:
-    met = None if goal is None else value >= goal
-    return {"name": name, "value": round(value, 4), "unit": unit, "goal": goal, "met": met}
+    return [
+        goal("register_per_s", own, "1/s", least=GOAL_REGISTERS_PER_S),
+        goal("register_vs_kamailio", own / other, "ratio"),
+        goal("call_per_s", medians["ours call"].per_s, "1/s"),
+        goal("call_vs_kamailio", calls, "ratio"),
+        *(goal(f"parse_{kind.lower()}_per_s", rate, "1/s") for kind, rate in parses.items()),
+    ]
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

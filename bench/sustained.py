@@ -10,20 +10,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
-import multiprocessing
-import os
-import platform
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import wanderbus
+from harness.reporting import goal, progress, write_report
+from harness.workers import Line, Worker
 from wanderbus.testbed.launch import python
 from wanderbus.testbed.processes import Process
 
@@ -41,43 +37,34 @@ def main(arguments: list[str] | None = None) -> int:
     durable: list[dict[str, float]] = []
     relayed: list[float] = []
     for turn in range(options.runs):
-        print(f"run {turn + 1} of {options.runs}", file=sys.stderr, flush=True)
+        progress(f"run {turn + 1} of {options.runs}")
         durable.append(measure_server(options.events))
         relayed.append(measure_relay(options.events))
     published = statistics.median(run["published_per_s"] for run in durable)
     delivered = statistics.median(run["delivered_per_s"] for run in durable)
     bare = statistics.median(relayed)
-    report = {
-        "command": "bench sustained",
-        "machine": {"python": platform.python_version(), "processors": os.cpu_count()},
-        "results": [{"server": run, "relay_per_s": relay} for run, relay in zip(durable, relayed, strict=True)],
-        "goals": [
-            {"name": "delivered_vs_relay", "value": delivered / bare, "unit": "ratio", "goal": None, "met": None}
-        ],
-    }
     print(f"server: {published:,.0f} events/s published (durable), {delivered:,.0f} events/s delivered")
     print(f"bare UDP relay: {bare:,.0f} events/s delivered; ratio {delivered / bare:.2f}")
     if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        results = [{"server": run, "relay_per_s": relay} for run, relay in zip(durable, relayed, strict=True)]
+        write_report(options.json, "bench sustained", results, [goal("delivered_vs_relay", delivered / bare, "ratio")])
     return 0
 
 
 def measure_server(events: int) -> dict[str, float]:
     """Publish ``events`` as fast as they are acknowledged; return events per second published and delivered."""
-    with _server() as place, _process(_subscribe, place, events) as subscriber:
-        subscriber.recv()
-        with _process(_publish, place, events) as publisher:
-            started, ended = publisher.recv()
-            received = subscriber.recv()
+    with _server() as place, Worker() as subscriber, Worker() as publisher:
+        subscriber.start(_subscribe, place, events).receive()
+        started, ended = publisher.start(_publish, place, events).receive()
+        received = subscriber.receive()
     return {"published_per_s": events / (ended - started), "delivered_per_s": events / (received - started)}
 
 
 def measure_relay(events: int) -> float:
     """Send ``events`` datagrams through a bare relay, a window unacknowledged; return those delivered per second."""
-    with _process(_relay) as relay:
-        port = relay.recv()
-        with _process(_send_bare, port, events) as sender:
-            return events / float(sender.recv())
+    with Worker() as relay, Worker() as sender:
+        port = relay.start(_relay).receive()
+        return events / float(sender.start(_send_bare, port, events).receive())
 
 
 @contextlib.contextmanager
@@ -91,55 +78,28 @@ def _server() -> Iterator[str]:
             yield server.line().removeprefix("ready sip:")
 
 
-@contextlib.contextmanager
-def _process(role: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
-    here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=role, args=(there, *arguments), daemon=True)
-    process.start()
-    try:
-        yield here
-    finally:
-        process.terminate()
-        process.join()
+async def _subscribe(line: Line, place: str, events: int) -> float:
+    with tempfile.TemporaryDirectory() as state:
+        agent = wanderbus.connect("sip:bob@localhost", password="b", server=place, state_dir=state)
+        async with agent, agent.subscribe(SUBJECT, EXPRESSION) as notifications:
+            line.send("ready")
+            for _ in range(events):
+                await anext(notifications)
+            return time.monotonic()
 
 
-def _run(main: Any) -> None:
-    import uvloop
+async def _publish(line: Line, place: str, events: int) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as state:
+        async with wanderbus.connect("sip:alice@localhost", password="a", server=place, state_dir=state) as agent:
+            started = time.monotonic()
+            slots = asyncio.Semaphore(UNSETTLED_MAX)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
+            async def publish() -> None:
+                async with slots:
+                    await agent.publish(SUBJECT, ATTRIBUTES)
 
-
-def _subscribe(report: Connection, place: str, events: int) -> None:
-    async def main() -> None:
-        with tempfile.TemporaryDirectory() as state:
-            agent = wanderbus.connect("sip:bob@localhost", password="b", server=place, state_dir=state)
-            async with agent, agent.subscribe(SUBJECT, EXPRESSION) as notifications:
-                report.send("ready")
-                for _ in range(events):
-                    await anext(notifications)
-                report.send(time.monotonic())
-                await asyncio.sleep(60)
-
-    _run(main())
-
-
-def _publish(report: Connection, place: str, events: int) -> None:
-    async def main() -> None:
-        with tempfile.TemporaryDirectory() as state:
-            async with wanderbus.connect("sip:alice@localhost", password="a", server=place, state_dir=state) as agent:
-                started = time.monotonic()
-                slots = asyncio.Semaphore(UNSETTLED_MAX)
-
-                async def publish() -> None:
-                    async with slots:
-                        await agent.publish(SUBJECT, ATTRIBUTES)
-
-                await asyncio.gather(*(publish() for _ in range(events)))
-                report.send((started, time.monotonic()))
-                await asyncio.sleep(60)
-
-    _run(main())
+            await asyncio.gather(*(publish() for _ in range(events)))
+            return started, time.monotonic()
 
 
 class _Relay(asyncio.DatagramProtocol):
@@ -152,14 +112,11 @@ class _Relay(asyncio.DatagramProtocol):
         self._transport.sendto(data, addr)  # type: ignore[attr-defined]
 
 
-def _relay(report: Connection) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(_Relay, local_addr=("127.0.0.1", 0))
-        report.send(transport.get_extra_info("sockname")[1])
-        await asyncio.sleep(600)
-
-    _run(main())
+async def _relay(line: Line) -> None:
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(_Relay, local_addr=("127.0.0.1", 0))
+    line.send(transport.get_extra_info("sockname")[1])
+    await line.receive()  # it serves until its process is ended
 
 
 class _Counter(asyncio.DatagramProtocol):
@@ -194,16 +151,12 @@ class _Counter(asyncio.DatagramProtocol):
         self._transport.sendto(bytes(EVENT_BYTES))  # type: ignore[attr-defined]
 
 
-def _send_bare(report: Connection, port: int, events: int) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        started = time.monotonic()
-        _, counter = await loop.create_datagram_endpoint(lambda: _Counter(events), remote_addr=("127.0.0.1", port))
-        await asyncio.wait_for(counter.done, 60)
-        report.send(time.monotonic() - started)
-        await asyncio.sleep(60)
-
-    _run(main())
+async def _send_bare(line: Line, port: int, events: int) -> float:
+    loop = asyncio.get_running_loop()
+    started = time.monotonic()
+    _, counter = await loop.create_datagram_endpoint(lambda: _Counter(events), remote_addr=("127.0.0.1", port))
+    await asyncio.wait_for(counter.done, 60)
+    return time.monotonic() - started
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

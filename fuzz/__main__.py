@@ -7,10 +7,7 @@ also an unmet goal), 2 the command line is invalid, 130 interrupted.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -19,9 +16,11 @@ from typing import Any, Final
 
 from fuzz import agent, filters, harness, matching, meaning, ng, rudp, sip
 from fuzz.harness import Failure, Tally, Target
+from harness.reporting import Goal, goal, write_report
 
 INPUTS: Final = 200_000
 PAIRS: Final = 1_000_000
+MEMORY_MB_MAX: Final = 16
 
 NAMES: Final[dict[str, Sequence[Target]]] = {
     "agent": agent.TARGETS,
@@ -53,11 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
         _say(target, tallies[target.name], inputs)
         _complain(options.name, tallies[target.name].failures, options.failures)
     failed = any(tally.failures for tally in tallies.values())
-    summary = report(options.name, tallies, inputs, max(target.cpu_s_max for target in targets))
-    summary["goals"] += goals_of_pairs(targets, tallies, inputs)
+    goals = goals_of(tallies, inputs, max(target.cpu_s_max for target in targets))
+    goals += goals_of_pairs(targets, tallies, inputs)
     if options.json:
-        options.json.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    unmet = [goal["name"] for goal in summary["goals"] if not goal["met"]]
+        results = [_result(target, tally, inputs) for target, tally in tallies.items()]
+        write_report(options.json, f"fuzz {options.name}", results, goals)
+    unmet = [str(each["name"]) for each in goals if not each["met"]]
     if unmet and options.strict:
         print(f"not met: {', '.join(unmet)}", file=sys.stderr)
     return 1 if failed or (unmet and options.strict) else 0
@@ -72,7 +72,7 @@ def inputs_asked(targets: Sequence[Target], inputs: int | None, pairs: int) -> i
     return math.ceil(pairs / targets[0].pairs) if targets[0].pairs else INPUTS
 
 
-def goals_of_pairs(targets: Sequence[Target], tallies: dict[str, Tally], inputs: int) -> list[dict[str, Any]]:
+def goals_of_pairs(targets: Sequence[Target], tallies: dict[str, Tally], inputs: int) -> list[Goal]:
     """Return the goals of targets that compare pairs; none of others."""
     compared = [tallies[target.name].inputs * target.pairs for target in targets if target.pairs]
     if not compared:
@@ -80,8 +80,8 @@ def goals_of_pairs(targets: Sequence[Target], tallies: dict[str, Tally], inputs:
     different = sum(failure.kind == "broken" for tally in tallies.values() for failure in tally.failures)
     asked = inputs * targets[0].pairs
     return [
-        _goal("differences", different, "inputs", 0, different == 0),
-        _goal("pairs", min(compared), "pairs of each target at least", asked, min(compared) >= asked),
+        goal("differences", different, "inputs", most=0),
+        goal("pairs", min(compared), "pairs of each target at least", least=asked),
     ]
 
 
@@ -101,31 +101,18 @@ def replay(targets: Sequence[Target], path: Path) -> int:
     return 0
 
 
-def report(name: str, tallies: dict[str, Tally], inputs: int, cpu_s_max: float) -> dict[str, Any]:
-    """Return the figures and whether the goals were met."""
+def goals_of(tallies: dict[str, Tally], inputs: int, cpu_s_max: float) -> list[Goal]:
+    """Return the goals that every run has."""
     failures = sum(len(tally.failures) for tally in tallies.values())
     slowest_ms = max(tally.slowest_s for tally in tallies.values()) * 1000
     peak_mb = max(tally.peak_bytes for tally in tallies.values()) / 2**20
     fewest = min(tally.inputs for tally in tallies.values())
-    return {
-        "command": f"fuzz {name}",
-        "machine": {
-            "python": platform.python_version(),
-            "system": platform.system(),
-            "processors": os.cpu_count(),
-        },
-        "results": [_result(target, tally, inputs) for target, tally in tallies.items()],
-        "goals": [
-            _goal("fuzz_unhandled", failures, "inputs", 0, failures == 0),
-            _goal("fuzz_inputs", fewest, "inputs of each target", inputs, fewest >= inputs),
-            _goal("fuzz_slowest", round(slowest_ms, 2), "ms", cpu_s_max * 1000, slowest_ms <= cpu_s_max * 1000),
-            _goal("fuzz_memory", round(peak_mb, 2), "MB", 16, peak_mb <= 16),
-        ],
-    }
-
-
-def _goal(name: str, value: float, unit: str, goal: float, met: bool) -> dict[str, Any]:
-    return {"name": name, "value": value, "unit": unit, "goal": goal, "met": met}
+    return [
+        goal("fuzz_unhandled", failures, "inputs", most=0),
+        goal("fuzz_inputs", fewest, "inputs of each target", least=inputs),
+        goal("fuzz_slowest", slowest_ms, "ms", most=cpu_s_max * 1000),
+        goal("fuzz_memory", peak_mb, "MB", most=MEMORY_MB_MAX),
+    ]
 
 
 def _result(target: str, tally: Tally, inputs: int) -> dict[str, Any]:

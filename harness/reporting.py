@@ -1,4 +1,4 @@
-"""Output of every benchmark: goals by name, the machine, medians and percentiles."""
+"""Output of every measurement: goals by name, the machine, medians and percentiles."""
 
 from __future__ import annotations
 
@@ -43,9 +43,14 @@ def finish(command: str, results: Iterable[object], goals: Sequence[Goal], *, fi
     for each in goals:
         print(_line(each))
     if file is not None:
-        report: dict[str, Any] = {"command": command, "machine": machine(), "results": list(results), "goals": goals}
-        file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_report(file, command, results, goals)
     return 1 if strict and any(each["met"] is False for each in goals) else 0
+
+
+def write_report(file: Path, command: str, results: Iterable[object], goals: Sequence[Goal]) -> None:
+    """Write the report of a command, from which ``bench.goals`` reads the goals."""
+    report: dict[str, Any] = {"command": command, "machine": machine(), "results": list(results), "goals": goals}
+    file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 def _line(each: Goal) -> str:

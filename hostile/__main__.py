@@ -8,7 +8,6 @@ cannot run here.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import signal
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.reporting import Goal, goal, machine, progress
+from harness.reporting import Goal, goal, progress, write_report
 from harness.workers import WorkerError
 from hostile.attack import Attack
 from hostile.scene import scene
@@ -113,8 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     judged = [name for name in unmet if not (options.ci and name.endswith(":good_p99_ratio"))]
     print(f"{len(found) - len(unmet)} of {len(found)} goals met" + (f"; not met: {', '.join(unmet)}" if unmet else ""))
     if options.json is not None:
-        report = {"command": "hostile", "machine": machine(), "results": results, "goals": found}
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        write_report(options.json, "hostile", results, found)
     return 1 if judged else 0
 
 

@@ -100,7 +100,7 @@ def test_a_way_around_the_relay_is_no_measurement() -> None:
     experiment = Experiment(configurations=(Configuration.MOBILE, Configuration.RELAY_BESIDE))
     check_ways(experiment, Relayed(beside=100, apart=0, around=0))
     for seen, complaint in (
-        (Relayed(beside=100, apart=0, around=1), "1 datagrams from behind NAT went around"),
+        (Relayed(beside=100, apart=0, around=1), "1 datagrams from behind NAT bypassed the relays"),
         (Relayed(beside=0, apart=0, around=0), "NAT, relay beside broker: 0 datagrams passed its relay"),
         (Relayed(beside=100, apart=1, around=0), "NAT, relay apart: 1 datagrams passed its relay"),
     ):
