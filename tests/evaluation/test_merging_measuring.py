@@ -21,7 +21,7 @@ from wanderbus.evaluation.merging.measuring import (
     weigh_each,
     weigh_stream,
 )
-from wanderbus.evaluation.merging.methods import Method, Told, merged, told
+from wanderbus.evaluation.merging.methods import Method, Propagated, merged, propagations
 from wanderbus.evaluation.merging.mixes import MIXES, REFERENCE, Mix, Structures
 from wanderbus.evaluation.merging.workload import SUBJECT, Trial, workload
 from wanderbus.event import Event
@@ -137,9 +137,19 @@ def test_a_replication_is_the_same_every_time() -> None:
 
 def test_neighbours_are_told_of_what_changes_alone() -> None:
     filters = [parse(text) for text in ("A < 5", "A < 3", "A > 3", "B == 1")]
-    assert told(Method.UNMERGED, filters) == [Told(1, 1), Told(2, 2), Told(3, 3), Told(4, 4)]
+    assert propagations(Method.UNMERGED, filters) == [
+        Propagated(1, 1),
+        Propagated(2, 2),
+        Propagated(3, 3),
+        Propagated(4, 4),
+    ]
     # The second is covered; with the third, one filter goes and one comes.
-    assert told(Method.IMPERFECT, filters) == [Told(1, 1), Told(1, 1), Told(2, 3), Told(3, 4)]
+    assert propagations(Method.IMPERFECT, filters) == [
+        Propagated(1, 1),
+        Propagated(1, 1),
+        Propagated(2, 3),
+        Propagated(3, 4),
+    ]
 
 
 def test_predicates_of_a_filter() -> None:

@@ -9,7 +9,7 @@ import pytest
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.merging.growth import Growth
 from wanderbus.evaluation.merging.measuring import Counted, Outcome, Weight
-from wanderbus.evaluation.merging.methods import Method, Told
+from wanderbus.evaluation.merging.methods import Method, Propagated
 from wanderbus.evaluation.merging.mixes import REFERENCE
 from wanderbus.evaluation.merging.plots import merging_plot
 from wanderbus.evaluation.merging.summary import PUBLISHED, SHOWN, Spread, goals, summarize
@@ -34,7 +34,7 @@ def outcome(
         filters=filters,
         predicates=30,
         by_schema=counted or (Counted(wanted=95, unwanted=5),),
-        told=Told(20, 40),
+        propagated=Propagated(20, 40),
         xml_each=Weight(2_000, 1_000),
         xml_stream=Weight(1_500, gzip_stream_bytes),
         merge_ms=1.0,

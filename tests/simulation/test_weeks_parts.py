@@ -18,7 +18,7 @@ from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.plans import STARTS_S, draw_restrictions
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.windows import LOTS, are_lots, forbidding, is_open
-from wanderbus.simulation.weeks.wire import Way
+from wanderbus.simulation.weeks.wire import Direction
 from wanderbus.simulation.world import World
 from wanderbus.subscription import Daily, Interval, Subscription
 
@@ -30,7 +30,7 @@ HOUR_S, DAY_S = 3_600.0, 86_400.0
 
 def test_a_way_keeps_order_and_delivers_together_what_was_sent_together() -> None:
     world, arrived = World(1), list[tuple[float, Sequence[bytes]]]()
-    way = Way(world, 0.5, lambda payloads: arrived.append((world.now, payloads)))
+    way = Direction(world, 0.5, lambda payloads: arrived.append((world.now, payloads)))
     for when, payload in [(0.0, b"a"), (0.2, b"b"), (2.0, b"c")]:
         world.at(when, lambda payload=payload: way.send(payload))  # type: ignore[misc]
     world.run(9.0)
@@ -40,7 +40,7 @@ def test_a_way_keeps_order_and_delivers_together_what_was_sent_together() -> Non
 @pytest.mark.parametrize("seed", range(6))
 def test_a_way_that_is_cut_delivers_some_first_part_and_loses_the_rest(seed: int) -> None:
     world, arrived = World(seed), list[bytes]()
-    way = Way(world, 0.5, arrived.extend)
+    way = Direction(world, 0.5, arrived.extend)
     sent = [b"%d" % n for n in range(4)]
     for payload in sent:
         way.send(payload)
@@ -56,7 +56,7 @@ def test_cuts_differ_in_what_they_lose() -> None:
     kept = set()
     for seed in range(40):
         arrived: list[bytes] = []
-        way = Way(World(seed), 0.5, arrived.extend)
+        way = Direction(World(seed), 0.5, arrived.extend)
         way.send(b"a")
         way.send(b"b")
         way.cut()

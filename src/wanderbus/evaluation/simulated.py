@@ -83,7 +83,7 @@ class SimulatedRun:
             world.at(began_s + made.at_s(number), lambda number=number: self._publisher.publish({"Number": number}))  # type: ignore[misc]
         measured: list[Measured] = []
         self._script: Script = roam(made.changes, began_s, 1 / made.experiment.rate_per_s, self, measured)
-        self._go_on(None)
+        self._continue(None)
         world.run(began_s + made.end_s + REST_S_MAX, lambda: self.receipts.accounted >= made.published)
         return outcome(self._cell, self._seed, made, self.receipts, measured)
 
@@ -96,7 +96,7 @@ class SimulatedRun:
         self._network.mend(self._consumer.ip)
         self._consumer.move()
 
-    def _go_on(self, moment_s: float | None) -> None:
+    def _continue(self, moment_s: float | None) -> None:
         """Continue the script until its next wait."""
         try:
             wanted = next(self._script) if moment_s is None else self._script.send(moment_s)
@@ -108,7 +108,7 @@ class SimulatedRun:
         if wanted is None:
             self._waits_for_event = True
         else:
-            self._world.at(wanted, lambda: self._go_on(self._world.now))
+            self._world.at(wanted, lambda: self._continue(self._world.now))
 
     def _arrived(self, item: Notification | Gap) -> None:
         if isinstance(item, Gap):
@@ -120,7 +120,7 @@ class SimulatedRun:
         self.received_s = self._world.now
         if self._waits_for_event:
             self._waits_for_event = False
-            self._go_on(self.received_s)
+            self._continue(self.received_s)
 
     def __str__(self) -> str:
         return f"cell {self._cell} with seed {self._seed}"

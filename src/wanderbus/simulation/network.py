@@ -71,7 +71,7 @@ class Network:
         """Return whether a receiver is bound to ``address``."""
         return address in self._bound
 
-    def is_there(self, ip: str) -> bool:
+    def has_host(self, ip: str) -> bool:
         """Return whether a host has the address ``ip``."""
         return any(address[0] == ip for addresses in (self._bound, self.listeners) for address in addresses)
 
@@ -114,9 +114,7 @@ class Network:
             if draw.random() < conditions.spike:
                 delay += conditions.spike_s
             if conditions.bytes_per_s is not None:
-                waiting_s = self._wait_in_line(
-                    destination[0], len(data) / conditions.bytes_per_s, conditions.line_s_max
-                )
+                waiting_s = self._enqueue(destination[0], len(data) / conditions.bytes_per_s, conditions.line_s_max)
                 lost = lost or waiting_s > conditions.line_s_max
                 delay += waiting_s
             if lost or source[0] in self._cut or self.is_dropped("UDP", source, destination):
@@ -134,7 +132,7 @@ class Network:
             self.delivered += 1
             receiver(source, data)
 
-    def _wait_in_line(self, ip: str, service_s: float, waiting_s_max: float) -> float:
+    def _enqueue(self, ip: str, service_s: float, waiting_s_max: float) -> float:
         """Return how long a datagram waits for the link towards ``ip``, its own transmission included; enqueue it."""
         now = self._world.now
         done_at = max(self._line_free_at.get(ip, now), now) + service_s

@@ -101,7 +101,7 @@ class StreamHost:
         ends = list(self._ends.values())
         self.bind({})
         for end in ends:
-            self._tell_other(end, "reset by the other side")
+            self._notify_other(end, "reset by the other side")
 
     def send(self, wanted: SendOnStream) -> None:
         """Send on a connection, or open one."""
@@ -121,7 +121,7 @@ class StreamHost:
         end = self._ends.get(number)
         if end is not None:
             self._lose(end, "closed here")
-            self._tell_other(end, "closed by the other side")
+            self._notify_other(end, "closed by the other side")
 
     # Opening ------------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class StreamHost:
         if end.closed:
             return
         host, name = self._network.listeners.get(end.peer, (None, ""))
-        if self._is_cut(end) or (host is None and not self._network.is_there(end.peer[0])):
+        if self._is_cut(end) or (host is None and not self._network.has_host(end.peer[0])):
             if self._world.now + REPEAT_S < until:
                 self._world.after(REPEAT_S, lambda: self._open(end, until))
             else:
@@ -202,7 +202,7 @@ class StreamHost:
         other = end.other
         if end.closed or other is None:
             return
-        gone = other.closed and not self._network.is_there(other.local[0])
+        gone = other.closed and not self._network.has_host(other.local[0])
         if gone or self._is_cut(end):
             if self._world.now < give_up_at:
                 again_s = min(2 * repeat_s, REPEAT_S_MAX)
@@ -247,7 +247,7 @@ class StreamHost:
         is_used = end.has_received or end.target is not None
         return [StreamClosed(name, end.number, reason, end.target)] if is_used else []
 
-    def _tell_other(self, end: StreamEnd, reason: str) -> None:
+    def _notify_other(self, end: StreamEnd, reason: str) -> None:
         """Notify the other side if the path is not cut; part of the data in flight may still arrive first."""
         other = end.other
         last = b"".join(piece for _, piece in end.under_way) if self._world.random.random() < 0.5 else b""

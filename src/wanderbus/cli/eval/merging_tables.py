@@ -56,7 +56,7 @@ def costs_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
             f"{last.predicates:.0f}",
             *_weight(last.xml_each),
             *_weight(last.xml_stream),
-            f"{last.updates:.0f}/{last.told:.0f}",
+            f"{last.updates:.0f}/{last.propagated:.0f}",
             f"{last.match_us:.0f}",
             f"{last.merge_ms:.0f}",
             end_section=last.cell.method is Method.ADAPTIVE,

@@ -11,7 +11,7 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
-from wanderbus.evaluation.merging.methods import Method, Told, merged, told
+from wanderbus.evaluation.merging.methods import Method, Propagated, merged, propagations
 from wanderbus.evaluation.merging.mixes import Mix
 from wanderbus.evaluation.merging.workload import SUBJECT, Trial, Workload, workload
 from wanderbus.filters import Filter, parse
@@ -90,7 +90,7 @@ class Outcome(msgspec.Struct, frozen=True):
     predicates: int
     """Comparisons in all filters: with ``filters`` the size of a routing table."""
     by_schema: tuple[Counted, ...]
-    told: Told
+    propagated: Propagated
     xml_each: Weight
     """Size with each filter as a document of its own, compressed alone."""
     xml_stream: Weight
@@ -109,7 +109,7 @@ def run_one(job: Job) -> list[Outcome]:
     """Return the results of one replication; the same every time, except times."""
     made = workload(job.mix, job.tuples, job.seed, max(job.subscriptions))
     filters = [parse(each.text) for each in made.subscriptions]
-    history = {method: told(method, filters, job.precision_min) for method in Method}
+    history = {method: propagations(method, filters, job.precision_min) for method in Method}
     return [
         each
         for count in job.subscriptions
@@ -120,7 +120,7 @@ def run_one(job: Job) -> list[Outcome]:
 
 
 def _of_set(
-    job: Job, made: Workload, filters: Sequence[Filter], told_so_far: Mapping[Method, Told]
+    job: Job, made: Workload, filters: Sequence[Filter], propagated_so_far: Mapping[Method, Propagated]
 ) -> Iterator[Outcome]:
     """Yield the results of one set of subscriptions, merged by every method."""
     events = job.events if len(filters) == max(job.subscriptions) else job.events // 4
@@ -141,7 +141,7 @@ def _of_set(
             filters=len(kept),
             predicates=sum(predicates(each.root) for each in kept),
             by_schema=count_matches(trials, originals, matched),
-            told=told_so_far[method],
+            propagated=propagated_so_far[method],
             xml_each=weigh_each(kept),
             xml_stream=weigh_stream(kept),
             merge_ms=1e3 * merge_s,

@@ -31,7 +31,7 @@ _MODES: Final[dict[Method, Mode]] = {
 }
 
 
-class Told(msgspec.Struct, frozen=True):
+class Propagated(msgspec.Struct, frozen=True):
     """Updates to neighbours while subscriptions arrived one by one."""
 
     updates: int
@@ -47,15 +47,15 @@ def merged(method: Method, filters: Sequence[Filter], precision_min: float = PRE
     return merge(filters, _MODES[method], precision_min=precision_min)
 
 
-def told(method: Method, filters: Sequence[Filter], precision_min: float = PRECISION_MIN) -> list[Told]:
+def propagations(method: Method, filters: Sequence[Filter], precision_min: float = PRECISION_MIN) -> list[Propagated]:
     """Return the updates to neighbours after each of ``filters``, in their order."""
     if method is Method.UNMERGED:
-        return [Told(number, number) for number in range(1, len(filters) + 1)]
+        return [Propagated(number, number) for number in range(1, len(filters) + 1)]
     kept = MergedSet(_MODES[method], precision_min=precision_min)
-    so_far, history = Told(0, 0), []
+    so_far, history = Propagated(0, 0), []
     for number, each in enumerate(filters):
         change = kept.add(number, each)
         count = len(change.added) + len(change.removed)
-        so_far = Told(so_far.updates + bool(change), so_far.filters + count)
+        so_far = Propagated(so_far.updates + bool(change), so_far.filters + count)
         history.append(so_far)
     return history

@@ -67,7 +67,7 @@ class Summary(msgspec.Struct, frozen=True):
     events: int
     """Events let through in all replications together, on which the precision is based."""
     updates: float
-    told: float
+    propagated: float
     """Subscriptions that required updates to neighbours, and filters in these updates."""
     xml_each: Weight
     xml_stream: Weight
@@ -110,8 +110,8 @@ def _summary(cell: Cell, outcomes: Sequence[Outcome]) -> Summary:
         schema_quartiles_percent=(quartiles[0], quartiles[2]) if quartiles else None,
         recall_percent=whole.recall_percent,
         events=whole.wanted + whole.unwanted,
-        updates=mean(lambda each: each.told.updates),
-        told=mean(lambda each: each.told.filters),
+        updates=mean(lambda each: each.propagated.updates),
+        propagated=mean(lambda each: each.propagated.filters),
         xml_each=_mean_weight([each.xml_each for each in outcomes]),
         xml_stream=_mean_weight([each.xml_stream for each in outcomes]),
         merge_ms=mean(lambda each: each.merge_ms),
@@ -137,12 +137,14 @@ def goals(summaries: Sequence[Summary], growths: Iterable[Growth], precision_min
     ]
     recalls = _present(each.recall_percent for each in summaries)
     found += [Goal.exactly("recall", min(recalls), "%", 100)] if recalls else []
-    perfect = [each.precision_percent.least for each in _of(summaries, Method.PERFECT) if each.precision_percent]
+    perfect = [each.precision_percent.least for each in _of_method(summaries, Method.PERFECT) if each.precision_percent]
     found += [Goal.exactly("perfect_precision", min(perfect), "%", 100)] if perfect else []
-    adaptive = [each.precision_percent.mean for each in _of(summaries, Method.ADAPTIVE) if each.precision_percent]
+    adaptive = [
+        each.precision_percent.mean for each in _of_method(summaries, Method.ADAPTIVE) if each.precision_percent
+    ]
     if adaptive:
         found.append(Goal.within("adaptive_precision", min(adaptive), "%", (100 * precision_min, 100.0)))
-    fused = sum(each.filters > each.structures for each in _of(summaries, Method.IMPERFECT))
+    fused = sum(each.filters > each.structures for each in _of_method(summaries, Method.IMPERFECT))
     found.append(Goal.exactly("structures_not_fused", fused, "cells", 0))
     larger = sum(each.xml_stream.percent >= each.xml_each.percent for each in summaries)
     found.append(Goal.exactly("gzip_streams_no_better", larger, "cells", 0))
@@ -154,5 +156,5 @@ def goals(summaries: Sequence[Summary], growths: Iterable[Growth], precision_min
     return found
 
 
-def _of(summaries: Iterable[Summary], method: Method) -> list[Summary]:
+def _of_method(summaries: Iterable[Summary], method: Method) -> list[Summary]:
     return [each for each in summaries if each.cell.method is method]

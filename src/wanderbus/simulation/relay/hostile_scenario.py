@@ -134,11 +134,11 @@ class HostileRelay:
             self._send(peer.ports[0], peer, data, 0.02)
         else:
             self.harmed += 1
-            self._harm(party, peer, data)
+            self._forward_damaged(party, peer, data)
         if draw.random() < 0.02:
             self._flood(peer, data)
 
-    def _harm(self, party: Party, peer: Party, data: bytes) -> None:
+    def _forward_damaged(self, party: Party, peer: Party, data: bytes) -> None:
         draw = self._world.random
         later_s = draw.choice([draw.uniform(0.0, 0.5), draw.uniform(0.0, LATER_S_MAX)])
         match draw.randrange(8):
@@ -196,7 +196,7 @@ class HostileRelayScenario:
         self.seed = seed
         self.problems: list[str] = []
         self.network = Network(self.world, Conditions(delay_min_s=0.02, delay_max_s=0.02))
-        self.network.tap = self._sees
+        self.network.tap = self._check_datagram
         self.parties = [Party(self, number) for number in range(4)]
         self.relay = HostileRelay(self)
         self.other_way = self.world.random.random() < 0.5
@@ -238,7 +238,7 @@ class HostileRelayScenario:
             self._leave_the_relay()
         else:
             self.relay.hostile = False
-            self._agree_anew()
+            self._renegotiate()
         world.run(HOSTILE_S + SETTLE_S)
         self._check()
 
@@ -257,7 +257,7 @@ class HostileRelayScenario:
             peer = self.parties[party.number ^ 1]
             party.node.feed([MovedHere(party.local_id, 1), ChangePath(party.local_id, peer.address, 1)])
 
-    def _agree_anew(self) -> None:
+    def _renegotiate(self) -> None:
         """Start again with the ports that signalling names: a party may have been misled to others."""
         for party in self.parties:
             party.node.feed([MovedHere(party.local_id, 1), ChangePath(party.local_id, party.ports[0], 1)])
@@ -267,7 +267,7 @@ class HostileRelayScenario:
         party.sent.append(message)
         party.node.feed([SendMessage(party.local_id, message)])
 
-    def _sees(self, source: Address, destination: Address, data: bytes) -> None:
+    def _check_datagram(self, source: Address, destination: Address, data: bytes) -> None:
         """Check each datagram of a party: it goes to the relay, to its peer, or to a bystander within its budget."""
         if destination in self._sent_to:
             self._sent_to[destination] += len(data)

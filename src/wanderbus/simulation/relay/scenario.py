@@ -150,7 +150,7 @@ class RelayScenario:
                 spike=draw.choice([0.0, 0.02]),
             ),
         )
-        self.network.tap = self._sees
+        self.network.tap = self._check_datagram
         self.sealed = draw.random() < 0.7
         self.parties = Party(self, "a", 2), Party(self, "b", 3)
         self.relays = [RelayNode(self)]
@@ -192,7 +192,7 @@ class RelayScenario:
             # One at a time, with time to heal: two simultaneous changes would need signalling.
             world.at(when, self._disturb)
             when += draw.uniform(6, 10)
-        world.after(0.1, self._shout)
+        world.after(0.1, self._send_attack)
         world.run(ACTIVE_S)
         self._active = False
         self.network.conditions.loss = self.network.conditions.spike = 0.0
@@ -230,15 +230,15 @@ class RelayScenario:
             party.change_address()
             party.generation += 1
             party.node.feed([MovedHere(party.local_id, party.generation)])
-            self.world.after(self.world.random.uniform(0.01, 1.0), lambda: self._tell(party))
+            self.world.after(self.world.random.uniform(0.01, 1.0), lambda: self._send_reinvite(party))
 
     def _restart(self, party: Party) -> None:
         """Restart the relay without its state; a party notices, and sends a new offer."""
         self.relays[-1].kill()
         self.relays.append(RelayNode(self))
-        self.world.after(self.world.random.uniform(0.1, 3.0), lambda: self._tell(party))
+        self.world.after(self.world.random.uniform(0.1, 3.0), lambda: self._send_reinvite(party))
 
-    def _tell(self, party: Party) -> None:
+    def _send_reinvite(self, party: Party) -> None:
         """Send a re-INVITE: the offer and its answer pass the relay."""
         peer = self.parties[party is self.parties[0]]
         self._agree(party, peer)
@@ -269,7 +269,7 @@ class RelayScenario:
         node.answers.clear()
         return reply
 
-    def _shout(self) -> None:
+    def _send_attack(self) -> None:
         """Send a datagram of the attacker to a port of the relay, from its own address or a forged one."""
         if not self._active:
             return
@@ -280,9 +280,9 @@ class RelayScenario:
             source = draw.choice([STRANGER, *(party.address for party in self.parties)])
             self.injected += 1
             self.network.carry(source, draw.choice(ports), data, 0.0)
-        self.world.after(draw.expovariate(10.0), self._shout)
+        self.world.after(draw.expovariate(10.0), self._send_attack)
 
-    def _sees(self, source: Address, destination: Address, data: bytes) -> None:
+    def _check_datagram(self, source: Address, destination: Address, data: bytes) -> None:
         """Check that the relay only sends to where a party is, was, or says that it is."""
         if destination == STRANGER:
             self.problems.append(f"the stranger was sent {len(data)} bytes at {self.world.now:.3f}")

@@ -78,7 +78,7 @@ def check_settled(scenario: RudpScenario) -> float:
     """
     world, parties, config = scenario.world, scenario.parties, scenario.parties[0].config
     began, rtt_s = world.now, _worst_rtt_s(scenario)
-    meeting = [channel for channel in scenario.channels if channel.lives and channel.can_meet]
+    meeting = [channel for channel in scenario.channels if channel.is_open_at_both and channel.can_reach]
     learning_s = max((_learning_s(scenario, channel) for channel in meeting), default=0.0)
     packets = sum(_packets(end) for end in scenario.ends if end.state == "open")
     rates = [party.conditions.bytes_per_s for party in parties if party.conditions.bytes_per_s]
@@ -105,7 +105,7 @@ def check_finished(scenario: RudpScenario) -> None:
     anyway.
     """
     config = scenario.parties[0].config
-    living = [channel for channel in scenario.channels if channel.lives and channel.can_meet]
+    living = [channel for channel in scenario.channels if channel.is_open_at_both and channel.can_reach]
     for end in [end for channel in living for end in channel.ends]:
         end.party.finish(end)
     _lose(scenario, FINISHING_LOSS)
@@ -172,8 +172,8 @@ def _keep_probing(scenario: RudpScenario, end: End, until: float) -> None:
 
 
 def _worst_rtt_s(scenario: RudpScenario) -> float:
-    ways = [party.conditions for party in scenario.parties]
-    return sum(way.delay_max_s + (way.line_s_max if way.bytes_per_s else 0.0) for way in ways)
+    conditions = [party.conditions for party in scenario.parties]
+    return sum(each.delay_max_s + (each.line_s_max if each.bytes_per_s else 0.0) for each in conditions)
 
 
 def _learning_s(scenario: RudpScenario, channel: Channel) -> float:
@@ -191,6 +191,6 @@ def _packets(end: End) -> int:
 
 def _is_settled(channel: Channel) -> bool:
     """Return whether no message of a connection is in flight; a connection that failed meanwhile has none."""
-    return not channel.lives or not any(
+    return not channel.is_open_at_both or not any(
         end.outstanding or not end.party.endpoint.all_confirmed(end.local_id) for end in channel.ends
     )

@@ -83,7 +83,7 @@ class Channel:
             end.remote_id, end.known = peer.local_id, (0, peer.party.address)
 
     @property
-    def lives(self) -> bool:
+    def is_open_at_both(self) -> bool:
         """Return whether both sides regard it as open."""
         return all(end.state == "open" for end in self.ends)
 
@@ -94,7 +94,7 @@ class Channel:
         return states != {"closed"} and not states.isdisjoint(("failed", "reset", "closed"))
 
     @property
-    def can_meet(self) -> bool:
+    def can_reach(self) -> bool:
         """Return whether at least one side knows the other's address; otherwise only signalling could help."""
         return any(end.leads_to_peer for end in self.ends)
 
@@ -109,15 +109,15 @@ class PartyNode(Node):
         super().perform(outputs)
         self.party.check_acknowledged()
 
-    def _note(self, way: str, what: Input | Output) -> None:
+    def _note(self, label: str, what: Input | Output) -> None:
         if isinstance(what, DatagramReceived):
-            self._world.note(self.name, f"{way} {what.source} {_short(what.data)}")
+            self._world.note(self.name, f"{label} {what.source} {_short(what.data)}")
         elif isinstance(what, SendDatagram):
-            self._world.note(self.name, f"{way} {what.destination} {_short(what.data)}")
+            self._world.note(self.name, f"{label} {what.destination} {_short(what.data)}")
         elif isinstance(what, SendMessage | MessageReceived):
-            self._world.note(self.name, f"{way} {type(what).__name__} {what.local_id:x} {_short(what.payload)}")
+            self._world.note(self.name, f"{label} {type(what).__name__} {what.local_id:x} {_short(what.payload)}")
         else:
-            super()._note(way, what)
+            super()._note(label, what)
 
     def _transmit(self, source: Address, destination: Address, data: bytes) -> None:
         self.party.watch.leaves(self.name, destination, data, self._world.now)
@@ -257,7 +257,7 @@ class Party:
                 known.append(MovedHere(end.local_id, end.generation))
         self.node.feed(known)
 
-    def hear_of(self, end: End, generation: int, remote: Address) -> None:
+    def learn_path(self, end: End, generation: int, remote: Address) -> None:
         """Handle signalling that the peer of ``end`` is at ``remote``; messages of different moves may be reordered."""
         if generation >= end.known[0]:
             end.known = (generation, remote)
@@ -270,17 +270,17 @@ class Party:
 
     def arriving(self, given: DatagramReceived) -> None:
         """Show a datagram to the watch before the endpoint receives it."""
-        way = self.watch.arrives(self.name, given.source, given.data, self._world.now)
-        if way is not None and way.due:
-            if way.end.peer.state == "open":
-                self._due.append(way.end)
+        direction = self.watch.arrives(self.name, given.source, given.data, self._world.now)
+        if direction is not None and direction.due:
+            if direction.end.peer.state == "open":
+                self._due.append(direction.end)
             else:
-                way.due.clear()
+                direction.due.clear()
 
     def check_acknowledged(self) -> None:
         """Check that what arrived has been acknowledged by the end of the step."""
         for end in self._due:
-            self._complain(end.peer, self.watch.way(end).check_acknowledged())
+            self._complain(end.peer, self.watch.direction(end).check_acknowledged())
         self._due.clear()
         for end in self._by_id.values():
             if end.state == "open" and end.finished and end.peer_finished:

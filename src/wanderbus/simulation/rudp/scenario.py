@@ -164,7 +164,7 @@ class RudpScenario:
         check_weight(self)
         self.attacker.begin(lambda: [party.address for party in self.parties])
         self.world.run(ACTIVE_S)
-        self._mend()
+        self._end_disturbances()
         self.settle_share = check_settled(self)
         check_finished(self)
         check_retired(self)
@@ -230,7 +230,7 @@ class RudpScenario:
         """Send ``end`` its peer's address, one signalling delay later; it answers with its own."""
 
         def deliver() -> None:
-            end.party.hear_of(end, generation, address)
+            end.party.learn_path(end, generation, address)
             if answered:
                 self._signal(end.peer, end.generation, end.party.address, answered=False)
 
@@ -246,7 +246,7 @@ class RudpScenario:
         if end.state == "failed":
             if self.calm:
                 self.problems.append(f"{end.party.name}: a connection failed in a calm world at {self.world.now:.3f}")
-            if self.world.now > self.settled_by and end.peer.state == "open" and end.channel.can_meet:
+            if self.world.now > self.settled_by and end.peer.state == "open" and end.channel.can_reach:
                 self.problems.append(f"{end.party.name}: a connection failed in a mended world at {self.world.now:.3f}")
         if self.world.random.random() < 0.5:
             self.world.after(self._signalling_s(), self._open_again)
@@ -262,7 +262,7 @@ class RudpScenario:
         if broken:
             self.open_channel()
 
-    def _mend(self) -> None:
+    def _end_disturbances(self) -> None:
         """Undo everything harmful, and let the last signalling message and the last delayed datagram arrive."""
         self.attacker.active = False
         self._dead_until = self.world.now

@@ -49,7 +49,7 @@ def patience_min_s(config: RudpConfig) -> float:
     return patience_s
 
 
-class Way:
+class Direction:
     """One direction of a connection, from ``end`` to its peer."""
 
     def __init__(self, end: End, config: RudpConfig, secrets: Secrets | None) -> None:
@@ -75,7 +75,7 @@ class Way:
         self._newest = -1
         self._newest_arrived = NOTHING
 
-    def leaves(self, datagram: bytes, back: Way, now: float) -> list[str]:
+    def leaves(self, datagram: bytes, back: Direction, now: float) -> list[str]:
         """Record a packet that ``end`` sends; return the problems with it."""
         try:
             packet = self._tap.read(datagram)
@@ -120,7 +120,7 @@ class Way:
             problems.append(f"sent DATA {number} {len(quiet)} times into silence")
         return problems
 
-    def arrives(self, packet: Packet, back: Way, now: float) -> None:
+    def arrives(self, packet: Packet, back: Direction, now: float) -> None:
         """Record a genuine packet that is about to be delivered to the peer of ``end``."""
         newest = self._newest_arrived
         if packet.number not in self.arrived:
@@ -149,7 +149,7 @@ class Watch:
         self.problems: list[str] = []
         self.repeats = 0
         self._config = config
-        self._ways: dict[tuple[int, int], Way] = {}
+        self._directions: dict[tuple[int, int], Direction] = {}
         self._owned: set[Address] = set()
         self._came: defaultdict[tuple[str, Address], int] = defaultdict(int)
         self._went: defaultdict[tuple[str, Address], int] = defaultdict(int)
@@ -160,11 +160,11 @@ class Watch:
 
     def opened(self, end: End, secrets: Secrets | None) -> None:
         """Begin to watch what ``end`` sends."""
-        self._ways[end.remote_id, end.local_id] = Way(end, self._config, secrets)
+        self._directions[end.remote_id, end.local_id] = Direction(end, self._config, secrets)
 
-    def way(self, end: End) -> Way:
+    def direction(self, end: End) -> Direction:
         """Return the direction from ``end`` to its peer."""
-        return self._ways[end.remote_id, end.local_id]
+        return self._directions[end.remote_id, end.local_id]
 
     def leaves(self, name: str, destination: Address, datagram: bytes, now: float) -> None:
         """Examine a datagram that the party ``name`` sends."""
@@ -177,39 +177,39 @@ class Watch:
         if datagram[KIND_OFFSET] == RESET:
             return
         ids = ids_of(datagram)
-        way, back = self._ways.get(ids), self._ways.get(ids[::-1])
-        if way is None or back is None:
+        direction, back = self._directions.get(ids), self._directions.get(ids[::-1])
+        if direction is None or back is None:
             self.problems.append(f"{name}: sent a packet of no connection")
             return
-        before = len(way.times)
-        self.problems += [f"{name}: {problem}" for problem in way.leaves(datagram, back, now)]
-        packet = way.sent.get(datagram)
-        self.repeats += packet is not None and bool(packet.data) and len(way.times) == before
+        before = len(direction.times)
+        self.problems += [f"{name}: {problem}" for problem in direction.leaves(datagram, back, now)]
+        packet = direction.sent.get(datagram)
+        self.repeats += packet is not None and bool(packet.data) and len(direction.times) == before
 
-    def arrives(self, name: str, source: Address, datagram: bytes, now: float) -> Way | None:
+    def arrives(self, name: str, source: Address, datagram: bytes, now: float) -> Direction | None:
         """Examine a datagram that the party ``name`` is about to receive; return its direction if it is genuine."""
         if source not in self._owned:
             self._came[name, source] += len(datagram)
         ids = ids_of(datagram)
-        way, back = self._ways.get(ids), self._ways.get(ids[::-1])
-        packet = way.sent.get(datagram) if way is not None else None
-        if way is None or back is None or packet is None or way.end.peer.party.name != name:
+        direction, back = self._directions.get(ids), self._directions.get(ids[::-1])
+        packet = direction.sent.get(datagram) if direction is not None else None
+        if direction is None or back is None or packet is None or direction.end.peer.party.name != name:
             return None
-        way.arrives(packet, back, now)
-        return way
+        direction.arrives(packet, back, now)
+        return direction
 
     def path_changed(self, end: End, now: float) -> None:
         """Restart the repeat formula after a change of path."""
-        way = self.way(end)
-        way.quiet_since = way.path_changed_at = now
+        direction = self.direction(end)
+        direction.quiet_since = direction.path_changed_at = now
 
     def failed(self, end: End, reason: str, now: float) -> list[str]:
         """Return the problems with a failure that ``end`` reports."""
-        way, config = self.way(end), self._config
+        direction, config = self.direction(end), self._config
         if not reason.startswith("the other side"):
             return [f"failed because {reason}"]
         problems = []
-        silence_s = now - way.answered_at
+        silence_s = now - direction.answered_at
         if silence_s < patience_min_s(config) - GRAIN_S:
             problems.append(f"failed though a packet of {silence_s:.3f} s ago was acknowledged")
         return problems

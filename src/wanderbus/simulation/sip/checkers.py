@@ -19,7 +19,7 @@ def check_mended(servers: Mapping[str, SIPServer], parties: Sequence[SIPParty], 
             *party.problems,
             *_registration(servers[party.home.domain], party, now),
             *_wanted(party, by_uri),
-            *_lonely(party, by_uri),
+            *_one_sided(party, by_uri),
         ]
         problems += [f"{party.name}: {problem}" for problem in found]
     return problems
@@ -54,7 +54,7 @@ def _wanted(party: SIPParty, by_uri: Mapping[str, SIPParty]) -> Iterator[str]:
             yield f"is at {party.ip}, but for {peer.name} {_shown(peer, id)}"
 
 
-def _lonely(party: SIPParty, by_uri: Mapping[str, SIPParty]) -> Iterator[str]:
+def _one_sided(party: SIPParty, by_uri: Mapping[str, SIPParty]) -> Iterator[str]:
     for id, session in party.sessions.items():
         if session.created_here and party.wanted.get(session.remote_uri) != id:
             yield f"has session {id}, which nobody wants"

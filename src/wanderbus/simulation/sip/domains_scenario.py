@@ -125,9 +125,9 @@ class DomainsScenario(SIPScenario):
         delay_s = draw.uniform(0.5, 1.4) * LOOKUP_S_MAX if slow else draw.uniform(0.001, 0.1)
         self.world.after(delay_s, lambda: node.feed([answer]))
 
-    def _mend(self) -> None:
+    def _end_disturbances(self) -> None:
         self._mended = True
-        super()._mend()
+        super()._end_disturbances()
 
     def _registrars(self) -> Sequence[Node | None]:
         return [site.node for site in self._sites.values()]

@@ -254,9 +254,9 @@ class SIPParty:
             case SessionFailed(id=id, status=status) | UpdateFailed(id=id, status=status):
                 if status in AUTHENTICATION_FAILURES:
                     self.problems.append(f"session {id} failed with {status} despite the right password")
-                self._gone(id)
+                self._on_ended(id)
             case SessionRemoved(id=id):
-                self._gone(id)
+                self._on_ended(id)
             case RegistrationFailed(status=int(status)) if status in AUTHENTICATION_FAILURES:
                 self.problems.append(f"registering failed with {status} despite the right password")
 
@@ -292,7 +292,7 @@ class SIPParty:
                     self._terminate(other.id)
         self.on_established(self, id, update)
 
-    def _gone(self, id: str) -> None:
+    def _on_ended(self, id: str) -> None:
         self.disk.pop(id, None)
         for uri, present in self.wanted.items():
             if present == id:

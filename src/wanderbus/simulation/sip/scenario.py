@@ -172,7 +172,7 @@ class SIPScenario:
             self.world.at(self.world.random.uniform(0, 0.5), party.start)
         (plan_calm if self.calm else plan_rough)(self, ACTIVE_S)
         self.world.run(ACTIVE_S)
-        self._mend()
+        self._end_disturbances()
         broken = self._wait(ACTIVE_S, SETTLE_S)
         if not broken:
             self.world.run(self.world.now + REST_S)
@@ -191,7 +191,7 @@ class SIPScenario:
             self.world.run(end)
         return []
 
-    def _mend(self) -> None:
+    def _end_disturbances(self) -> None:
         conditions = self.network.conditions
         conditions.loss = conditions.spike = conditions.duplication = 0.0
         self.start_server()

@@ -153,7 +153,7 @@ class Scenario:
         if self.world.random.random() < 0.7:
             self._plan_server_crashes()
         self.world.run(ACTIVE_S)
-        self._mend()
+        self._end_disturbances()
         self._settle()
         self.tour()
 
@@ -268,7 +268,7 @@ class Scenario:
         if not traveller.running:
             traveller.start()
 
-    def _mend(self) -> None:
+    def _end_disturbances(self) -> None:
         network = self.network
         for conditions in (network.conditions, network.within, network.towards[SERVER_IP]):
             assert conditions is not None

@@ -219,7 +219,7 @@ class Traveller:
                 self.on_arrival(item)
                 self._in_hand += [(item, subscription) for subscription in subscriptions]
                 if len(self._in_hand) == len(subscriptions):
-                    self._think()
+                    self._process_next()
             case PublishSettled(number=number, id=identity):
                 uid = self._unsettled.pop(number)
                 if identity is None:
@@ -237,7 +237,7 @@ class Traveller:
             case AgentStatusChanged(status=status):
                 self._status = status
 
-    def _think(self) -> None:
+    def _process_next(self) -> None:
         """Process the first waiting item, commit its result, and request the next."""
         life = self._life
 
@@ -250,6 +250,6 @@ class Traveller:
             self.committed.positions[request] = item.position
             self._node.feed([Acknowledge(subscription, item.position)])
             if self._in_hand:
-                self._think()
+                self._process_next()
 
         self._world.after(self._world.random.uniform(0.0, self._think_s_max), commit)

@@ -31,20 +31,20 @@ _HELD_S: Final = 1.0
 def check_weeks(server: WeeksServer, devices: Sequence[WeeksDevice]) -> list[str]:
     """Return one line for every broken promise in the finished world."""
     log = [decode_record(payload) for _, _, payload in server.disk.log]
-    truth = Truth(server.config, _happened(server, devices))
+    truth = Truth(server.config, _history(server, devices))
     truth.fold(log)
     problems = [*server.problems, *server.watch.problems, *truth.problems, *server.check_rows()]
     problems += _check_counters(server, truth)
     problems += _check_growth(server, truth)
-    problems += _check_said(server, truth, log)
+    problems += _check_ages(server, truth, log)
     for device in devices:
         found = [*device.problems, *_check_publishes(device, log, truth), *_check_streams(server, device, log, truth)]
         problems += [f"{device.user} {device.name}: {problem}" for problem in found]
     return problems
 
 
-def _happened(server: WeeksServer, devices: Sequence[WeeksDevice]) -> Happened:
-    anew = {(d.user, d.name, life.epoch) for d in devices for life in d.lives if not life.keep}
+def _history(server: WeeksServer, devices: Sequence[WeeksDevice]) -> Happened:
+    fresh = {(d.user, d.name, life.epoch) for d in devices for life in d.lives if not life.keep}
     taken = {(d.user, d.name, session): number for d in devices for session, number in d.taken.items()}
     left = {(d.user, d.name) for d in devices if d.leaves}
     purgers = {d.user for d in devices if d.purges}
@@ -56,7 +56,7 @@ def _happened(server: WeeksServer, devices: Sequence[WeeksDevice]) -> Happened:
         for uid, refusal in device.refused.items()
         if refusal.limit not in (None, "disk_full") and uid in server.offered
     ]
-    return Happened(server.walls_us, anew, taken, left, purgers, kickers, unsubscribed, refused)
+    return Happened(server.walls_us, fresh, taken, left, purgers, kickers, unsubscribed, refused)
 
 
 # The broker ----------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
                 yield f"{identity} expired at {expires_us} and has not ended"
 
 
-def _check_said(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> Iterator[str]:
+def _check_ages(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> Iterator[str]:
     """Check that no notification was sent that had waited for too long (SPEC G-17)."""
     for sent in server.sent:
         matched = [truth.known[identity] for identity in sent.subscriptions]
@@ -239,7 +239,7 @@ class _Listener:
         number, entry = notify.number, self._stream.entries[notify.number]
         if entry.offset != notify.id.offset:
             yield f"{number} is event {notify.id}, it should be {entry.offset}"
-        concerned = self._present(entry.concerns(self._device.name))
+        concerned = self._present(entry.subscriptions_on(self._device.name))
         if not self._present(notify.subscriptions) <= concerned:
             yield f"{number} is for {notify.subscriptions}, it should be for {concerned}"
         for _, subscriptions in received.items:

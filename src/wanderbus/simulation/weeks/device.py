@@ -204,7 +204,7 @@ class WeeksDevice:
         self.reachable = False
         self.lose()
 
-    def come_back(self) -> None:
+    def reconnect_soon(self) -> None:
         """Be reachable again."""
         if not self.retired:
             self.reachable = True
@@ -216,13 +216,13 @@ class WeeksDevice:
         if conversation is not None and conversation.attached and not conversation.unanswered and self.wire is not None:
             self._leaving = True
             self.leaves += 1
-            self._say(Ask(protocol.Leave(self._request())))
+            self._submit(Ask(protocol.Leave(self._request())))
 
     def connect(self) -> None:
         """Open a link if there is none, or try again later."""
         if not self.alive or not self.reachable or self.wire is not None:
             return
-        self.wire = self._server.open(self.user, self.name, self.habits.delay_s, self._hear)
+        self.wire = self._server.open(self.user, self.name, self.habits.delay_s, self._receive)
         if self.wire is None:
             self._world.after(self._world.random.uniform(5, 600), self.connect)
             return
@@ -286,7 +286,7 @@ class WeeksDevice:
             self.lives[-1].publishes += 1
             number = self.lives[-1].publishes
             self._uids[False, number] = uid
-            self._say(PublishEvent(number, protocol.encode_event(event)), twice=twice)
+            self._submit(PublishEvent(number, protocol.encode_event(event)), twice=twice)
 
     def _send_stored(self) -> None:
         """Publish what the outbox releases; after a refusal try again some time later."""
@@ -294,7 +294,7 @@ class WeeksDevice:
             return
         now = self._world.now
         while (number := self._outbox.next(now)) is not None:
-            self._say(PublishEvent(number, protocol.encode_event(self._stored[number]), _OUTBOX))
+            self._submit(PublishEvent(number, protocol.encode_event(self._stored[number]), _OUTBOX))
         if (at := self._outbox.wake_at()) is not None:
             outbox = self._outbox
             self._world.at(at + _PATIENCE_S, lambda: self._send_stored() if self._outbox is outbox else None)
@@ -312,13 +312,13 @@ class WeeksDevice:
             self.purges += 1
         elif isinstance(request, protocol.Kick):
             self.kicks += 1
-        self._say(Ask(request))
+        self._submit(Ask(request))
 
     def _request(self) -> int:
         self.lives[-1].requests += 1
         return self.lives[-1].requests
 
-    def _say(self, given: PublishEvent | Ask | StartReading | Acknowledge, *, twice: bool = False) -> None:
+    def _submit(self, given: PublishEvent | Ask | StartReading | Acknowledge, *, twice: bool = False) -> None:
         assert self._conversation is not None
         payload = self._conversation.send(given)
         if payload is not None and self.wire is not None:
@@ -335,9 +335,9 @@ class WeeksDevice:
             self.taken[subscription] = max(self.taken.get(subscription, 0), position.number)
             self._positions[subscription] = position
             self._note(f"has taken {subscription} up to {position.number}")
-            self._say(Acknowledge(subscription, position))
+            self._submit(Acknowledge(subscription, position))
 
-    def hurry(self) -> None:
+    def read_everything(self) -> None:
         """From now on, read everything, and consume at once what arrives."""
         self.hurries = True
         if self.alive and self._untaken:
@@ -359,12 +359,12 @@ class WeeksDevice:
                 if self._world.random.random() < self.habits.ignores:
                     self._world.random.choice([self.ignored, self.stalled]).add(identity)
             if self.hurries or identity not in self.ignored:
-                self._say(StartReading(identity, self._positions.get(identity) if self.habits.resumes else None))
+                self._submit(StartReading(identity, self._positions.get(identity) if self.habits.resumes else None))
 
     # Received messages
     # -------------------------------------------------------------------------------------------------
 
-    def _hear(self, link: int, payloads: Sequence[bytes]) -> None:
+    def _receive(self, link: int, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
             if self.wire is None or self.wire.link != link or self._conversation is None:
                 return
@@ -378,11 +378,11 @@ class WeeksDevice:
                 self._arrived(items)
             for output in outputs:
                 self._reported(output)
-            self._say_unsaid()
+            self._send_own_requests()
             if not isinstance(message, protocol.Notify | protocol.NotifyGap):
                 self.read_all()
 
-    def _say_unsaid(self) -> None:
+    def _send_own_requests(self) -> None:
         """Send the agent's own requests; if there is no link, they are repeated on the next one."""
         for payload in self._conversation.take_unsent() if self._conversation else ():
             message = protocol.decode_from_agent(payload)

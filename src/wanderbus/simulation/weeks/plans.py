@@ -176,10 +176,10 @@ def _draw_window(draw: Random, wall_us: int) -> Interval | Daily:
     end = (start + draw.choice([2, 12, 36, 60, 90])) % (24 * 4)
     weekdays = tuple(sorted(draw.sample(range(1, 8), draw.randint(1, 6)))) if draw.random() < 0.4 else ()
     zone = draw.choice([None, *ZONES])
-    return Daily(_hands(start), _hands(end), zone, _draw_when(draw), weekdays)
+    return Daily(_time_of_day(start), _time_of_day(end), zone, _draw_when(draw), weekdays)
 
 
-def _hands(quarters: int) -> str:
+def _time_of_day(quarters: int) -> str:
     return f"{quarters // 4:02d}:{quarters % 4 * 15:02d}"
 
 

@@ -110,9 +110,9 @@ class WeeksScenario:
         self._plan_server()
         for day in range(1, self.days):
             world.at(day * DAY_S, self._check)
-        world.after(HOUR_S, self._look_around)
+        world.after(HOUR_S, self._read_new_subscriptions)
         world.run(self.days * DAY_S)
-        self._mend()
+        self._end_disturbances()
         world.run(world.now + SETTLE_S, self._at_rest)
         if not self._at_rest():
             self._problems.append(f"{SETTLE_S / DAY_S:g} days after everything was mended it has not come to rest")
@@ -149,12 +149,12 @@ class WeeksScenario:
         for _ in range(draw.randint(1, 3)):
             world.at(draw.uniform(0.5, 1) * DAY_S, lambda: self._subscribe(device))
         for _ in range(draw.randint(0, self.days)):
-            world.at(self._instant(), lambda: self._change_mind(device))
+            world.at(self._instant(), lambda: self._change_subscription(device))
 
     def _subscribe(self, device: WeeksDevice) -> None:
         device.ask(draw_subscribe(self.world.random, self.clock.read(), lasting=device.habits.renews))
 
-    def _change_mind(self, device: WeeksDevice) -> None:
+    def _change_subscription(self, device: WeeksDevice) -> None:
         draw, wall_us = self.world.random, self.clock.read()
         if not device.subscriptions or draw.random() < 0.4:
             self._subscribe(device)
@@ -187,7 +187,7 @@ class WeeksScenario:
                     self.world.at(at, lambda up=up, down=down: device.lose(up=up, down=down))  # type: ignore[misc]
                 case "away":
                     self.world.at(at, lambda: self._go_away(device))
-                    self.world.at(at + self._pause(), device.come_back)
+                    self.world.at(at + self._pause(), device.reconnect_soon)
                 case "crash":
                     self.world.at(at, device.crash)
                     self.world.at(at + self._pause(), lambda: self._start(device))
@@ -264,24 +264,24 @@ class WeeksScenario:
     # End
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _look_around(self) -> None:
+    def _read_new_subscriptions(self) -> None:
         """Let every application read the newer subscriptions of its user's other applications."""
         for device in self.devices:
             device.read_all()
-        self.world.after(HOUR_S, self._look_around)
+        self.world.after(HOUR_S, self._read_new_subscriptions)
 
     def _check(self) -> None:
         self._problems += [f"at {self.world.now:.0f} s: {problem}" for problem in self.server.check_now()]
 
-    def _mend(self) -> None:
+    def _end_disturbances(self) -> None:
         """Bring everything back, except some devices that stay away for good."""
         draw = self.world.random
         self.server.disk.on_append = lambda: None
         self._boot()
         for device in self.devices:
-            device.hurry()
+            device.read_everything()
             if draw.random() < 0.8:
-                device.come_back()
+                device.reconnect_soon()
                 device.start()
             else:
                 device.retired = True

@@ -35,7 +35,7 @@ from wanderbus.simulation.weeks.hook import handled
 from wanderbus.simulation.weeks.policy import LATEST, latest
 from wanderbus.simulation.weeks.stream import name_of
 from wanderbus.simulation.weeks.windows import LOTS, are_lots
-from wanderbus.simulation.weeks.wire import Way, Wire
+from wanderbus.simulation.weeks.wire import Direction, Wire
 from wanderbus.simulation.world import World
 
 Rows = dict[str, dict[str, bytes]]
@@ -205,8 +205,8 @@ class WeeksServer:
             return None
         self._links += 1
         link = self._links
-        up = Way(self._world, delay_s, lambda payloads: self._arrived(link, payloads))
-        wire = Wire(link, up, Way(self._world, delay_s, lambda payloads: receive(link, payloads)))
+        up = Direction(self._world, delay_s, lambda payloads: self._arrived(link, payloads))
+        wire = Wire(link, up, Direction(self._world, delay_s, lambda payloads: receive(link, payloads)))
         for other, whose in list(self._open.items()):
             if whose == (user, device):
                 del self._open[other]

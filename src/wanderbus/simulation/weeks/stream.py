@@ -45,7 +45,7 @@ class Entry:
     lost: dict[str, str] = field(default_factory=dict)
     """Reason for which this notification was dropped, by subscription."""
 
-    def concerns(self, device: str) -> dict[str, None]:
+    def subscriptions_on(self, device: str) -> dict[str, None]:
         """Return the subscriptions that this notification is, or was, for on ``device`` (SPEC E-05)."""
         return {s: None for s, bound_to in self.matches.items() if bound_to in (None, device)}
 

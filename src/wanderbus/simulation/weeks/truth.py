@@ -309,10 +309,10 @@ class Truth:
                 self._acknowledgements.append((offset, record, identity, place))
             stream.places[identity, record.device] = max(place, record.number)
         if discards:
-            owed -= {(s, number) for s, number in owed if self._is_of(s, record) and number <= record.number}
+            owed -= {(s, number) for s, number in owed if self._is_for(s, record) and number <= record.number}
         stream.trim()
 
-    def _is_of(self, identity: str, record: records.Acknowledged) -> bool:
+    def _is_for(self, identity: str, record: records.Acknowledged) -> bool:
         subscription = self.known[identity].subscription
         named = not record.subscriptions or identity in record.subscriptions
         return named and subscription.session == record.session
@@ -323,7 +323,7 @@ class Truth:
             stream = self.stream(record.user, record.session)
             taken = self.has_taken(record.user, record.device, identity)
             for number in range(max(place, taken) + 1, min(record.number, stream.next - 1) + 1):
-                if identity in stream.entries[number].concerns(record.device):
+                if identity in stream.entries[number].subscriptions_on(record.device):
                     self._wrong(
                         offset, f"{record.device} did not consume {number} of {identity}, which was acknowledged"
                     )

@@ -26,10 +26,10 @@ def is_open(window: Interval | Daily, instant_us: int) -> bool:
     if isinstance(window, Interval):
         return window.start_us <= instant_us and not instant_us >= window.end_us
     shown = datetime.fromtimestamp(instant_us // 1_000_000, UTC).astimezone(ZoneInfo(window.zone or "UTC"))
-    return _began_on(window, shown.replace(tzinfo=None)) in (window.weekdays or range(1, 8))
+    return _start_weekday(window, shown.replace(tzinfo=None)) in (window.weekdays or range(1, 8))
 
 
-def _began_on(window: Daily, shown: datetime) -> int | None:
+def _start_weekday(window: Daily, shown: datetime) -> int | None:
     """Return the weekday on which the window began that is open at this local time; None if none is.
 
     The later of two counts: the last time that the clock showed its start, and the last time that it showed its end.

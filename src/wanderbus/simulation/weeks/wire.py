@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from wanderbus.simulation.world import World
 
 
-class Way:
+class Direction:
     """One direction of a link: messages arrive in order after ``delay_s``, until it is cut."""
 
     def __init__(self, world: World, delay_s: float, deliver: Callable[[Sequence[bytes]], None]) -> None:
@@ -42,7 +42,7 @@ class Way:
 class Wire:
     """Both directions of one link."""
 
-    def __init__(self, link: int, up: Way, down: Way) -> None:
+    def __init__(self, link: int, up: Direction, down: Direction) -> None:
         self.link = link
         self.up = up
         self.down = down
