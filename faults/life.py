@@ -20,6 +20,7 @@ from wanderbus.broker.core import (
     SendOnLink,
     ServerStarted,
 )
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
 from wanderbus.parameters.broker import BrokerConfig
@@ -82,7 +83,7 @@ class Life:
             root, segment_bytes_max=self._random.choice((2_000, 6_000, 30_000)), disk=self._disk, vfs=VFS
         )
         self.server = self._files.identity.server
-        state = self._files.load_state(PUBLISHES_REMEMBERED)
+        (state,) = self._files.load_states(lambda: [BrokerState(self.server, PUBLISHES_REMEMBERED)])
         self.handed += [(frame.offset, frame.at_us, frame.payload) for frame in self._files.log.read()]
         self._promise(state.offset)
         queue = QueuePolicy(notifications_max=8, bytes_max=2**20, when_full="drop_oldest")

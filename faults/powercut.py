@@ -25,6 +25,7 @@ from faults.life import PUBLISHES_REMEMBERED, Life, World
 from faults.recording import Promise, Recorder, Step, Sync, SyncNames
 from faults.verdict import Verdict, check_publishes, check_state, folded
 from harness.reporting import finish, progress
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import WanderbusError
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.committer import LogEntry
@@ -132,7 +133,7 @@ def check_image(
     try:
         files = ServerFiles.open(root)
         try:
-            state = files.load_state(PUBLISHES_REMEMBERED)
+            (state,) = files.load_states(lambda: [BrokerState(files.identity.server, PUBLISHES_REMEMBERED)])
             records = [(frame.offset, frame.at_us, frame.payload) for frame in files.log.read()]
         finally:
             files.close()

@@ -10,6 +10,7 @@ import apsw
 
 from faults.agents import INTERESTS, Role, lines_of
 from faults.verdict import Verdict, check_order, check_publishes, check_state, folded
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import WanderbusError
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import Published, decode_record
@@ -77,7 +78,7 @@ def _files(verdict: Verdict, data: Path) -> list[bytes]:
     files = ServerFiles.open(data)
     try:
         remembered = BrokerConfig().publishes_remembered
-        state = files.load_state(remembered)
+        (state,) = files.load_states(lambda: [BrokerState(files.identity.server, remembered)])
         payloads = [frame.payload for frame in files.log.read()]
     finally:
         files.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.world import SUBJECT, World, numbers, publish, run, service
+from tests.api.world import SUBJECT, World, files, numbers, publish, run
 from wanderbus.client.agent_sockets import MobileEnd
 from wanderbus.client.publishes import UNSETTLED_MAX
 from wanderbus.errors import (
@@ -259,10 +259,10 @@ def test_nothing_that_arrives_from_strangers_stops_the_server(world: World) -> N
 
     async def story() -> None:
         async with world.server() as server, world.agent() as alice, alice.subscribe(SUBJECT) as notifications:
-            identity = service(server).files.identity
+            identity = files(server).identity
             agents = [each.getsockname()[1] for each in alice._driving()._sockets.values()]
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-                for port in (world.port, identity.broker_port, identity.data_port, *agents):
+                for port in (world.port, identity.ports["broker_port"], identity.ports["data_port"], *agents):
                     for _ in range(50):
                         stranger.sendto(noise.randbytes(noise.randrange(300)), ("127.0.0.1", port))
                     stranger.sendto(b"", ("127.0.0.1", port))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.world import SUBJECT, World, numbers, publish, run, service
+from tests.api.world import SUBJECT, World, files, numbers, publish, run
 from wanderbus.client.machine import core
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.transports import RudpConfig
@@ -53,13 +53,13 @@ def test_design_6_3_a_restarted_server_is_found_at_its_ports_with_its_keys(
     async def story() -> None:
         kept = []
         async with world.server(encryption=encryption) as server:
-            kept.append((service(server).files.identity, service(server).files.reset_key))
+            kept.append((files(server).identity, files(server).reset_key))
             alice = await world.agent(**how).__aenter__()
             notifications = await alice.subscribe(SUBJECT).__aenter__()
             await publish(alice, 1)
         meanwhile = asyncio.create_task(alice.publish(SUBJECT, {"n": 2}))
         async with world.server(encryption=encryption) as server:
-            kept.append((service(server).files.identity, service(server).files.reset_key))
+            kept.append((files(server).identity, files(server).reset_key))
             await meanwhile
             assert await numbers(notifications, 2) == [1, 2]
             await notifications.__aexit__(None, None, None)
@@ -73,13 +73,13 @@ def test_a_server_whose_tcp_port_was_taken_meanwhile_is_found_again(world: World
     async def story() -> None:
         async with world.server() as server:
             alice = await world.agent(data_transport="tcp").__aenter__()
-            before = service(server).files.identity
+            before = files(server).identity
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as squatter:
             squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            squatter.bind(("127.0.0.1", before.stream_port))
+            squatter.bind(("127.0.0.1", before.ports["stream_port"]))
             squatter.listen()
             async with world.server() as server:
-                assert service(server).files.identity.stream_port != before.stream_port
+                assert files(server).identity.ports["stream_port"] != before.ports["stream_port"]
                 await publish(alice, 1)
                 await alice.close()
 

@@ -144,8 +144,7 @@ def test_a_known_proxy_says_where_a_phone_is(tmp_path: Path, known: bool) -> Non
             assert (await edge.register("<sip:bob@127.0.0.2:7777>")).status == 200
             edge.socket.close()
             assert running._sip is not None
-            assert running._sip._driver is not None
-            machine = running._sip._driver.machine
+            machine = running._sip.machine
             assert isinstance(machine, SIPServer)
             (contact,) = machine.location.snapshot()[BOB]
             alias = "" if known else f";alias=127.0.0.1~{edge.address[1]}~1"

@@ -17,8 +17,8 @@ from wanderbus.config import RelaySettings
 from wanderbus.errors import AuthenticationError, ConfigurationError, Unreachable
 from wanderbus.machine import Address, shown
 from wanderbus.relay import RelayLimits
-from wanderbus.runtime.net.relay_server import RelayServer
 from wanderbus.server.proxy_server import ProxyServer
+from wanderbus.server.relay_server import RelayServer
 
 pytestmark = pytest.mark.integration
 

@@ -17,12 +17,12 @@ from tests.api.world import (
     World,
     crash,
     everything_is_there,
+    files,
     fill,
     nothing_more,
     numbers,
     publish,
     run,
-    service,
     settled,
     stored,
     take,
@@ -32,7 +32,7 @@ from wanderbus.client import publishes as publishing
 from wanderbus.errors import Closed, StateCorrupt, StorageError
 from wanderbus.runtime.files import server_files
 from wanderbus.runtime.log import event_log
-from wanderbus.server import broker_role
+from wanderbus.server import storage
 
 
 def test_agents_heal_over_a_restart_and_publishes_meanwhile_complete(world: World) -> None:
@@ -64,12 +64,12 @@ def test_a_server_whose_ports_were_taken_meanwhile_is_found_again(world: World) 
         async with world.server() as server:
             alice = await world.agent().__aenter__()
             notifications = await alice.subscribe(SUBJECT).__aenter__()
-            before = service(server).files.identity
+            before = files(server).identity
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as squatter:
-            squatter.bind(("127.0.0.1", before.data_port))
+            squatter.bind(("127.0.0.1", before.ports["data_port"]))
             async with world.server() as server:
-                assert service(server).files.identity.server == before.server
-                assert service(server).files.identity.data_port != before.data_port
+                assert files(server).identity.server == before.server
+                assert files(server).identity.ports["data_port"] != before.ports["data_port"]
                 await publish(alice, 1)
                 assert await numbers(notifications, 1) == [1]
                 await notifications.__aexit__(None, None, None)
@@ -288,7 +288,7 @@ def test_a_disk_that_stays_full_at_the_start_is_told(world: World, monkeypatch: 
 
     async def story() -> None:
         monkeypatch.setattr(event_log.EventLog, "append", fail)
-        monkeypatch.setattr(broker_role, "START_S_MAX", 0.5)
+        monkeypatch.setattr(storage, "START_S_MAX", 0.5)
         with pytest.raises(StorageError, match="make room and start again: No space left on device"):
             async with world.server():
                 pass
@@ -356,12 +356,12 @@ def test_a_data_directory_serves_one_server(world: World) -> None:
 def test_a_start_that_fails_leaves_nothing_behind(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one in the same process finds the data directory free."""
 
-    def damaged(files: server_files.ServerFiles, publishes_remembered: int) -> None:
+    def damaged(opened: server_files.ServerFiles, make: object) -> None:
         raise StateCorrupt("damaged")
 
     async def story() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(server_files.ServerFiles, "load_state", damaged)
+            patched.setattr(server_files.ServerFiles, "load_states", damaged)
             with pytest.raises(StateCorrupt):
                 await world.server().__aenter__()
         async with world.server(), world.agent() as alice:

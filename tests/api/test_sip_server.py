@@ -315,7 +315,7 @@ def test_the_broker_is_one_device_over_its_restarts(tmp_path: Path) -> None:
         common: dict[str, Any] = {"domain": "localhost", "users": USERS}
         async with ProxyServer(**common, data_dir=tmp_path / "proxy", port=0) as proxy:
             place = shown(proxy.address)
-            machine: Any = proxy._sip and proxy._sip._driver and proxy._sip._driver.machine
+            machine: Any = proxy._sip and proxy._sip.machine
             seen = set()
             for _ in range(2):
                 async with wanderbus.Server(**common, data_dir=tmp_path / "b", sip_server=place) as broker:
@@ -338,7 +338,7 @@ def test_the_way_to_a_sip_server_elsewhere_is_kept_open(
 
     async def story() -> None:
         async with broker(proxy, transport) as server:
-            period_s = service(server)._properties.keep_alive_s
+            period_s = service(server).properties.keep_alive_s
             assert period_s is not None
             assert least_s <= period_s <= most_s
 

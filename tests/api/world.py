@@ -13,7 +13,8 @@ import wanderbus
 from wanderbus.client.notifications import Notifications
 from wanderbus.errors import Closed
 from wanderbus.event import Value
-from wanderbus.server.broker_role import BrokerService
+from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.server.broker_role import BrokerRole
 
 Returned = TypeVar("Returned")
 
@@ -41,10 +42,17 @@ def run(story: Coroutine[Any, Any, Returned]) -> Returned:
     return result
 
 
-def service(server: wanderbus.Server) -> BrokerService:
+def service(server: wanderbus.Server) -> BrokerRole:
     """The broker of a server that was started."""
     assert server._broker is not None
     return server._broker
+
+
+def files(server: wanderbus.Server) -> ServerFiles:
+    """The data directory of a server that was started."""
+    assert server._host is not None
+    assert server._host.storage is not None
+    return server._host.storage.files
 
 
 class World:

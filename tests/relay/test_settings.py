@@ -12,24 +12,24 @@ import pytest
 from wanderbus.config import RelayLimits, RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.config_files import settings_in
-from wanderbus.runtime.net.relay_server import RelayServer
+from wanderbus.server.relay_role import RelayRole
 from wanderbus.settings.keys import table_of
 from wanderbus.settings.writing import toml
 
-KEYS: Final[dict[str, tuple[Any, Callable[[RelayServer], Any], Any]]] = {
-    "address": ("127.0.0.9", lambda server: server._host, "127.0.0.9"),
-    "advertise": ("192.0.2.1", lambda server: server._relay.address, "192.0.2.1"),
-    "ports": ("40000-40003", lambda server: sorted(server._relay._ports._free), [40_000, 40_001, 40_002, 40_003]),
-    "ng_listen": ("[::1]:2224", lambda server: server.ng_address, ("::1", 2_224)),
-    "ng_from": (("192.0.2.2",), lambda server: server._relay._proxies, {"192.0.2.2"}),
-    "loopback_peers": (True, lambda server: server._relay._loopback, True),
+KEYS: Final[dict[str, tuple[Any, Callable[[RelayRole], Any], Any]]] = {
+    "address": ("127.0.0.9", lambda role: role.host, "127.0.0.9"),
+    "advertise": ("192.0.2.1", lambda role: role.machine.address, "192.0.2.1"),
+    "ports": ("40000-40003", lambda role: sorted(role.machine._ports._free), [40_000, 40_001, 40_002, 40_003]),
+    "ng_listen": ("[::1]:2224", lambda role: role.ng_address, ("::1", 2_224)),
+    "ng_from": (("192.0.2.2",), lambda role: role.machine._proxies, {"192.0.2.2"}),
+    "loopback_peers": (True, lambda role: role.machine._loopback, True),
 }
 """Another value, the attribute that holds it, and the expected value there."""
 
 
-def made(file: Path, text: str) -> RelayServer:
+def made(file: Path, text: str) -> RelayRole:
     file.write_text(text)
-    return RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
+    return RelayRole(RelaySettings(**settings_in(RelaySettings, file)))
 
 
 def test_every_key_is_tried() -> None:
@@ -49,8 +49,8 @@ def test_a_key_reaches_the_relay(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", RelayLimits.__struct_fields__)
 def test_a_limit_reaches_the_relay(name: str, tmp_path: Path) -> None:
     value = getattr(RelayLimits(), name) + 1
-    server = made(tmp_path / "relay.toml", f"[limits]\n{name} = {toml(value)}")
-    assert server._limits == server._relay._limits == msgspec.structs.replace(RelayLimits(), **{name: value})
+    role = made(tmp_path / "relay.toml", f"[limits]\n{name} = {toml(value)}")
+    assert role.machine._limits == msgspec.structs.replace(RelayLimits(), **{name: value})
 
 
 @pytest.mark.parametrize("name", RelayLimits.__struct_fields__)

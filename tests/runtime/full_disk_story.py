@@ -55,9 +55,11 @@ async def accepted(agent: wanderbus.Agent, n: int) -> None:
 
 async def looked_at(server: wanderbus.Server) -> None:
     """Wait until everything is saved, and the reserve was looked at after that: it will not be until there is more."""
-    service = server._broker
-    assert service is not None
-    while service.files.store.offset < service.broker.state.offset:
+    broker, host = server._broker, server._host
+    assert broker is not None
+    assert host is not None
+    assert host.storage is not None
+    while host.storage.files.store.offset < broker.broker.state.offset:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
 

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from wanderbus import records, segments
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import ConfigurationError, LogCorrupt, StateCorrupt, StorageError
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.files.users_file import read_users
+
+
+def load_state(files: ServerFiles) -> BrokerState:
+    """Load the state of the only role."""
+    (state,) = files.load_states(lambda: [BrokerState(files.identity.server, publishes_remembered=16)])
+    return state
 
 
 def write_log(files: ServerFiles, *statuses: str) -> None:
@@ -31,13 +38,12 @@ def write_log(files: ServerFiles, *statuses: str) -> None:
 
 def test_a_directory_is_begun_and_found_again(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path / "new" / "data")
-    files.keep_ports(40_001, 40_002, 40_003)
+    files.keep_ports({"broker_port": 40_001, "data_port": 40_002, "stream_port": 40_003})
     files.close()
     again = ServerFiles.open(tmp_path / "new" / "data")
     again.close()
     assert again.identity.server == files.identity.server
-    kept = again.identity
-    assert (kept.broker_port, kept.data_port, kept.stream_port) == (40_001, 40_002, 40_003)
+    assert again.identity.ports == {"broker_port": 40_001, "data_port": 40_002, "stream_port": 40_003}
 
 
 def test_design_6_3_the_key_of_resets_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
@@ -61,23 +67,23 @@ def test_design_5_8_the_clock_goes_on_from_the_last_record_where_the_rows_cover_
     files = ServerFiles.open(tmp_path)
     files.log.append([(0, 5_000, records.encode_record(records.Started(at_us=5_000, server="wb")))])
     files.log.sync()
-    state = files.load_state(8)
+    state = load_state(files)
     files.store.save(state.changes(), state.offset)
     files.close()
     files = ServerFiles.open(tmp_path)
-    assert files.load_state(8).wall_us == 5_000
+    assert load_state(files).wall_us == 5_000
     files.close()
 
 
 def test_the_state_is_brought_up_to_date_from_the_log(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     write_log(files, "CONNECTED", "DISCONNECTED")
-    state = files.load_state(16)
+    state = load_state(files)
     files.store.save(state.changes(), state.offset)
     write_log(files, "CONNECTED")
     files.close()
     files = ServerFiles.open(tmp_path)
-    state = files.load_state(16)
+    state = load_state(files)
     files.close()
     assert (files.store.offset, state.offset) == (2, 3)
     assert [row.status for row in state.devices.values()] == ["CONNECTED"]
@@ -87,7 +93,7 @@ def test_a_state_ahead_of_its_log_is_refused(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     files.store.save({}, 7)
     with pytest.raises(LogCorrupt, match=r"reflects 7 records, .* holds 0: segments are missing; put them back"):
-        files.load_state(16)
+        load_state(files)
     files.close()
 
 
@@ -96,7 +102,7 @@ def test_a_record_of_another_version_is_one_line(tmp_path: Path) -> None:
     files.log.append([(0, 1, b'{"type":"from the future"}')])
     files.log.sync()
     with pytest.raises(StateCorrupt, match="was written by another version"):
-        files.load_state(16)
+        load_state(files)
     files.close()
 
 
@@ -146,10 +152,10 @@ def write_state(directory: Path) -> ServerFiles:
     started = records.encode_record(records.Started(at_us=1, server=files.identity.server))
     files.log.append([(0, 1, started)])
     write_log(files, "CONNECTED")
-    state = files.load_state(16)
+    state = load_state(files)
     files.store.save(state.changes(), state.offset)
     write_log(files, "DISCONNECTED", "CONNECTED")
-    files.keep_ports(40_001, 40_002, 40_003)
+    files.keep_ports({"data_port": 40_002})
     files.close()
     return files
 
@@ -182,7 +188,7 @@ def test_a_state_that_cannot_be_used_is_rebuilt_from_the_log_with_one_line(
     path.write_bytes(damaged)
     for _ in range(2):
         files = ServerFiles.open(tmp_path)
-        state = files.load_state(16)
+        state = load_state(files)
         files.store.save(state.changes(), state.offset)
         files.close()
         assert (state.offset, [row.status for row in state.devices.values()]) == (4, ["CONNECTED"])
@@ -196,7 +202,7 @@ def test_the_write_ahead_log_of_a_damaged_state_goes_with_it(tmp_path: Path) -> 
     """A killed server leaves both; alone the log would be taken for that of the new state."""
     files = ServerFiles.open(tmp_path / "live")
     write_log(files, "CONNECTED")
-    state = files.load_state(16)
+    state = load_state(files)
     files.store.save(state.changes(), state.offset)
     write_log(files, "CONNECTED")
     killed = shutil.copytree(tmp_path / "live", tmp_path / "killed")
@@ -205,7 +211,7 @@ def test_the_write_ahead_log_of_a_damaged_state_goes_with_it(tmp_path: Path) -> 
     (killed / "state.db").write_bytes(b"")
     files = ServerFiles.open(killed)
     assert files.store.offset == 0
-    assert [row.status for row in files.load_state(16).devices.values()] == ["CONNECTED"]
+    assert [row.status for row in load_state(files).devices.values()] == ["CONNECTED"]
     files.close()
     assert (killed / "state.db.damaged-wal").read_bytes() == wal
 
@@ -214,7 +220,7 @@ def test_a_row_of_another_kind_is_rebuilt_from_the_log(tmp_path: Path, caplog: p
     write_state(tmp_path)
     files = ServerFiles.open(tmp_path)
     files.store.save({"devices": {"d": b"\x93\x01\x02\x03"}}, 2)
-    state = files.load_state(16)
+    state = load_state(files)
     files.close()
     assert (state.offset, files.store.offset, len(state.devices)) == (4, 0, 1)
     assert len(caplog.messages) == 1
@@ -230,7 +236,7 @@ def test_a_state_that_the_log_cannot_make_good_stays_where_it_is(tmp_path: Path)
     segment.with_name(segments.segment_name(1)).write_bytes(segments.HEADER + kept)
     segment.unlink()
     files = ServerFiles.open(tmp_path)
-    assert files.load_state(16).offset == 4
+    assert load_state(files).offset == 4
     files.close()
     damaged = change_a_row(path.read_bytes())
     path.write_bytes(damaged)
@@ -238,13 +244,13 @@ def test_a_state_that_the_log_cannot_make_good_stays_where_it_is(tmp_path: Path)
     with pytest.raises(
         StateCorrupt, match=r"state\.db .*, and the log begins at record 1, so it cannot be rebuilt; put"
     ):
-        files.load_state(16)
+        load_state(files)
     files.close()
     assert path.read_bytes() == damaged
     path.unlink()
     files = ServerFiles.open(tmp_path)
     with pytest.raises(LogCorrupt, match=r"reflects 0 records, .* begins at record 1: segments are missing"):
-        files.load_state(16)
+        load_state(files)
     files.close()
 
 
@@ -265,9 +271,9 @@ def test_a_damaged_identity_is_taken_from_the_log_with_one_line(
     path.write_bytes(change(path.read_bytes()))
     for _ in range(2):
         files = ServerFiles.open(tmp_path)
-        assert files.load_state(16).offset == 4
+        assert load_state(files).offset == 4
         files.close()
-        assert (files.identity.server, files.identity.data_port) == (server, 0)
+        assert (files.identity.server, files.identity.ports) == (server, {})
     assert caplog.messages == [f"{path} is damaged; restored the name {server} from the log, and the ports change"]
 
 
@@ -310,7 +316,7 @@ def test_ports_that_cannot_be_kept_are_a_storage_error(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     (tmp_path / "server.new").mkdir()
     with pytest.raises(StorageError, match="cannot be used"):
-        files.keep_ports(1, 2, 3)
+        files.keep_ports({"data_port": 2})
     files.close()
 
 

@@ -214,8 +214,11 @@ def test_parameters_of_the_transports(tmp_path: Path) -> None:
             server(tmp_path, tables=tables.format(3)) as broker,
             agent(tmp_path, broker, f'password = "secret"\nkeepalive_s = 7\n{tables.format(4)}') as alice,
         ):
-            for driver, number in ((service(broker)._driver, 3), (alice._driver, 4)):
-                machine: Any = driver and driver.machine
+            machines: list[tuple[Any, int]] = [
+                (service(broker).machine, 3),
+                (alice._driver and alice._driver.machine, 4),
+            ]
+            for machine, number in machines:
                 transports = machine._transports
                 assert transports.udp.endpoint._config.retries_max == number
                 assert transports.tcp.endpoint._config.hello_s_max == number

@@ -14,8 +14,8 @@ from wanderbus.cli.up import given_to
 from wanderbus.client.connect import connect
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
 from wanderbus.runtime.files.config_files import read_text, settings_in
-from wanderbus.runtime.net.relay_server import RelayServer
 from wanderbus.server.proxy_server import ProxyServer
+from wanderbus.server.relay_server import RelayServer
 from wanderbus.server.server import Server
 from wanderbus.settings.keys import table_of
 from wanderbus.settings.reading import parse

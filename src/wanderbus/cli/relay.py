@@ -15,7 +15,8 @@ from wanderbus.config import RelayLimits, RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
-from wanderbus.runtime.net.relay_server import LOOPBACK, RelayServer
+from wanderbus.server.relay_role import LOOPBACK
+from wanderbus.server.relay_server import RelayServer
 from wanderbus.settings.keys import default_of
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 from types import TracebackType
 from typing import Self, Unpack
 
 from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.machine import Address
-from wanderbus.runtime.files.file_modes import warn_if_open
-from wanderbus.runtime.files.users_file import follow
-from wanderbus.runtime.net.descriptors import allow_files
-from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.server import validation
-from wanderbus.server.sip_role import SIPService
+from wanderbus.server.host import Directory, Host
+from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
 from wanderbus.sip.proxy.routing_script import RoutingScript
 
@@ -33,31 +28,27 @@ class ProxyServer:
         settings = self._settings = make(ProxySettings, given)
         validation.check_proxy(settings)
         self._secrets = validation.secrets(settings, taken=None)
-        self._following: asyncio.Task[None] | None = None
         self._routing = routing
-        self._recorder: SipRecorder | None = None
-        self._sip: SIPService | None = None
+        self._sip: SIPRole | None = None
+        self._host: Host | None = None
         self.address: Address = (settings.host, settings.port)
         """Its address for UDP and TCP, once started."""
         self.tls_address: Address | None = None
         """Its address for TLS, once started; None without a certificate."""
 
     async def __aenter__(self) -> Self:
-        allow_files()
-        trace = self._settings.sip_trace
-        self._recorder = None if trace is None else SipRecorder.open(trace)
-        self._sip = SIPService(self._settings, self._secrets, routing=self._routing, recorder=self._recorder)
-        is_new = not self._settings.data_dir.exists()
-        warn_if_open(self._settings.data_dir, "registrations and keys")
-        try:
-            await self._sip.start()
-        except BaseException:
-            await self.close()
-            if is_new:
-                shutil.rmtree(self._settings.data_dir, ignore_errors=True)
-            raise
-        self.address, self.tls_address = self._sip.address, self._sip.tls_address
-        self._following = follow(self._secrets)
+        settings = self._settings
+        relay = validation.relay_role(settings)
+        sip = self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay)
+        host = Host(
+            [sip] if relay is None else [relay, sip],
+            directory=Directory(settings.data_dir, "registrations and keys"),
+            sip_trace=settings.sip_trace,
+            users=self._secrets,
+        )
+        await host.start()
+        self._host = host
+        self.address, self.tls_address = sip.address, sip.tls_address
         return self
 
     async def __aexit__(
@@ -67,10 +58,6 @@ class ProxyServer:
 
     async def close(self) -> None:
         """Stop serving; registrations are on disk."""
-        if self._following is not None:
-            self._following.cancel()
-        if self._sip is not None:
-            await self._sip.close()
-        if self._recorder is not None:
-            self._recorder.close()
-        self._sip = self._recorder = None
+        host, self._host = self._host, None
+        if host is not None:
+            await host.close()

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 import ssl
 from collections import ChainMap
 from collections.abc import Mapping
@@ -28,18 +26,16 @@ from wanderbus.machine import Address, shown
 from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.files.config_files import settings_in
-from wanderbus.runtime.files.file_modes import warn_if_open
-from wanderbus.runtime.files.users_file import Users, follow
-from wanderbus.runtime.limit_log import Refusals
-from wanderbus.runtime.net.descriptors import allow_files
-from wanderbus.runtime.net.sip_trace import SipRecorder
+from wanderbus.runtime.files.users_file import Users
 from wanderbus.runtime.net.tls import client_tls
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
-from wanderbus.server.broker_role import BrokerService
+from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.domain_settings import check_user_domains
 from wanderbus.server.extensions import extensions_of
-from wanderbus.server.sip_role import SIPService
+from wanderbus.server.host import Directory, Host
+from wanderbus.server.role import Role
+from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target
@@ -91,15 +87,14 @@ class Server:
         self._load_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = validation.broker_config(settings)
-        self._refusals = Refusals()
-        self._following: asyncio.Task[None] | None = None
-        self._recorder: SipRecorder | None = None
-        self._sip: SIPService | None = None
-        self._broker: BrokerService | None = None
+        self._sip: SIPRole | None = None
+        self._broker: BrokerRole | None = None
+        self._host: Host | None = None
+        """The host of both roles, while they run."""
 
     def __repr__(self) -> str:
         place = shown(self.address)
-        state = f"ready at {place}" if self._broker is not None else f"not running; for {place}"
+        state = f"ready at {place}" if self._host is not None else f"not running; for {place}"
         return f"<Server of {self.domain} {state}; data in {self._settings.data_dir}>"
 
     def __dir__(self) -> list[str]:
@@ -121,16 +116,15 @@ class Server:
         return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
 
     async def __aenter__(self) -> Self:
-        is_new = not self._settings.data_dir.exists()
-        warn_if_open(self._settings.data_dir, "events and keys")
-        try:
-            await self._start()
-        except BaseException:
-            await self.close()
-            if is_new:
-                # No data in it was acknowledged yet.
-                shutil.rmtree(self._settings.data_dir, ignore_errors=True)
-            raise
+        settings = self._settings
+        directory = Directory(settings.data_dir, "events and keys", settings.disk_reserve_bytes)
+        host = Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
+        await host.start()
+        self._host = host
+        if self._sip is not None:
+            self.address, self.tls_address = self._sip.address, self._sip.tls_address
+        assert self._broker is not None
+        self.broker_address, self.eci_address = self._broker.sip_address, self._broker.eci_address
         return self
 
     async def __aexit__(
@@ -140,19 +134,14 @@ class Server:
 
     async def run(self) -> None:
         """Serve until cancelled; :class:`StorageError` when the disk fails, after which nothing is acknowledged."""
-        assert self._broker is not None
-        await asyncio.shield(self._broker.broken)
+        assert self._host is not None
+        await self._host.run()
 
     async def close(self) -> None:
         """Stop serving; what was acknowledged is on disk, agents stay in their sessions until the next start."""
-        if self._following is not None:
-            self._following.cancel()
-        for service in (self._sip, self._broker):
-            if service is not None:
-                await service.close()
-        if self._recorder is not None:
-            self._recorder.close()
-        self._broker = self._sip = self._recorder = None
+        host, self._host = self._host, None
+        if host is not None:
+            await host.close()
 
     def _load_users(self, settings: ServerSettings) -> None:
         """Load the secrets of the users, and the broker's own password."""
@@ -176,15 +165,22 @@ class Server:
             self._users.pop(name, None)
         self._secrets = self._users
 
-    async def _start(self) -> None:
-        allow_files()
-        trace = self._settings.sip_trace
-        self._recorder = None if trace is None else SipRecorder.open(trace)
-        broker = self._broker = await BrokerService.open(
-            self._settings, self._broker_config, self._extensions, self._secrets, self._recorder, self._refusals
+    def _make_roles(self) -> list[Role]:
+        """Return the roles of this process, in the order of their start."""
+        settings = self._settings
+        self._broker = BrokerRole(
+            settings, self._broker_config, self._extensions, self._secrets, self._properties, self._tls
         )
-        server = self.sip_server or await self._start_sip()
-        properties = Properties(
+        if self.sip_server is not None:
+            return [self._broker]
+        relay = validation.relay_role(settings)
+        self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay, lodger=self.broker_uri)
+        return [*([] if relay is None else [relay]), self._sip, self._broker]
+
+    def _properties(self) -> Properties:
+        """Return the properties of the broker's user agent; a registrar in this process has its address by now."""
+        server = self.sip_server or Target("UDP", self.address if self._sip is None else self._sip.address)
+        return Properties(
             uri=self.broker_uri,
             server=server.address,
             password=self._broker_password,
@@ -198,19 +194,3 @@ class Server:
             vouched_domains=tuple(sorted(self._user_domains)),
             keep_alive_s=KEEP_ALIVE_S[server.transport] if self.sip_server else None,
         )
-        await broker.start(properties, self._tls)
-        self._following = follow(self._users)
-        self.broker_address, self.eci_address = broker.sip_address, broker.eci_address
-
-    async def _start_sip(self) -> Target:
-        self._sip = SIPService(
-            self._settings,
-            self._secrets,
-            routing=self._routing,
-            recorder=self._recorder,
-            lodger=self.broker_uri,
-            refusals=self._refusals,
-        )
-        await self._sip.start()
-        self.address, self.tls_address = self._sip.address, self._sip.tls_address
-        return Target("UDP", self.address)

@@ -1,36 +1,32 @@
-"""Registrar and proxy of one domain on one address, as a part of a server or alone (DESIGN 2)."""
+"""Registrar and proxy of one domain on one address (DESIGN 2)."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
+import ssl
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from ipaddress import ip_address
 from typing import Any, Final
 
 from wanderbus.config import ProxySettings
 from wanderbus.errors import ConfigurationError
-from wanderbus.machine import Address, Output, shown
-from wanderbus.refusal_table import Limited
+from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.relay import NG_SOCKET
 from wanderbus.relay.ng_client import RelayDriver, RelayFound, RelayLost
-from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.runtime.files.registrations import Registrations
 from wanderbus.runtime.files.server_files import unusable
-from wanderbus.runtime.limit_log import Refusals
 from wanderbus.runtime.net.domain_resolver import DomainResolver
-from wanderbus.runtime.net.driver import Driver, Unmade
-from wanderbus.runtime.net.sip_listening import listen_for_sip
-from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.runtime.net.tls import client_tls, peer_tls, server_tls
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
 from wanderbus.server.domain_settings import name_servers, other_domains
+from wanderbus.server.ports import Bound, Port, SIPPort, UdpPort
+from wanderbus.server.relay_role import RelayRole
+from wanderbus.server.role import Offer, Role
 from wanderbus.sip.authentication.digest import Secret
-from wanderbus.sip.authentication.login_guard import LoginLimits, LoginRefused
+from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.proxy.domain_routes import FindDomain
 from wanderbus.sip.proxy.location import BindingsWritten
 from wanderbus.sip.proxy.routing_script import OnPathRouting, RoutingFailed, RoutingScript
@@ -39,6 +35,9 @@ from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS
 
 _log = logging.getLogger("wanderbus.sip")
 
+SIP_SOCKET: Final = "sip"
+"""Name of the socket of registrar and proxy in its machine."""
+
 _NOBODYS_DROPS: Final = ("unreadable", "unframed", "unfinished", "no transport")
 """Reasons of drops that no limit causes; drops because of a limit are reported with their party."""
 
@@ -46,13 +45,15 @@ KEY_FILE = "sip.key"
 """Name of the secret's file in the data directory; by it the proxy recognises its dialogs after a restart."""
 
 
-class SIPService:
-    """Registrar and proxy between :meth:`start` and :meth:`close`.
+class SIPRole(Role):
+    """Registrar and proxy.
 
     :param secrets: the secret of each user
+    :param relay: the media relay of this process, which starts before this role
     :param lodger: URI of a user that registers from this process; its stored bindings are discarded
-    :param refusals: the table of refusals of this process
     """
+
+    name = "SIP server"
 
     def __init__(
         self,
@@ -60,141 +61,106 @@ class SIPService:
         secrets: Mapping[str, Secret],
         *,
         routing: RoutingScript | None = None,
-        recorder: SipRecorder | None = None,
+        relay: RelayRole | None = None,
         lodger: str = "",
-        refusals: Refusals | None = None,
     ) -> None:
         self._settings = settings
         self._secrets = secrets
         self._routing = routing
-        self._recorder = recorder
+        self._relay = relay
         self._lodger = lodger
         self.address: Address = (settings.host, settings.port)
         """Address of registrar and proxy for UDP and TCP, once started."""
         self.tls_address: Address | None = None
         """Their address for TLS, once started; None without a certificate."""
+        self.machine: SIPServer | None = None
+        """The machine, once started."""
+        self._key = b""
         self._registrations: Registrations | None = None
-        self._driver: Driver | None = None
-        self._commands_from = ""
         self._resolver: DomainResolver | None = None
-        self._relay = AsyncExitStack()
-        self._refusals = refusals or Refusals()
+        self._relays: Sequence[Address] = ()
+        self._commands_from = ""
 
-    async def start(self) -> None:
-        """Listen.
-
-        :raises ConfigurationError: a port, a certificate or a relay cannot be used
-        :raises StorageError: the data directory cannot be used
-        """
-        directory = self._settings.data_dir
+    async def open(self, offer: Offer) -> None:
+        """Open the stored registrations; :class:`StorageError` if the data directory cannot be used."""
+        assert offer.directory is not None
+        self._offer = offer
         try:
-            make_directory(SYSTEM, directory, 0o700)
-            key = kept_key(directory / KEY_FILE)
+            self._key = kept_key(offer.directory / KEY_FILE)
         except OSError as error:
-            raise unusable(directory, error) from None
-        self._registrations = Registrations.open(directory / "registrations.db")
-        tap = None if self._recorder is None else self._recorder.tap()
-        driver = self._driver = Driver(Unmade(), self._report, tap=tap)
-        streams = self._listen(driver)
-        others = other_domains(self._settings)
-        relays = await self._relays()
-        if tap is not None:
-            tap.hears("sip", self.address, streams)
-        advertised = self._settings.advertise or self.address[0]
-        machine = SIPServer(
-            self._settings.domain.lower(),
+            raise unusable(offer.directory, error) from None
+        self._registrations = Registrations.open(offer.directory / "registrations.db")
+
+    def ports(self) -> Sequence[Port]:
+        """Return the socket for SIP, and with relays the one that commands them."""
+        settings = self._settings
+        secure, peers = self._contexts()
+        sip = SIPPort(
+            name=SIP_SOCKET,
+            host=settings.host,
+            port=settings.port,
+            tcp=settings.tcp,
+            tls_port=settings.tls_port,
+            server_tls=secure,
+            client_tls=None if secure is None else client_tls(),
+            peer_tls=peers,
+            limits=settings.sip_connections,
+        )
+        self._relays = validation.relay_addresses(settings) if self._relay is None else [self._relay.ng_address]
+        if not self._relays:
+            return [sip]
+        self._commands_from = _near(settings.host, self._relays)
+        return [sip, UdpPort(name=NG_SOCKET, host=self._commands_from, port=0)]
+
+    def port_error(self, port: Port, error: OSError) -> ConfigurationError:
+        """Return the error for one of these sockets."""
+        if port.name == NG_SOCKET:
+            return ConfigurationError(f"relays: cannot open a socket for commands on {port.host}: {error.strerror}")
+        option = "--tls-port" if str(error.filename).startswith("TLS") else "--port"
+        advice = f"give another with {option}"
+        if error.errno == errno.EADDRNOTAVAIL:
+            advice = "give an address of this machine with --host, and the one that others reach with --advertise"
+        return ConfigurationError(f"{error.filename} cannot be used: {error.strerror}; {advice}")
+
+    def make_machine(self, bound: Mapping[str, Bound]) -> Machine:
+        """Return the machine of registrar and proxy."""
+        settings = self._settings
+        self.address, streams = bound[SIP_SOCKET].address, bound[SIP_SOCKET].streams
+        self.tls_address = streams.get("TLS")
+        advertised = settings.advertise or self.address[0]
+        relaying: dict[str, Any] = {}
+        if self._relays:
+            relaying = {"media": RelayDriver(self._relays, SystemRandom()), "relay_calls": settings.relay_calls}
+        machine = self.machine = SIPServer(
+            settings.domain.lower(),
             (advertised, self.address[1]),
             self._secrets.get,
             SystemRandom(),
-            key,
+            self._key,
             streams={kind: (advertised, port) for kind, (_, port) in streams.items()},
-            routing=self._routing or (OnPathRouting() if self._settings.stay_on_path else None),
-            algorithms=self._settings.digest_algorithms,
-            flood=self._settings.flood or DEFAULT_LIMITS,
-            logins=self._settings.logins or LoginLimits(),
-            others=others,
-            edge_proxies=[str(ip_address(each)) for each in self._settings.edge_proxies],
-            **self._anchoring(driver, relays),
+            routing=self._routing or (OnPathRouting() if settings.stay_on_path else None),
+            algorithms=settings.digest_algorithms,
+            flood=settings.flood or DEFAULT_LIMITS,
+            logins=settings.logins or LoginLimits(),
+            others=other_domains(settings),
+            edge_proxies=[str(ip_address(each)) for each in settings.edge_proxies],
+            **relaying,
         )
-        driver.machine = machine
-        self._refusals.counted["sip"] = lambda: {name: machine.drops.get(name, 0) for name in _NOBODYS_DROPS}
-        if self._settings.domains is not None and self._settings.domains.lookup:
+        self._offer.refusals.counted["sip"] = lambda: {name: machine.drops.get(name, 0) for name in _NOBODYS_DROPS}
+        if settings.domains is not None and settings.domains.lookup:
             version = ip_address(self.address[0]).version
-            servers = name_servers(self._settings.domains)
-            self._resolver = DomainResolver(driver.feed, name_servers=servers, ip_version=version)
-        driver.perform(self._registrations.restore_into(machine, without=self._lodger))
+            servers = name_servers(settings.domains)
+            self._resolver = DomainResolver(self._offer.feed, name_servers=servers, ip_version=version)
+        return machine
 
-    async def close(self) -> None:
-        """Stop; registrations are on disk."""
-        if self._resolver is not None:
-            self._resolver.close()
-        if self._driver is not None:
-            self._driver.close()
-            self._driver = None
-        await self._relay.aclose()
-        await asyncio.sleep(0)  # connections that were just being accepted end in the next turn
-        if self._registrations is not None:
-            self._registrations.close()
-            self._registrations = None
+    def begin(self, now: float) -> Sequence[Output]:
+        """Restore the registrations."""
+        assert self.machine is not None
+        assert self._registrations is not None
+        return self._registrations.restore_into(self.machine, without=self._lodger)
 
-    def _listen(self, driver: Driver) -> dict[str, Address]:
-        """Take the ports: the machine has to know its addresses, so a free port is taken before it is made."""
-        settings = self._settings
-        certificate, key, domains = settings.tls_certificate, settings.tls_key, settings.domains
-        authorities = None if domains is None else domains.ca_file
-        secure = peers = None
-        if certificate is not None:
-            secure = server_tls(certificate, key, peers=domains is not None, peers_ca=authorities)
-            peers = None if domains is None else peer_tls(certificate, key, authorities)
-        try:
-            self.address, streams = listen_for_sip(
-                driver,
-                "sip",
-                self.address,
-                tcp=settings.tcp,
-                tls_port=settings.tls_port,
-                server_tls=secure,
-                client_tls=None if secure is None else client_tls(),
-                peer_tls=peers,
-                limits=settings.sip_connections,
-            )
-        except OSError as error:
-            option = "--tls-port" if str(error.filename).startswith("TLS") else "--port"
-            advice = f"give another with {option}"
-            if error.errno == errno.EADDRNOTAVAIL:
-                advice = "give an address of this machine with --host, and the one that others reach with --advertise"
-            raise ConfigurationError(f"{error.filename} cannot be used: {error.strerror}; {advice}") from None
-        self.tls_address = streams.get("TLS")
-        return streams
-
-    async def _relays(self) -> list[Address]:
-        """Return the command addresses of the media relays, after starting the relay of this process, if any."""
-        server = validation.relay_server(self._settings, self._refusals)
-        if server is None:
-            return validation.relay_addresses(self._settings)
-        try:
-            await self._relay.enter_async_context(server)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"relay.{error}") from None
-        return [server.ng_address]
-
-    def _anchoring(self, driver: Driver, relays: Sequence[Address]) -> dict[str, Any]:
-        """Return the machine's arguments about relays; binds a socket from which the relays can be commanded."""
-        if not relays:
-            return {}
-        # Relays accept commands from our host (ng_from); relays on loopback are reachable from loopback only.
-        here, there = ip_address(self.address[0]), [ip_address(host) for host, _ in relays]
-        near = all(host.is_loopback for host in there)
-        fits = here.is_loopback and here.version == there[0].version
-        host = str(there[0] if near and not fits else here)
-        try:
-            driver.bind({NG_SOCKET: (host, 0)})
-            self._commands_from = host
-        except OSError as error:
-            raise ConfigurationError(f"relays: cannot open a socket for commands on {host}: {error.strerror}") from None
-        return {"media": RelayDriver(relays, SystemRandom()), "relay_calls": self._settings.relay_calls}
-
-    def _report(self, output: Output) -> None:
+    def report(self, output: Output) -> None:
+        """Store registrations, look up domains, and log failures of others."""
         match output:
             case BindingsWritten(aor=aor, bindings=bindings):
                 if self._registrations is not None:
@@ -204,8 +170,6 @@ class SIPService:
                     self._resolver.find(output)
             case RoutingFailed(method=method, error=error):
                 _log.warning("the routing script failed for %s: %s", method, error)
-            case Limited() | LoginRefused():
-                self._refusals.note(output)
             case RelayLost(address=address):
                 _log.warning(
                     "the media relay %s does not answer; check that it runs, and that its ng_from names %s",
@@ -214,3 +178,32 @@ class SIPService:
                 )
             case RelayFound(address=address):
                 _log.warning("the media relay %s answers again", shown(address))
+
+    def close(self) -> None:
+        """Write the last registrations."""
+        if self._resolver is not None:
+            self._resolver.close()
+        if self._registrations is not None:
+            self._registrations.close()
+        self._resolver = self._registrations = None
+
+    def _contexts(self) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+        """Return the contexts for connections from anybody, and to servers of other domains; None without TLS."""
+        certificate, key, domains = self._settings.tls_certificate, self._settings.tls_key, self._settings.domains
+        if certificate is None:
+            return None, None
+        if domains is None:
+            return server_tls(certificate, key), None
+        secure = server_tls(certificate, key, peers=True, peers_ca=domains.ca_file)
+        return secure, peer_tls(certificate, key, domains.ca_file)
+
+
+def _near(host: str, relays: Sequence[Address]) -> str:
+    """Return the address from which ``relays`` can be commanded by a proxy on ``host``.
+
+    Relays accept commands from our host (ng_from); relays on loopback are reachable from loopback only.
+    """
+    here, there = ip_address(host), [ip_address(each) for each, _ in relays]
+    near = all(each.is_loopback for each in there)
+    fits = here.is_loopback and here.version == there[0].version
+    return str(there[0] if near and not fits else here)

@@ -18,10 +18,9 @@ from wanderbus.machine import Address, shown
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.config_files import password_in
 from wanderbus.runtime.files.users_file import Users
-from wanderbus.runtime.limit_log import Refusals
-from wanderbus.runtime.net.relay_server import LOOPBACK, RelayServer
 from wanderbus.runtime.net.resolver import resolve
 from wanderbus.server.domain_settings import check_user_domains, other_domains
+from wanderbus.server.relay_role import LOOPBACK, RelayRole
 from wanderbus.settings.keys import table_of
 from wanderbus.sip.authentication.digest import ALGORITHMS, Secret
 from wanderbus.sip.message.targets import Target, target_of
@@ -61,7 +60,7 @@ def check_proxy(settings: ProxySettings) -> None:
         if not is_ip_address(address):
             raise ConfigurationError(f"edge_proxies: {address!r} is not an IP address; give those of the proxies")
     relay_addresses(settings)
-    relay_server(settings)
+    relay_role(settings)
     other_domains(settings)
 
 
@@ -167,7 +166,7 @@ def relay_addresses(settings: ProxySettings) -> list[Address]:
     return found
 
 
-def relay_server(settings: ProxySettings, refusals: Refusals | None = None) -> RelayServer | None:
+def relay_role(settings: ProxySettings) -> RelayRole | None:
     """Return the relay of this process, not started yet, or None; :class:`ConfigurationError` for invalid settings.
 
     Only this process commands it, so it listens for commands on any port of loopback.
@@ -179,7 +178,7 @@ def relay_server(settings: ProxySettings, refusals: Refusals | None = None) -> R
     advertise = relay.advertise or (settings.advertise if address == settings.host else None)
     try:
         here = {"address": address, "advertise": advertise, "ng_listen": f"{LOOPBACK}:0", "ng_from": ()}
-        return RelayServer(msgspec.structs.replace(relay, **here), refusals)
+        return RelayRole(msgspec.structs.replace(relay, **here), table="relay.")
     except ConfigurationError as error:
         raise ConfigurationError(f"relay.{error}") from None
 

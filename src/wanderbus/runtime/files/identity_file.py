@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -21,20 +22,15 @@ class Identity(msgspec.Struct, frozen=True):
     """Identity over restarts: the name in event ids, and the ports that agents know (DESIGN 6.3)."""
 
     server: str
-    broker_port: int = 0
-    data_port: int = 0
-    """Port of reliable UDP."""
-    stream_port: int = 0
-    """Port of the data channel's TCP connections."""
+    ports: Mapping[str, int] = {}
+    """Ports by the names of their settings, such as ``data_port``."""
 
 
 class _Content(msgspec.Struct, frozen=True):
     """The file: an identity and its checksum, which is missing if an earlier version or an editor wrote the file."""
 
     server: str
-    broker_port: int = 0
-    data_port: int = 0
-    stream_port: int = 0
+    ports: Mapping[str, int] = {}
     checksum: int | None = None
 
 
@@ -75,7 +71,7 @@ def _decoded(data: bytes) -> Identity | None:
         content = msgspec.json.decode(data, type=_Content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    identity = Identity(content.server, content.broker_port, content.data_port, content.stream_port)
+    identity = Identity(content.server, content.ports)
     return identity if content.checksum in (None, _checksum(identity)) else None
 
 

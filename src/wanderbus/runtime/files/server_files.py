@@ -6,13 +6,15 @@ The log is the source of truth. A damaged file that can be rebuilt from the log 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.state.tables import Stored
 from wanderbus.errors import LogCorrupt, StateCorrupt, StorageError
-from wanderbus.records import decode_record
+from wanderbus.records import AnyRecord, decode_record
 from wanderbus.runtime.files.disk import SYSTEM, Disk, make_directory
 from wanderbus.runtime.files.identity_file import Identity, load_identity, save_identity
 from wanderbus.runtime.files.kept_key import kept_key
@@ -21,6 +23,33 @@ from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log.event_log import SEGMENT_BYTES_MAX, EventLog
 
 _log = logging.getLogger("wanderbus.server")
+
+
+class LoggedState(Protocol):
+    """A state that follows from the records of the log. Its rows are stored now and then, so that a start is short."""
+
+    offset: int
+    """Records below this have been applied."""
+
+    @property
+    def tables(self) -> Sequence[Stored]:
+        """Return every table, in the order in which they are loaded."""
+        ...
+
+    def load(self, rows: Mapping[str, Iterable[tuple[str, bytes]]], offset: int) -> None:
+        """Load the rows, which reflect every record below ``offset``; ``msgspec.DecodeError`` if they are damaged."""
+        ...
+
+    def apply(self, offset: int, record: AnyRecord) -> None:
+        """Change the state by the record at ``offset``, which is the next one; ignore a record of another state."""
+        ...
+
+    def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
+        """Return the rows changed since the last call, by table; they reflect every record below :attr:`offset`."""
+        ...
+
+
+State = TypeVar("State", bound=LoggedState)
 
 
 class ServerFiles:
@@ -72,50 +101,54 @@ class ServerFiles:
             raise unusable(directory, error) from None
         return cls(directory, identity, reset_key, log, store, disk, vfs)
 
-    def load_state(self, publishes_remembered: int) -> BrokerState:
-        """Return the state: the stored rows, brought up to date from the log.
+    def load_states(self, make: Callable[[], Sequence[State]]) -> Sequence[State]:
+        """Return the states that ``make`` returns empty: with the stored rows, brought up to date from the log.
 
-        If rows are damaged, the file is moved aside, and the whole state is rebuilt from the log.
+        If rows are damaged, the file is moved aside, and new states are rebuilt from the whole log.
         """
         if self.store.offset > self.log.next_offset:
             raise LogCorrupt(
                 f"{self.store.path} reflects {self.store.offset} records, {self.log.directory} holds "
                 f"{self.log.next_offset}: segments are missing; put them back"
             )
+        states = make()
         try:
-            state = self._stored_state(publishes_remembered)
+            self._load_rows(states)
         except StateCorrupt as error:
             self.store.close()
             self.store = _begin_anew(self.store.path, self.identity.server, self.log, self._vfs, error)
-            state = self._stored_state(publishes_remembered)
-        self._apply_log(state)
-        return state
+            states = make()
+            self._load_rows(states)
+        self._apply_log(states)
+        return states
 
-    def _stored_state(self, publishes_remembered: int) -> BrokerState:
-        state = BrokerState(self.identity.server, publishes_remembered)
-        try:
-            state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
-        except msgspec.DecodeError as error:
-            raise StateCorrupt(f"{self.store.path} cannot be used ({error})") from None
-        return state
+    def _load_rows(self, states: Iterable[LoggedState]) -> None:
+        for state in states:
+            try:
+                state.load({table.name: self.store.load(table.name) for table in state.tables}, self.store.offset)
+            except msgspec.DecodeError as error:
+                raise StateCorrupt(f"{self.store.path} cannot be used ({error})") from None
 
-    def _apply_log(self, state: BrokerState) -> None:
-        if (oldest := self.log.oldest_offset) > state.offset:
+    def _apply_log(self, states: Iterable[LoggedState]) -> None:
+        offset = self.store.offset
+        if (oldest := self.log.oldest_offset) > offset:
             raise LogCorrupt(
-                f"{self.store.path} reflects {state.offset} records, {self.log.directory} begins at record {oldest}: "
+                f"{self.store.path} reflects {offset} records, {self.log.directory} begins at record {oldest}: "
                 "segments are missing; put them back"
             )
-        for frame in self.log.read(state.offset):
+        for frame in self.log.read(offset):
             try:
-                state.apply(frame.offset, decode_record(frame.payload))
+                record = decode_record(frame.payload)
             except msgspec.DecodeError as error:
                 raise StateCorrupt(
                     f"record {frame.offset} in {self.log.directory} was written by another version: {error}"
                 ) from None
+            for state in states:
+                state.apply(frame.offset, record)
 
-    def keep_ports(self, broker_port: int, data_port: int, stream_port: int) -> None:
-        """Store the ports for the next start; :class:`StorageError` if that fails."""
-        self.identity = Identity(self.identity.server, broker_port, data_port, stream_port)
+    def keep_ports(self, ports: Mapping[str, int]) -> None:
+        """Store the ports in use for the next start, by name; :class:`StorageError` if that fails."""
+        self.identity = Identity(self.identity.server, {**self.identity.ports, **ports})
         try:
             save_identity(self.directory / "server.json", self.identity, self._disk)
         except OSError as error:

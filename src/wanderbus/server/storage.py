@@ -1,0 +1,148 @@
+"""Log and state of one server, which its roles share: one writer, group commits, and saves of changed rows.
+
+A role that keeps a state numbers its records by the log's offsets. Roles run in turns, and the host appends the records
+of a turn before another role runs; the states of the other roles then go on at the same offset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
+from wanderbus.runtime.log.committer import Committer, LogEntry
+
+_log = logging.getLogger("wanderbus.server")
+
+SAVE_S: Final = 1.0
+"""Pause between two saves of the state that is derived from the log."""
+
+START_S_MAX: Final = 10.0
+"""Timeout for the first record of a run."""
+
+
+class Storage:
+    """Log and states between :meth:`start` and :meth:`close`.
+
+    :param files: the open data directory, which this closes
+    :param states: the states of the roles, loaded
+    :param on_durable: called with the offset below which every record is durable
+    :param on_full: called when the disk becomes full, ``on_room`` when it has room again
+    :param on_failure: called with the error after which nothing is written any more
+    """
+
+    def __init__(
+        self,
+        files: ServerFiles,
+        states: Sequence[LoggedState],
+        *,
+        reserve_bytes: int,
+        on_durable: Callable[[int], None],
+        on_full: Callable[[], None],
+        on_room: Callable[[], None],
+        on_failure: Callable[[StorageError], None],
+    ) -> None:
+        self.files = files
+        self._states = states
+        self._reserve_bytes = reserve_bytes
+        self._on_durable = on_durable
+        self._on_full = on_full
+        self._on_room = on_room
+        self._on_failure = on_failure
+        self._shortage = ""
+        """Reason why the disk counts as full, "" while it does not."""
+        self._is_asked = False
+        """True if the sync of a record was requested."""
+        self._first = asyncio.Event()
+        """Set when a first record is durable."""
+        self._committer: Committer | None = None
+        self._save_timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to write; the callbacks come in later turns of the loop."""
+        self._committer = Committer(
+            self.files.log,
+            self.files.store,
+            on_durable=self._written,
+            on_failure=self._failed,
+            on_full=self._filled,
+            on_room=self._freed,
+            reserve_bytes=self._reserve_bytes,
+        )
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+
+    def append(self, state: LoggedState, entries: Sequence[LogEntry], *, urgent: bool) -> None:
+        """Enqueue records of ``state``, which are applied to it already, to be written and synced."""
+        if self._committer is None:
+            return
+        self._is_asked = self._is_asked or urgent
+        self._committer.append(entries, urgent=urgent)
+        for other in self._states:
+            if other is not state:
+                other.offset = state.offset
+
+    async def until_first(self) -> None:
+        """Return when a first record of this run is durable; at once if no role wrote one when it began.
+
+        :raises StorageError: the disk is full, or too slow
+        """
+        if not self._is_asked:
+            return
+        try:
+            async with asyncio.timeout(START_S_MAX):
+                await self._first.wait()
+        except TimeoutError:
+            if self._shortage:
+                raise StorageError(f"the disk is full; free some space and start again: {self._shortage}") from None
+            raise StorageError(
+                f"nothing was written to {self.files.directory} in {START_S_MAX:g} s; check the disk, and start again"
+            ) from None
+
+    def end(self) -> None:
+        """Write what was enqueued, and nothing afterwards; blocks for at most a few syncs."""
+        committer, self._committer = self._committer, None
+        if committer is not None:
+            committer.stop()
+
+    async def close(self) -> None:
+        """Save the states and close the files."""
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+        self._save()
+        await asyncio.to_thread(self.end)
+        self.files.close()
+
+    def _written(self, durable: int) -> None:
+        self._first.set()
+        self._on_durable(durable)
+
+    def _filled(self, reason: str) -> None:
+        self._shortage = reason
+        _log.error("the disk is full, new events and subscriptions are refused until there is room: %s", reason)
+        self._on_full()
+
+    def _freed(self) -> None:
+        self._shortage = ""
+        _log.warning("the disk has room again, events are accepted again (%s)", self.files.directory)
+        self._on_room()
+
+    def _failed(self, error: Exception) -> None:
+        self._committer = None
+        self._on_failure(
+            StorageError(f"writing to {self.files.directory} failed, nothing more is acknowledged: {error}")
+        )
+
+    def _save_again(self) -> None:
+        self._save()
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+
+    def _save(self) -> None:
+        """Enqueue the changed rows of every state."""
+        if self._committer is None:
+            return
+        changes = {table: rows for state in self._states for table, rows in state.changes().items()}
+        if changes:
+            self._committer.save(changes, self._states[0].offset)
