@@ -17,11 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from demo import companions
-from demo.conductor import Evidence, Options, conduct
-from demo.progress import Board, Scene, result_table, summary
-from demo.reckoning import verdict
-from demo.report import write_report
+from demo import sip_and_relay
+from demo.display import Display, RunState, result_table, summary
+from demo.html_report import write_report
+from demo.run import Evidence, Options, run_demo
+from demo.verdict import verdict
 from wanderbus.testbed import CannotRunError
 
 REPORT = "wanderbus-demo.html"
@@ -53,10 +53,10 @@ def parser() -> argparse.ArgumentParser:
         dest="address_mode",
         help="the same as --address-mode nat: everybody but the server is behind a NAT, and every move is to another",
     )
-    add("--sip", choices=companions.SIP, default=companions.SIP[0], help="registrar and proxy (%(default)s)")
+    add("--sip", choices=sip_and_relay.SIP, default=sip_and_relay.SIP[0], help="registrar and proxy (%(default)s)")
     add(
         "--relay",
-        choices=companions.RELAYS,
+        choices=sip_and_relay.RELAYS,
         help="media relay that everybody's data goes by (none, with --nat ours); ours is in the server, or beside "
         "Kamailio",
     )
@@ -82,10 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 given.sip,
                 given.relay or ("wanderbus" if given.address_mode == "nat" else "none"),
             )
-            board = Board(Scene(given.rows))
-            with board.showing():
-                result, evidence = asyncio.run(_conduct(options, board))
-            _tell(board, given, result, evidence)
+            display = Display(RunState(given.rows))
+            with display.showing():
+                result, evidence = asyncio.run(_conduct(options, display))
+            _print_result(display, given, result, evidence)
         except (CannotRunError, OSError) as error:
             print(f"demo: cannot run: {error}", file=sys.stderr)
             return 2
@@ -97,13 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if result["good"] else 1
 
 
-async def _conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evidence]:
+async def _conduct(options: Options, display: Display) -> tuple[dict[str, Any], Evidence]:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
-        return await conduct(options, board)
+        return await run_demo(options, display)
     except* CannotRunError as group:
         raise _first(group) from None
 
@@ -126,17 +126,17 @@ def _work_directory(keep: Path | None, stack: ExitStack) -> Path:
     return keep.resolve()
 
 
-def _tell(board: Board, given: argparse.Namespace, result: dict[str, Any], evidence: Evidence) -> None:
+def _print_result(display: Display, given: argparse.Namespace, result: dict[str, Any], evidence: Evidence) -> None:
     """Print the result and write it to the requested files."""
-    result["seconds"] = round(board.scene.elapsed_s, 1)
-    print_ = board.console.print
+    result["seconds"] = round(display.state.elapsed_s, 1)
+    print_ = display.console.print
     print_()
     print_(summary(result))
     print_()
     print_(result_table(result))
     print_()
     print_(f"published {result['published']}; addresses: {result['address_mode']}; {result['seconds']} s in all")
-    if (given.sip, given.relay) != (companions.SIP[0], companions.RELAYS[0]):
+    if (given.sip, given.relay) != (sip_and_relay.SIP[0], sip_and_relay.RELAYS[0]):
         print_(f"SIP server: {result['sip']}, relay: {result['relay']}{_passed(result['relayed_datagrams'])}")
     write_report(given.report, result, evidence)
     if given.json is not None:

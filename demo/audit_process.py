@@ -14,7 +14,7 @@ from typing import Any
 
 from demo import SUBJECT
 from demo.audit import journeys
-from demo.reports import report
+from demo.json_lines import report
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session

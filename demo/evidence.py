@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from demo.results import Entry, Taken
+from demo.traveller_results import Entry, Taken
 
 CONNECTED: Final = "CONNECTED"
 DISCONNECTED: Final = "DISCONNECTED"
@@ -31,8 +31,8 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Silence:
-    """The conductor ended the process of ``user`` at ``from_us``, because of ``why``."""
+class PlannedEnd:
+    """The run ended the process of ``user`` at ``from_us``, because of ``why``."""
 
     user: str
     from_us: int
@@ -63,10 +63,10 @@ def host_of(address: str) -> str:
     return address.partition(":")[0]
 
 
-def away_times(journal: Sequence[Entry], silences: Sequence[Silence], end_us: int) -> list[Away]:
+def away_times(journal: Sequence[Entry], planned_ends: Sequence[PlannedEnd], end_us: int) -> list[Away]:
     """Return when the traveller of this journal was away, from its first CONNECTED up to ``end_us``."""
     marks = [(entry.at_us, entry.what, entry.reason) for entry in journal]
-    marks += [(silence.from_us, DISCONNECTED, silence.why) for silence in silences]
+    marks += [(planned_end.from_us, DISCONNECTED, planned_end.why) for planned_end in planned_ends]
     times: list[Away] = []
     seen = False
     since: tuple[int, str] | None = None
@@ -90,7 +90,7 @@ def write_evidence(
     taken: Mapping[str, Sequence[Taken]],
     journals: Mapping[str, Sequence[Entry]],
     moves: Sequence[Move],
-    silences: Sequence[Silence],
+    planned_ends: Sequence[PlannedEnd],
     end_us: int,
 ) -> None:
     """Write the four files into ``directory``, which is created."""
@@ -106,7 +106,7 @@ def write_evidence(
         (
             {"user": user, "from_us": away.from_us, "to_us": away.to_us, "why": away.why}
             for user, journal in journals.items()
-            for away in away_times(journal, [silence for silence in silences if silence.user == user], end_us)
+            for away in away_times(journal, [each for each in planned_ends if each.user == user], end_us)
         ),
     )
 

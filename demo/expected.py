@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from demo import SUBJECT
-from demo.people import Person
+from demo.users import User
 from wanderbus import Event, filters
 
 
-def expected_rows(people: Sequence[Person], departures: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
+def expected_rows(users: Sequence[User], departures: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Return, for each user, the rows that match at least one of their subscriptions, each once, in order."""
-    wanted = {person.user: [filters.parse(text) for text in person.subscriptions] for person in people}
+    wanted = {user.uri: [filters.parse(text) for text in user.subscriptions] for user in users}
     due: dict[str, list[int]] = {user: [] for user in wanted}
     for departure in departures:
         event = Event(SUBJECT, departure)

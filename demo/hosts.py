@@ -1,4 +1,4 @@
-"""Hosts of a run as the conductor sees them: the server, the publisher and the travellers' seats.
+"""Hosts of a run, as seen from the run: the server, the publisher and the travellers.
 
 Each can start, stop and kill its process, and keeps the reports of the process.
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from demo import BROKER, DOMAIN, reports
-from demo.companions import Companions
-from demo.evidence import Move, Silence
+from demo import BROKER, DOMAIN, json_lines
+from demo.display import RunState, TravellerState
+from demo.evidence import Move, PlannedEnd
 from demo.network import SERVER, Network
-from demo.people import PUBLISHER, Person
-from demo.progress import Scene, SeatView
+from demo.sip_and_relay import SipAndRelay
+from demo.users import PUBLISHER, User
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.async_processes import AsyncProcess, Crew
 from wanderbus.testbed.launch import python
@@ -30,44 +30,44 @@ GOODBYE_S: Final = 8.0
 
 
 @dataclass
-class World:
+class RunContext:
     """Everything that the hosts of a run share; ``passwords`` are by user name."""
 
     work: Path
     network: Network
     crew: Crew
-    scene: Scene
+    state: RunState
     news: Callable[[str], None]
     passwords: Mapping[str, str]
     sip_port: int = SIP_PORT
     kills: list[dict[str, Any]] = field(default_factory=list)
     outages: list[dict[str, Any]] = field(default_factory=list)
 
-    def configure(self, person: Person, **more: Any) -> Path:
-        """Write the configuration of a person's process and return its path."""
+    def configure(self, user: User, **more: Any) -> Path:
+        """Write the configuration of a user's process and return its path."""
         network = self.network
         config = {
-            "user": person.user,
-            "password": self.passwords[person.name],
+            "user": user.uri,
+            "password": self.passwords[user.name],
             "server": f"{network.address(SERVER)}:{self.sip_port}",
             "broker": BROKER,
-            "state_dir": str(self.work / "agents" / person.name),
-            "local_address": network.address(person.name) if network.needs_order else None,
+            "state_dir": str(self.work / "agents" / user.name),
+            "local_address": network.address(user.name) if network.needs_order else None,
             **more,
         }
-        path = self.work / f"{person.name}.json"
+        path = self.work / f"{user.name}.json"
         path.write_text(json.dumps(config))
         return path
 
 
 class ServerHost:
-    """The one server process with its data directory, and its companions, which survive when it is killed."""
+    """The one server process with its data directory, and its sip_and_relay, which survive when it is killed."""
 
-    def __init__(self, world: World, companions: Companions) -> None:
-        self.data = world.work / "server"
+    def __init__(self, context: RunContext, sip_and_relay: SipAndRelay) -> None:
+        self.data = context.work / "server"
         self.log = self.data / "log"
-        self._world = world
-        self._companions = companions
+        self._context = context
+        self._sip_and_relay = sip_and_relay
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
 
@@ -75,43 +75,43 @@ class ServerHost:
         """Start it and wait until it is ready; :class:`CannotRunError` with its last log line if it does not get
         ready.
         """
-        world = self._world
-        world.scene.server = "starting"
-        users = world.work / "users"
+        context = self._context
+        context.state.server = "starting"
+        users = context.work / "users"
         users.touch(0o600)
-        users.write_text("".join(f"{name}:{password}\n" for name, password in self._companions.users.items()))
-        address = world.network.address(SERVER)
-        up = ["up", "--host", address, "--domain", DOMAIN, *self._companions.arguments()]
+        users.write_text("".join(f"{name}:{password}\n" for name, password in self._sip_and_relay.users.items()))
+        address = context.network.address(SERVER)
+        up = ["up", "--host", address, "--domain", DOMAIN, *self._sip_and_relay.arguments()]
         argv = python("wanderbus", *up, "--data-dir", str(self.data), "--users", str(users))
         self._ready.clear()
-        self._child = await world.crew.start(SERVER, world.network.command(SERVER, argv), self._hear)
+        self._child = await context.crew.start(SERVER, context.network.command(SERVER, argv), self._on_line)
         await self._child.until(self._ready, SERVER_READY_S)
-        world.scene.server = "ready"
+        context.state.server = "ready"
 
     async def kill(self, pause_s: float) -> None:
         """``kill -9``, and a restart ``pause_s`` later."""
         assert self._child is not None
-        world = self._world
-        killed_us = reports.wall_us()
-        world.kills.append({"who": SERVER, "at_us": killed_us})
-        world.scene.server_dead_since = time.monotonic()
-        world.news(f"kill -9 {self._child.pid}: the server is dead")
+        context = self._context
+        killed_us = json_lines.wall_us()
+        context.kills.append({"who": SERVER, "at_us": killed_us})
+        context.state.server_dead_since = time.monotonic()
+        context.news(f"kill -9 {self._child.pid}: the server is dead")
         try:
             await self._child.kill()
             await asyncio.sleep(pause_s)
             await self.start()
-            world.scene.server_dead_since = None
+            context.state.server_dead_since = None
         finally:
-            world.outages.append({"who": SERVER, "from_us": killed_us, "to_us": reports.wall_us()})
-        world.news(f"the server is back as process {self._child.pid}")
+            context.outages.append({"who": SERVER, "from_us": killed_us, "to_us": json_lines.wall_us()})
+        context.news(f"the server is back as process {self._child.pid}")
 
     async def stop(self) -> None:
         """Stop it in order."""
         if self._child is not None and self._child.running:
             await self._child.end(GOODBYE_S)
-        self._world.scene.server = "stopped"
+        self._context.state.server = "stopped"
 
-    def _hear(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         if line.startswith("ready"):
             self._ready.set()
 
@@ -119,17 +119,17 @@ class ServerHost:
 class PublisherHost:
     """The publisher's process; ``done`` is set when its last event is durable."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
 
     async def start(self, first_row: int, rows: int, rate: float, ready_s: float) -> None:
         """Start it and wait until it is connected."""
-        world = self._world
-        config = world.configure(PUBLISHER, first_row=first_row, rows=rows, rate=rate)
-        argv = world.network.command(PUBLISHER.name, python("demo.publisher", str(config)))
-        self._child = await world.crew.start(PUBLISHER.name, argv, self._hear)
+        context = self._context
+        config = context.configure(PUBLISHER, first_row=first_row, rows=rows, rate=rate)
+        argv = context.network.command(PUBLISHER.name, python("demo.publisher", str(config)))
+        self._child = await context.crew.start(PUBLISHER.name, argv, self._on_line)
         await self._child.until(self._ready, ready_s)
 
     def begin(self) -> None:
@@ -140,7 +140,7 @@ class PublisherHost:
     @property
     def failure(self) -> str | None:
         """Return its last log line if it ended without having published everything."""
-        if self._child is None or self._child.running or self._world.scene.published >= self._world.scene.rows:
+        if self._child is None or self._child.running or self._context.state.published >= self._context.state.rows:
             return None
         return self._child.last_words()
 
@@ -149,25 +149,25 @@ class PublisherHost:
         if self._child is not None and self._child.running:
             await self._child.end(GOODBYE_S)
 
-    def _hear(self, line: str) -> None:
-        fields = reports.parse(line) or {}
+    def _on_line(self, line: str) -> None:
+        fields = json_lines.parse(line) or {}
         if "ready" in fields:
             self._ready.set()
         if "published" in fields:
-            self._world.scene.published = int(fields["published"])
+            self._context.state.published = int(fields["published"])
 
 
-class Seat:
+class TravellerHost:
     """One traveller: its current process, its results, which persist, and its address."""
 
-    def __init__(self, world: World, person: Person) -> None:
-        self.person = person
-        self.results = world.work / "results" / f"{person.name}.sqlite"
-        self.view = SeatView(person.name, world.network.address(person.name))
+    def __init__(self, context: RunContext, user: User) -> None:
+        self.user = user
+        self.results = context.work / "results" / f"{user.name}.sqlite"
+        self.view = TravellerState(user.name, context.network.address(user.name))
         self.moves: list[Move] = []
-        self.silences: list[Silence] = []
+        self.planned_ends: list[PlannedEnd] = []
         self.off_since = 0.0
-        self._world = world
+        self._context = context
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
         self._leaving = False
@@ -181,33 +181,33 @@ class Seat:
 
     async def start(self, ready_s: float) -> None:
         """Start its process and wait until its subscriptions are durable."""
-        world = self._world
+        context = self._context
         self.results.parent.mkdir(exist_ok=True)
-        config = world.configure(self.person, results=str(self.results), subscriptions=list(self.person.subscriptions))
-        argv = world.network.command(self.person.name, python("demo.traveller", str(config)))
+        config = context.configure(self.user, results=str(self.results), subscriptions=list(self.user.subscriptions))
+        argv = context.network.command(self.user.name, python("demo.traveller", str(config)))
         self._ready.clear()
         self._leaving = False
         self.view.status = "starting"
-        self._child = await world.crew.start(self.person.name, argv, self._hear)
+        self._child = await context.crew.start(self.user.name, argv, self._on_line)
         await self._child.until(self._ready, ready_s)
 
     async def move(self) -> None:
         """Change its address, at once; a process that cannot notice the change gets an order."""
-        network = self._world.network
-        moved_us = reports.wall_us()
-        old, address = self.view.address, await asyncio.to_thread(network.move, self.person.name)
+        network = self._context.network
+        moved_us = json_lines.wall_us()
+        old, address = self.view.address, await asyncio.to_thread(network.move, self.user.name)
         if network.needs_order and self._child is not None:
             self._child.send({"do": "rebind", "address": address})
-        self.moves.append(Move(self.person.user, moved_us, address))
+        self.moves.append(Move(self.user.uri, moved_us, address))
         self.view.moves += 1
         self.view.address = address
-        self._world.news(f"{self.person.name} moves from {old} to {address}")
+        self._context.news(f"{self.user.name} moves from {old} to {address}")
 
     async def switch_off(self) -> None:
         """Stop its process in order, to be started again later."""
         self.off_since = time.monotonic()
-        self.silences.append(Silence(self.person.user, reports.wall_us(), "switched off"))
-        self._world.news(f"{self.person.name} switches off")
+        self.planned_ends.append(PlannedEnd(self.user.uri, json_lines.wall_us(), "switched off"))
+        self._context.news(f"{self.user.name} switches off")
         await self.leave()
         self.view.status = "off"
 
@@ -223,15 +223,15 @@ class Seat:
         """``kill -9`` its process."""
         assert self._child is not None
         self._leaving = True
-        now_us = reports.wall_us()
-        self.silences.append(Silence(self.person.user, now_us, "killed"))
-        self._world.kills.append({"who": self.person.name, "at_us": now_us})
-        self._world.news(f"kill -9 {self._child.pid}: {self.person.name} is dead")
+        now_us = json_lines.wall_us()
+        self.planned_ends.append(PlannedEnd(self.user.uri, now_us, "killed"))
+        self._context.kills.append({"who": self.user.name, "at_us": now_us})
+        self._context.news(f"kill -9 {self._child.pid}: {self.user.name} is dead")
         await self._child.kill()
         self.view.status = "killed"
 
-    def _hear(self, line: str) -> None:
-        fields = reports.parse(line) or {}
+    def _on_line(self, line: str) -> None:
+        fields = json_lines.parse(line) or {}
         if "ready" in fields:
             self._ready.set()
         if "taken" in fields:

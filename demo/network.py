@@ -1,9 +1,9 @@
 """The network of the demonstration's hosts, and changes of their addresses.
 
-Three networks with one interface. :class:`~demo.namespaces.NamespaceNetwork` gives every host a network namespace of
-its own behind a router, so that an address is really replaced by another; in :class:`~demo.namespaces.NatNetwork` these
-routers are NATs. :class:`LoopbackNetwork` is the fallback where namespaces cannot be created: hosts share 127.0.0.0/8
-and get orders to use an address.
+Three networks with one interface. :class:`~demo.namespace_networks.NamespaceNetwork` gives every host a network
+namespace of its own behind a router, so that an address is really replaced by another; in
+:class:`~demo.namespace_networks.NatNetwork` these routers are NATs. :class:`LoopbackNetwork` is the fallback where
+namespaces cannot be created: hosts share 127.0.0.0/8 and get orders to use an address.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def choose(mode: str, hosts: Sequence[str]) -> tuple[Network, str]:
 
     Raises :class:`CannotRunError` if the requested mode is not possible; ``auto`` falls back to loopback.
     """
-    from demo.namespaces import NamespaceNetwork, NatNetwork
+    from demo.namespace_networks import NamespaceNetwork, NatNetwork
 
     if mode == "nat":
         behind_nat = NatNetwork(hosts)

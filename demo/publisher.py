@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import wanderbus
 from demo import SUBJECT, flights
-from demo.reports import orders, report
+from demo.json_lines import orders, report
 
 PUBLISHES_MAX: Final = 64
 """Publishes that wait for their acknowledgement at one time."""
@@ -74,13 +74,13 @@ async def main(config: Mapping[str, Any]) -> None:
         else:
             return
         replay = Replay(agent)
-        teller = asyncio.create_task(_tell(replay))
+        teller = asyncio.create_task(_report_counts(replay))
         await replay.run(config["first_row"], config["rows"], config["rate"])
         teller.cancel()
         report(published=replay.published)
 
 
-async def _tell(replay: Replay) -> None:
+async def _report_counts(replay: Replay) -> None:
     while True:
         report(published=replay.published)
         await asyncio.sleep(REPORT_EVERY_S)

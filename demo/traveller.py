@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import wanderbus
 from demo import SUBJECT
-from demo.reports import orders, report, wall_us
-from demo.results import Results
-from demo.turns import Turns
+from demo.json_lines import orders, report, wall_us
+from demo.notification_order import NotificationOrder
+from demo.traveller_results import Results
 
 REPORT_EVERY_S: Final = 0.25
 
@@ -33,7 +33,7 @@ class Traveller:
     def __init__(self, results: Results, agent: wanderbus.Agent) -> None:
         self._results = results
         self._agent = agent
-        self._turns = Turns(results.position())
+        self._order = NotificationOrder(results.position())
 
     async def live(self, expressions: list[str]) -> None:
         """Subscribe, take notifications and follow orders until the order to stop."""
@@ -44,7 +44,7 @@ class Traveller:
                 streams.append(await stack.enter_async_context(subscription))
             report(ready=True)
             tasks = [asyncio.create_task(self._take(stream)) for stream in streams]
-            tasks += [asyncio.create_task(work) for work in (self._journal(), self._tell(), self._obey())]
+            tasks += [asyncio.create_task(work) for work in (self._journal(), self._report_counts(), self._obey())]
             done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in rest:
                 task.cancel()
@@ -59,7 +59,7 @@ class Traveller:
             at = (item.position.epoch, item.position.number)
             repeated, latest = at <= latest, at
             first = at[1] - item.count + 1 if isinstance(item, wanderbus.Gap) else at[1]
-            async with self._turns.turn(at[0], first, at[1]) as fresh:
+            async with self._order.turn(at[0], first, at[1]) as fresh:
                 # A second notification on one stream is a duplicate, and must be recorded as one.
                 if fresh or repeated:
                     self._keep(item)
@@ -83,7 +83,7 @@ class Traveller:
         self._results.note(at_us, status, address, reason)
         report(status=status, address=address, reason=reason)
 
-    async def _tell(self) -> None:
+    async def _report_counts(self) -> None:
         while True:
             report(taken=self._results.count())
             await asyncio.sleep(REPORT_EVERY_S)

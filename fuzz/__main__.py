@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import agent, filters, harness, matching, meaning, ng, rudp, sip
-from fuzz.harness import Failure, Tally, Target
+from fuzz import agent, filters, matching, meaning, ng, rudp, sip, target_runs
+from fuzz.target_runs import Failure, Tally, Target
 from harness.reporting import Goal, goal, write_report
 
 INPUTS: Final = 200_000
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     tallies = {}
     for target in targets:
         bounds: dict[str, Any] = {"until": until, "jobs": options.jobs, "cpu_s_max": target.cpu_s_max}
-        tallies[target.name] = harness.run(target, inputs, options.seed, **bounds)
+        tallies[target.name] = target_runs.run(target, inputs, options.seed, **bounds)
         _say(target, tallies[target.name], inputs)
         _complain(options.name, tallies[target.name].failures, options.failures)
     failed = any(tally.failures for tally in tallies.values())
@@ -93,11 +93,11 @@ def replay(targets: Sequence[Target], path: Path) -> int:
         print(f"{path} is no file whose name begins with one of: {names}", file=sys.stderr)
         return 2
     data = path.read_bytes()
-    _, cpu_s, failure = harness.judge(target, data, target.cpu_s_max)
+    _, cpu_s, failure = target_runs.judge(target, data, target.cpu_s_max)
     if failure is not None:
         print(f"{target.name}: {failure.kind}: {failure.detail}")
         return 1
-    print(f"{target.name}: nothing broke; {cpu_s * 1000:.1f} ms, {harness.peak_of(target, data) / 2**20:.1f} MB")
+    print(f"{target.name}: nothing broke; {cpu_s * 1000:.1f} ms, {target_runs.peak_of(target, data) / 2**20:.1f} MB")
     return 0
 
 
@@ -146,7 +146,7 @@ def _say(target: Target, tally: Tally, inputs: int) -> None:
 
 def _complain(name: str, failures: list[Failure], directory: Path) -> None:
     """Save the failures and report how to reproduce them."""
-    paths = harness.save(failures, directory) if failures else []
+    paths = target_runs.save(failures, directory) if failures else []
     for failure, path in zip(failures, paths, strict=True):
         print(f"{failure.target}: {failure.kind}: {failure.detail}", file=sys.stderr)
         print(f"  replay it with: ./do fuzz {name} --replay {path}", file=sys.stderr)

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
 from fuzz.script import Act, acts_of, written
+from fuzz.target_runs import Broken, Target
 from wanderbus import event_text, protocol
 from wanderbus.cli import listings
 from wanderbus.client.listed_rows import read_rows

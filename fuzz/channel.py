@@ -12,9 +12,9 @@ import zlib
 from random import Random
 from typing import Final
 
-from fuzz.harness import Broken
 from fuzz.mutation import mutated
 from fuzz.script import Act, SeededRandom, acts_of, written
+from fuzz.target_runs import Broken
 from wanderbus.datachannel import Parties, describe_end, read_end
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import (

@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
+from fuzz.target_runs import Broken, Target
 from tests.filters import cesql_trees, trees
 from wanderbus import filters, limits
 from wanderbus.errors import FilterError

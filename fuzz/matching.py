@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from fuzz.harness import Broken, Target
+from fuzz.target_runs import Broken, Target
 from tests.filters import cesql_trees, trees
 from wanderbus import matching
 from wanderbus.errors import EventError

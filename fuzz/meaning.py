@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from fuzz.harness import Broken, Target
+from fuzz.target_runs import Broken, Target
 from tests.filters.trees import random_clause, random_event, random_node
 from wanderbus.errors import EventError
 from wanderbus.event import Event, check_event

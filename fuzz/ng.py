@@ -12,10 +12,10 @@ from random import Random
 from typing import Any, Final
 
 from fuzz import sip_grammar
-from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
 from fuzz.script import Act, SeededRandom, acts_of, written
 from fuzz.sip import corpus
+from fuzz.target_runs import Broken, Target
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.machine import (
     Address,

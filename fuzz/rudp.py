@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from fuzz import channel, rudp_endpoint, rudp_grammar, rudp_openings
-from fuzz.harness import Broken, Target
+from fuzz.target_runs import Broken, Target
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.rudp.frames import (
     FINISH,

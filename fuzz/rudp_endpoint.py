@@ -14,8 +14,8 @@ import zlib
 from collections import Counter
 from typing import Final
 
-from fuzz.harness import Broken
 from fuzz.script import SeededRandom, acts_of
+from fuzz.target_runs import Broken
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.rudp import (
     ChangePath,

@@ -11,9 +11,9 @@ import zlib
 from random import Random
 from typing import Final
 
-from fuzz.harness import Broken
 from fuzz.mutation import mutated
 from fuzz.script import Act, SeededRandom, acts_of, written
+from fuzz.target_runs import Broken
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import PLAIN, SEALED

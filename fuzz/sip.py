@@ -16,8 +16,8 @@ from random import Random
 from typing import Final
 
 from fuzz import sip_grammar
-from fuzz.harness import Broken, Target
 from fuzz.mutation import mutated
+from fuzz.target_runs import Broken, Target
 from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
 from wanderbus.sip.authentication.digest_values import SUPPORTED, Challenge, Credentials, response_digest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fuzz import __main__ as command
-from fuzz import agent, harness
+from fuzz import agent, target_runs
 from wanderbus.client import listed_rows
 from wanderbus.client.machine.answer_checks import Question
 from wanderbus.client.machine.untaken import Untaken
@@ -20,8 +20,8 @@ CPU_S_MAX = 1.0
 BY_NAME = {target.name: target for target in agent.TARGETS}
 
 
-def run(name: str, inputs: int = INPUTS) -> harness.Tally:
-    return harness.run(BY_NAME[name], inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+def run(name: str, inputs: int = INPUTS) -> target_runs.Tally:
+    return target_runs.run(BY_NAME[name], inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
 
 
 @pytest.mark.parametrize("name", BY_NAME)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from demo.evidence import Away, Move, Silence, away_times, healed_us, read_lines, write_evidence
-from demo.people import Person
-from demo.reckoning import reckon, verdict
-from demo.results import Entry, Results, read_journal, read_taken
+from demo.evidence import Away, Move, PlannedEnd, away_times, healed_us, read_lines, write_evidence
+from demo.traveller_results import Entry, Results, read_journal, read_taken
+from demo.users import User
+from demo.verdict import make_result, verdict
 
 ANA = "sip:ana@localhost"
 
@@ -69,13 +69,13 @@ def test_away_is_from_the_first_sign_to_the_next_connected() -> None:
         Entry(70, "CONNECTED", "a", ""),
         Entry(90, "DISCONNECTED", "a", "no answer"),
     ]
-    silences = [Silence(ANA, 50, "switched off")]
-    assert away_times(journal, silences, 100) == [
+    planned_ends = [PlannedEnd(ANA, 50, "switched off")]
+    assert away_times(journal, planned_ends, 100) == [
         Away(20, 30, "no answer"),
         Away(50, 70, "switched off"),
         Away(90, 100, "no answer"),
     ]
-    assert away_times(journal, silences, 60)[-1] == Away(50, 60, "switched off")
+    assert away_times(journal, planned_ends, 60)[-1] == Away(50, 60, "switched off")
 
 
 def test_the_four_files_hold_what_was_seen(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_four_files_hold_what_was_seen(tmp_path: Path) -> None:
         {ANA: read_taken(path)},
         {ANA: read_journal(path)},
         moves,
-        [Silence(ANA, 15, "off")],
+        [PlannedEnd(ANA, 15, "off")],
         30,
     )
     assert read_lines(tmp_path / "out" / "expected.jsonl") == [{"user": ANA, "row": 3}]
@@ -111,8 +111,8 @@ def job(**changes: int) -> dict[str, Any]:
 
 
 def reckoned(found: dict[str, Any]) -> dict[str, Any]:
-    people = [Person("ana", ("Dest == IAH",))]
-    return reckon(found, people, first_row=3, rows=9, address_mode="netns", killed=["server", "ana"])
+    users = [User("ana", ("Dest == IAH",))]
+    return make_result(found, users, first_row=3, rows=9, address_mode="netns", killed=["server", "ana"])
 
 
 def test_the_result_has_the_form_that_was_promised() -> None:
@@ -146,7 +146,7 @@ def test_any_fault_is_not_good(fault: str) -> None:
 
 def test_a_traveller_the_job_knows_nothing_of_or_an_event_too_many_is_not_hidden() -> None:
     assert not reckoned({**job(), "published": 10})["good"]
-    troubled = reckon(job(), [], first_row=0, rows=9, address_mode="netns", killed=[], trouble=["ana had failed"])
+    troubled = make_result(job(), [], first_row=0, rows=9, address_mode="netns", killed=[], trouble=["ana had failed"])
     assert not troubled["good"]
     assert "ana had failed" in verdict(troubled)
     nobody = reckoned({**job(), "travellers": []})

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from demo.namespaces import NamespaceNetwork, NatNetwork
+from demo.namespace_networks import NamespaceNetwork, NatNetwork
 from demo.network import PLACES, LoopbackNetwork, Network, choose
 from wanderbus.testbed import CannotRunError, namespaces
 from wanderbus.testbed.namespaces import Namespaces
@@ -100,7 +100,7 @@ def test_a_move_takes_the_old_address_away_and_the_new_one_is_reached(net: Names
 
 
 @pytest.mark.integration
-def test_leftovers_of_a_dead_conductor_are_removed_and_others_kept(net: NamespaceNetwork) -> None:
+def test_leftovers_of_a_dead_run_are_removed_and_others_kept(net: NamespaceNetwork) -> None:
     dead = "wbdemo99999999-0000-server"
     subprocess.run(["ip", "netns", "add", dead], check=True)
     Namespaces("wbdemo").sweep()

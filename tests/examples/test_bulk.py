@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.namespaces import NamespaceNetwork
+from demo.namespace_networks import NamespaceNetwork
 from wanderbus.testbed import CannotRunError
 
 PROGRAM = str(Path(__file__).resolve().parents[2] / "examples" / "bulk.py")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.namespaces import NamespaceNetwork
+from demo.namespace_networks import NamespaceNetwork
 from wanderbus.testbed import CannotRunError
 
 ROOT = Path(__file__).resolve().parents[2]

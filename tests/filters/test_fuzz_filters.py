@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fuzz import filters, harness
+from fuzz import filters, target_runs
 from wanderbus.errors import FilterError
 from wanderbus.filters import eci
 
@@ -19,11 +19,11 @@ BY_NAME = {target.name: target for target in filters.TARGETS}
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_breaks_and_both_ways_are_gone(name: str) -> None:
-    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     assert [(failure.kind, failure.detail) for failure in tally.failures] == []
     assert tally.inputs == INPUTS
     assert INPUTS / 10 < tally.accepted < INPUTS * 9 / 10
-    assert 0 < tally.peak_bytes <= harness.MEMORY_BYTES_MAX
+    assert 0 < tally.peak_bytes <= target_runs.MEMORY_BYTES_MAX
 
 
 def refuse_what_is_good(text: str) -> Any:
@@ -48,12 +48,12 @@ READ = eci.read
 def test_the_fuzzer_notices(sabotage: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wanderbus.filters.eci.read", sabotage)
     target = BY_NAME["filters-eci"]
-    judged = (harness.judge(target, harness.input_of(target, 1, index))[2] for index in range(200))
+    judged = (target_runs.judge(target, target_runs.input_of(target, 1, index))[2] for index in range(200))
     assert any(failure is not None and failure.kind == kind for failure in judged)
 
 
 def test_the_fuzzer_notices_a_compiled_filter_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "compile_node", lambda node: lambda attributes: True)
     target = BY_NAME["filters-eci"]
-    judged = (harness.judge(target, harness.input_of(target, 1, index))[2] for index in range(200))
+    judged = (target_runs.judge(target, target_runs.input_of(target, 1, index))[2] for index in range(200))
     assert any(failure is not None and failure.kind == "broken" for failure in judged)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fuzz import harness, meaning
+from fuzz import meaning, target_runs
 from wanderbus.filters import conjunctions, eci
 from wanderbus.filters.ast import Node
 from wanderbus.filters.normal import NormalForm
@@ -20,7 +20,7 @@ BY_NAME = {target.name: target for target in meaning.TARGETS}
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_differs_and_some_events_match(name: str) -> None:
-    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     assert [(failure.kind, failure.detail) for failure in tally.failures] == []
     assert tally.inputs == INPUTS
     assert INPUTS / 4 < tally.accepted < INPUTS * 3 / 4
@@ -28,14 +28,14 @@ def test_nothing_differs_and_some_events_match(name: str) -> None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_inputs_depend_on_seed_target_and_index_alone(name: str) -> None:
-    one = [harness.input_of(BY_NAME[name], 3, index) for index in range(20)]
-    assert one == [harness.input_of(BY_NAME[name], 3, index) for index in range(20)]
+    one = [target_runs.input_of(BY_NAME[name], 3, index) for index in range(20)]
+    assert one == [target_runs.input_of(BY_NAME[name], 3, index) for index in range(20)]
     assert len(set(one)) == 20
 
 
 def broken(name: str) -> set[str]:
     """Return the kinds of the first failures, without their details."""
-    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     return {failure.detail.split(":")[0] for failure in tally.failures}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import __main__ as command
-from fuzz import harness, matching
+from fuzz import matching, target_runs
 from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.matching import Index
@@ -22,7 +22,7 @@ BY_NAME = {target.name: target for target in matching.TARGETS}
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_differs_and_most_inputs_match(name: str) -> None:
-    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 90, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 90, jobs=1, cpu_s_max=CPU_S_MAX)
     assert [(failure.kind, failure.detail) for failure in tally.failures] == []
     assert tally.inputs == INPUTS
     assert tally.accepted > INPUTS / 2
@@ -31,7 +31,7 @@ def test_nothing_differs_and_most_inputs_match(name: str) -> None:
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_differs_among_many(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "CROWDED_EACH", 1)
-    BY_NAME[name].examine(harness.input_of(BY_NAME[name], 7, 0))
+    BY_NAME[name].examine(target_runs.input_of(BY_NAME[name], 7, 0))
 
 
 def test_an_input_compares_as_many_pairs_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_an_input_compares_as_many_pairs_as_it_says(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(matching.Play, "step", noted)
     target = BY_NAME["matching-numpy"]
-    target.handle(harness.input_of(target, 7, 0))
+    target.handle(target_runs.input_of(target, 7, 0))
     assert plays[-1].pairs >= target.pairs > 0
 
 
@@ -78,7 +78,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, index: type[Index], inputs: int = 20
     """Return how the first inputs fail with an index that is wrong."""
     monkeypatch.setattr(matching, "index_of", lambda kernel: index())
     target = BY_NAME["matching-numpy"]
-    tally = harness.run(target, inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(target, inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     return [failure.detail for failure in tally.failures]
 
 

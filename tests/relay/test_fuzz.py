@@ -7,7 +7,7 @@ import time
 import pytest
 
 from fuzz import __main__ as command
-from fuzz import harness, ng
+from fuzz import ng, target_runs
 from wanderbus.relay import Relay
 from wanderbus.relay import bencode as notation
 from wanderbus.relay.ports import PortPool
@@ -18,8 +18,8 @@ CPU_S_MAX = 1.0
 BY_NAME = {target.name: target for target in ng.TARGETS}
 
 
-def run(name: str, inputs: int = INPUTS) -> harness.Tally:
-    return harness.run(BY_NAME[name], inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+def run(name: str, inputs: int = INPUTS) -> target_runs.Tally:
+    return target_runs.run(BY_NAME[name], inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
 
 
 @pytest.mark.parametrize("name", BY_NAME)

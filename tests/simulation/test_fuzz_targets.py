@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fuzz import __main__ as command
-from fuzz import channel, harness, rudp, rudp_endpoint, rudp_grammar, rudp_openings
+from fuzz import channel, rudp, rudp_endpoint, rudp_grammar, rudp_openings, target_runs
 from fuzz.script import acts_of, written
 from wanderbus.datachannel import Parties
 from wanderbus.rudp import connection, frames
@@ -26,17 +26,17 @@ Patch = pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_breaks_and_both_ways_are_gone(name: str) -> None:
-    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     assert [(failure.kind, failure.detail) for failure in tally.failures] == []
     assert tally.inputs == INPUTS
     assert INPUTS / 50 < tally.accepted < INPUTS * 49 / 50
-    assert 0 < tally.peak_bytes <= harness.MEMORY_BYTES_MAX
+    assert 0 < tally.peak_bytes <= target_runs.MEMORY_BYTES_MAX
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_inputs_depend_on_seed_target_and_index_alone(name: str) -> None:
-    one = [harness.input_of(BY_NAME[name], 3, index) for index in range(20)]
-    assert one == [harness.input_of(BY_NAME[name], 3, index) for index in range(20)]
+    one = [target_runs.input_of(BY_NAME[name], 3, index) for index in range(20)]
+    assert one == [target_runs.input_of(BY_NAME[name], 3, index) for index in range(20)]
     assert len(set(one)) > 15
 
 
@@ -140,7 +140,7 @@ def test_the_fuzzer_notices(sabotage: Any, monkeypatch: Patch) -> None:
     name, kind = BROKEN[sabotage]
     sabotage(monkeypatch)
     target = BY_NAME[name]
-    judged = (harness.judge(target, harness.input_of(target, 1, index))[2] for index in range(2_000))
+    judged = (target_runs.judge(target, target_runs.input_of(target, 1, index))[2] for index in range(2_000))
     assert any(failure is not None and failure.kind == kind for failure in judged)
 
 

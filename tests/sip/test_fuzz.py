@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from fuzz import __main__ as command
-from fuzz import harness, sip, sip_grammar
-from fuzz.harness import Broken, Target
+from fuzz import sip, sip_grammar, target_runs
+from fuzz.target_runs import Broken, Target
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.authentication.digest_values import Challenge, Credentials
 from wanderbus.sip.message.message import parse_message
@@ -28,19 +28,19 @@ def target(handle: object = lambda data: True, examine: object = lambda data: No
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_breaks_and_both_ways_are_gone(name: str) -> None:
-    tally = harness.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
     assert [(failure.kind, failure.detail) for failure in tally.failures] == []
     assert tally.inputs == INPUTS
     assert INPUTS / 10 < tally.accepted < INPUTS * 9 / 10
-    assert tally.memory_measured > INPUTS / harness.SAMPLED_EACH
-    assert 0 < tally.peak_bytes <= harness.MEMORY_BYTES_MAX
+    assert tally.memory_measured > INPUTS / target_runs.SAMPLED_EACH
+    assert 0 < tally.peak_bytes <= target_runs.MEMORY_BYTES_MAX
 
 
 def test_inputs_depend_on_seed_target_and_index_alone() -> None:
-    one = [harness.input_of(BY_NAME["sip-message"], 3, index) for index in range(20)]
-    assert one == [harness.input_of(BY_NAME["sip-message"], 3, index) for index in range(20)]
+    one = [target_runs.input_of(BY_NAME["sip-message"], 3, index) for index in range(20)]
+    assert one == [target_runs.input_of(BY_NAME["sip-message"], 3, index) for index in range(20)]
     assert len(set(one)) > 15
-    assert one != [harness.input_of(BY_NAME["sip-message"], 4, index) for index in range(20)]
+    assert one != [target_runs.input_of(BY_NAME["sip-message"], 4, index) for index in range(20)]
 
 
 def test_the_largest_messages_are_read() -> None:
@@ -64,7 +64,7 @@ def test_every_way_to_break_is_seen() -> None:
 
     def slow(data: bytes) -> bool:
         began = time.process_time()
-        while time.process_time() - began <= harness.CPU_S_MAX:
+        while time.process_time() - began <= target_runs.CPU_S_MAX:
             pass
         return True
 
@@ -72,27 +72,27 @@ def test_every_way_to_break_is_seen() -> None:
         raise KeyError("x")
 
     broken = [target(undeclared), target(different), target(slow), target(examine=examine)]
-    judged = [harness.judge(each, b"x")[2] for each in broken]
+    judged = [target_runs.judge(each, b"x")[2] for each in broken]
     assert [failure and failure.kind for failure in judged] == ["undeclared", "broken", "slow", "undeclared"]
-    assert harness.judge(target(), b"x")[2] is None
+    assert target_runs.judge(target(), b"x")[2] is None
 
 
 def test_too_much_memory_is_seen() -> None:
-    tally = harness.run_chunk(target(lambda data: bool(bytes(harness.MEMORY_BYTES_MAX + 1))), 1, range(2))
+    tally = target_runs.run_chunk(target(lambda data: bool(bytes(target_runs.MEMORY_BYTES_MAX + 1))), 1, range(2))
     assert {failure.kind for failure in tally.failures} == {"memory"}
 
 
 def test_all_processors_come_to_what_one_does() -> None:
     def figures(jobs: int) -> list[tuple[int, int, int]]:
-        tallies = [harness.run(each, 300, seed=5, until=time.monotonic() + 60, jobs=jobs) for each in sip.TARGETS]
+        tallies = [target_runs.run(each, 300, seed=5, until=time.monotonic() + 60, jobs=jobs) for each in sip.TARGETS]
         return [(tally.inputs, tally.accepted, tally.largest_input_bytes) for tally in tallies]
 
     assert figures(2) == figures(1)
 
 
 def test_a_run_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "CHUNK_INPUTS", 10)
-    tally = harness.run(target(), 1_000, seed=1, until=time.monotonic(), jobs=1)
+    monkeypatch.setattr(target_runs, "CHUNK_INPUTS", 10)
+    tally = target_runs.run(target(), 1_000, seed=1, until=time.monotonic(), jobs=1)
     assert tally.inputs == 10
 
 

@@ -14,11 +14,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from demo.plots import name_of
-from demo.reckoning import headline
+from demo.html_plots import name_of
+from demo.verdict import headline
 
 HEARTBEAT_S: Final = 1.5
-"""Longest silence of the plain form."""
+"""Longest planned_end of the plain form."""
 
 COLUMNS: Final = 80
 """Width of the output without a terminal; every table fits into it."""
@@ -34,7 +34,7 @@ _PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'s
 
 
 @dataclass
-class SeatView:
+class TravellerState:
     """One traveller, as displayed."""
 
     name: str
@@ -46,8 +46,8 @@ class SeatView:
 
 
 @dataclass
-class Scene:
-    """The run, as displayed; the conductor writes it, the board reads it."""
+class RunState:
+    """The run, as displayed; the run writes it, the display reads it."""
 
     rows: int
     step: int = 1
@@ -57,19 +57,19 @@ class Scene:
     server: str = "starting"
     server_dead_since: float | None = None
     """Time at which the server was killed, on the monotonic clock, until it is ready again."""
-    seats: dict[str, SeatView] = field(default_factory=dict)
+    travellers: dict[str, TravellerState] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     phase_began: float = field(default_factory=time.monotonic)
 
     @property
     def taken(self) -> int:
         """Notifications committed by all travellers."""
-        return sum(seat.taken for seat in self.seats.values())
+        return sum(traveller.taken for traveller in self.travellers.values())
 
     @property
     def expected(self) -> int:
         """Notifications due to all travellers."""
-        return sum(seat.expected for seat in self.seats.values())
+        return sum(traveller.expected for traveller in self.travellers.values())
 
     @property
     def elapsed_s(self) -> float:
@@ -84,11 +84,11 @@ class Scene:
         return f"DEAD for {time.monotonic() - self.server_dead_since:.1f} s"
 
 
-class Board:
-    """Displays a scene. :meth:`news` prints an event of the run, :meth:`beat` a sign that the run continues."""
+class Display:
+    """Display of a run. :meth:`news` prints an event of the run, :meth:`beat` a sign that the run continues."""
 
-    def __init__(self, scene: Scene, console: Console | None = None) -> None:
-        self.scene = scene
+    def __init__(self, state: RunState, console: Console | None = None) -> None:
+        self.state = state
         self.console = console or Console(highlight=False)
         self.live = self.console.is_terminal
         if not self.live:
@@ -104,14 +104,14 @@ class Board:
 
     def phase(self, text: str, step: int | None = None) -> None:
         """Begin a phase, perhaps of another step, and print it."""
-        self.scene.phase, self.scene.phase_began = text, time.monotonic()
-        self.scene.step = step or self.scene.step
-        self.news(f"step {self.scene.step} of {len(STEPS)}: {text}")
+        self.state.phase, self.state.phase_began = text, time.monotonic()
+        self.state.step = step or self.state.step
+        self.news(f"step {self.state.step} of {len(STEPS)}: {text}")
 
     def news(self, text: str) -> None:
         """Print an event of the run, with the time since the start."""
         self._spoke = time.monotonic()
-        self.console.print(f"{self.scene.elapsed_s:6.1f} s  {text}", markup=False, soft_wrap=True)
+        self.console.print(f"{self.state.elapsed_s:6.1f} s  {text}", markup=False, soft_wrap=True)
 
     def beat(self) -> None:
         """Print one line if the plain form has printed nothing for :data:`HEARTBEAT_S`: the counters if there
@@ -119,47 +119,54 @@ class Board:
         """
         if self.live or time.monotonic() - self._spoke < HEARTBEAT_S:
             return
-        scene = self.scene
-        if not scene.published or (scene.published >= scene.rows and scene.taken >= scene.expected):
-            self.news(f"… {scene.phase}, {time.monotonic() - scene.phase_began:.0f} s")
+        state = self.state
+        if not state.published or (state.published >= state.rows and state.taken >= state.expected):
+            self.news(f"… {state.phase}, {time.monotonic() - state.phase_began:.0f} s")
             return
         if self._counters % HEADING_EVERY == 0:
             self.console.print(_PLAIN_HEADING, markup=False)
         self._counters += 1
-        absent = ", ".join(seat.name for seat in scene.seats.values() if seat.status != "CONNECTED")
-        published, delivered = f"{scene.published}/{scene.rows}", f"{scene.taken}/{scene.expected}"
-        line = _PLAIN.format(scene.elapsed_s, published, delivered, scene.server_status, absent)
+        absent = ", ".join(traveller.name for traveller in state.travellers.values() if traveller.status != "CONNECTED")
+        published, delivered = f"{state.published}/{state.rows}", f"{state.taken}/{state.expected}"
+        line = _PLAIN.format(state.elapsed_s, published, delivered, state.server_status, absent)
         self._spoke = time.monotonic()
         self.console.print(line.rstrip(), markup=False, soft_wrap=True)
 
     def render(self) -> Group:
         """Return the live table as it is now."""
-        scene = self.scene
+        state = self.state
         table = Table(box=None, padding=(0, 1), header_style="bold underline")
         for heading in ("traveller", "status", "address"):
             table.add_column(heading, no_wrap=True)
         for heading in ("delivered", "expected", "moves"):
             table.add_column(heading, justify="right", no_wrap=True)
-        for seat in scene.seats.values():
-            status = Text(seat.status, style=_COLOURS.get(seat.status, "dim"))
-            table.add_row(seat.name, status, seat.address, str(seat.taken), str(seat.expected), str(seat.moves))
-        dead = scene.server_dead_since is not None
+        for traveller in state.travellers.values():
+            status = Text(traveller.status, style=_COLOURS.get(traveller.status, "dim"))
+            table.add_row(
+                traveller.name,
+                status,
+                traveller.address,
+                str(traveller.taken),
+                str(traveller.expected),
+                str(traveller.moves),
+            )
+        dead = state.server_dead_since is not None
         step = Text.assemble(
-            (f" {scene.elapsed_s:5.1f} s  ", "bold"), f"step {scene.step} of {len(STEPS)}: {scene.phase}"
+            (f" {state.elapsed_s:5.1f} s  ", "bold"), f"step {state.step} of {len(STEPS)}: {state.phase}"
         )
-        server = Text.assemble(" server ", (scene.server_status, "bold white on red" if dead else "green"))
+        server = Text.assemble(" server ", (state.server_status, "bold white on red" if dead else "green"))
         return Group(step, server, self._progress(), table)
 
     def _progress(self) -> Table:
         """Return the bar of the present step: published, then delivered events; otherwise the elapsed time."""
-        scene = self.scene
-        counted = {2: (scene.published, scene.rows, "published"), 3: (scene.taken, scene.expected, "delivered")}
+        state = self.state
+        counted = {2: (state.published, state.rows, "published"), 3: (state.taken, state.expected, "delivered")}
         line = Table.grid(padding=(0, 1))
-        if scene.step in counted:
-            done, total, what = counted[scene.step]
+        if state.step in counted:
+            done, total, what = counted[state.step]
             bar, text = ProgressBar(total=total, completed=done, width=48), f"{done} of {total} {what}"
         else:
-            elapsed_s = time.monotonic() - scene.phase_began
+            elapsed_s = time.monotonic() - state.phase_began
             bar, text = ProgressBar(pulse=True, width=48, animation_time=elapsed_s), f"{elapsed_s:.0f} s"
         line.add_row("", bar, text)
         return line

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from demo.people import Person
+from demo.users import User
 
 FIRST_MOVES = (0.04, 0.34)
 SWITCH_OFF_AT = 0.38
@@ -27,7 +27,7 @@ SECOND_MOVES = (0.62, 0.92)
 AGENT_KILL_AT = 0.72
 
 
-class Deed(Enum):
+class Action(Enum):
     """Action on a traveller or on the server."""
 
     MOVE = "moves"
@@ -42,20 +42,20 @@ class Step:
     """One action once the fraction ``at`` of the rows has been published; ``name`` is its target."""
 
     at: float
-    deed: Deed
+    action: Action
     name: str = ""
 
 
-def plan(people: Sequence[Person], seed: int) -> list[Step]:
-    """Return the steps of a run in the order they are due; at least three people must move."""
+def plan(users: Sequence[User], seed: int) -> list[Step]:
+    """Return the steps of a run in the order they are due; at least three users must move."""
     chance = random.Random(seed)
-    movers = [person.name for person in people if person.moves]
+    movers = [user.name for user in users if user.moves]
     sleeper, victim, *others = chance.sample(movers, len(movers))
     steps = [
-        Step(SWITCH_OFF_AT, Deed.SWITCH_OFF, sleeper),
-        Step(SERVER_KILL_AT, Deed.KILL_SERVER),
-        Step(SWITCH_ON_AT, Deed.SWITCH_ON, sleeper),
-        Step(AGENT_KILL_AT, Deed.KILL, victim),
+        Step(SWITCH_OFF_AT, Action.SWITCH_OFF, sleeper),
+        Step(SERVER_KILL_AT, Action.KILL_SERVER),
+        Step(SWITCH_ON_AT, Action.SWITCH_ON, sleeper),
+        Step(AGENT_KILL_AT, Action.KILL, victim),
     ]
     early, late = [*others, victim], [*others, sleeper]
     chance.shuffle(early)
@@ -69,4 +69,4 @@ def _moves(names: Sequence[str], span: tuple[float, float], chance: random.Rando
     """Spread one move of each of ``names``, in that order, over ``span`` with some irregularity."""
     start, end = span
     slot = (end - start) / len(names)
-    return [Step(start + slot * (n + chance.uniform(0.0, 0.6)), Deed.MOVE, name) for n, name in enumerate(names)]
+    return [Step(start + slot * (n + chance.uniform(0.0, 0.6)), Action.MOVE, name) for n, name in enumerate(names)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from demo.network import SERVER
-from demo.people import Person
+from demo.users import User
 
 FAULTS: Final = ("lost", "repeated", "out_of_order", "unexpected")
 """Counts that have to be zero."""
@@ -14,9 +14,9 @@ FAULTS: Final = ("lost", "repeated", "out_of_order", "unexpected")
 _COUNTS: Final = ("expected", "delivered", *FAULTS, "notified", "moves", "healed")
 
 
-def reckon(
+def make_result(
     job: Mapping[str, Any],
-    people: Sequence[Person],
+    users: Sequence[User],
     *,
     first_row: int,
     rows: int,
@@ -31,7 +31,7 @@ def reckon(
     was no trouble.
     """
     found = {line["user"]: line for line in job["travellers"]}
-    travellers = [_traveller(person, found.get(person.user, {})) for person in people]
+    travellers = [_traveller(user, found.get(user.uri, {})) for user in users]
     names = list(killed)
     return {
         "travellers": travellers,
@@ -82,11 +82,11 @@ def headline(result: Mapping[str, Any]) -> list[Headline]:
     ]
 
 
-def _traveller(person: Person, line: Mapping[str, Any]) -> dict[str, Any]:
+def _traveller(user: User, line: Mapping[str, Any]) -> dict[str, Any]:
     counts = {name: int(line.get(name, 0)) for name in _COUNTS}
     return {
-        "user": person.user,
-        "subscriptions": list(person.subscriptions),
+        "user": user.uri,
+        "subscriptions": list(user.subscriptions),
         **counts,
         "away_s": round(float(line.get("away_s", 0.0)), 3),
         "healing_ms": _healing(line),

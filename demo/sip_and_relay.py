@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from demo import DOMAIN, reports
+from demo import DOMAIN, json_lines
 from demo.network import SERVER, Network
 from harness import kamailio, media_relays
 from harness.ports import free_port
@@ -37,8 +37,8 @@ def preflight(sip: SipServer, relay: RelayKind) -> None:
         raise CannotRunError(media_relays.MISSING)
 
 
-class Companions:
-    """The companions of one run; ``passwords`` are by user name."""
+class SipAndRelay:
+    """The sip_and_relay of one run; ``passwords`` are by user name."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class Companions:
         """Send a probe from the server's host; return the answer."""
         answers: list[str] = []
 
-        def hear(line: str) -> None:
-            answers.append((reports.parse(line) or {})["answer"])
+        def on_line(line: str) -> None:
+            answers.append((json_lines.parse(line) or {})["answer"])
 
         argv = self._network.command(SERVER, probe(host, port, text))
-        asking = await self._crew.start("asking", argv, hear)
+        asking = await self._crew.start("asking", argv, on_line)
         waits = [asyncio.create_task(each.wait()) for each in (asking, *self._children)]
         await asyncio.wait(waits, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:

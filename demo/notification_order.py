@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Turns:
+class NotificationOrder:
     """Lets notifications pass in the order of their numbers; ``last`` is the last (epoch, number) committed.
 
     Without ``last``, as in any other epoch, the sequence begins at 1.

@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from demo import plots
-from demo.reckoning import FAULTS, headline, verdict
+from demo import html_plots
+from demo.verdict import FAULTS, headline, verdict
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6576; --paper: #fff; --line: #d8dde6;
@@ -53,16 +53,16 @@ def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str,
     """Return the report as one HTML page: the verdict, four numbers and differences first."""
     sections = (
         ("Differences", _differences(result)),
-        ("The run in time", plots.timeline(evidence)),
-        ("Healing after a change of address", plots.healing(evidence["moves"])),
-        ("Expected and delivered", plots.delivered(result["travellers"])),
+        ("The run in time", html_plots.timeline(evidence)),
+        ("Healing after a change of address", html_plots.healing(evidence["moves"])),
+        ("Expected and delivered", html_plots.delivered(result["travellers"])),
         ("The run in words", _words(result)),
     )
     body = "\n".join(f"<h2>{escape(title)}</h2>\n{content}" for title, content in sections)
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>wanderbus: a day of departures</title>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<style>{_STYLE}{plots.STYLE}</style></head>\n"
+        f"<style>{_STYLE}{html_plots.STYLE}</style></head>\n"
         f"<body><h1>wanderbus: a day of departures</h1>\n{_top(result)}\n{body}\n</body></html>\n"
     )
 
@@ -113,7 +113,7 @@ def _table(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def _row(line: Mapping[str, Any], headings: Sequence[str]) -> str:
     times = [line["healing_ms"][name] for name in ("p50", "p95", "max")]
-    values = [plots.name_of(line["user"])]
+    values = [html_plots.name_of(line["user"])]
     values += [str(line[key]) for key in ("expected", "delivered", "lost", "repeated", "out_of_order")]
     values += [f"{line['away_s']:.1f}", "—" if times[0] is None else "/".join(f"{value:.0f}" for value in times)]
     wrong = {name for name in FAULTS if line[name]} | (
@@ -132,5 +132,5 @@ def _wishes(travellers: Sequence[Mapping[str, Any]]) -> str:
     items = []
     for line in travellers:
         texts = ", ".join(f"<code>{escape(text)}</code>" for text in line["subscriptions"])
-        items.append(f"<li>{escape(plots.name_of(line['user']))}: {texts}</li>")
+        items.append(f"<li>{escape(html_plots.name_of(line['user']))}: {texts}</li>")
     return f"<ul>{''.join(items)}</ul>"

@@ -12,17 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from demo import companions, flights, network, reports
+from demo import flights, json_lines, network, sip_and_relay
 from demo.audit_host import AuditHost
+from demo.display import Display, RunState
 from demo.evidence import read_lines, write_evidence
 from demo.expected import expected_rows
-from demo.hosts import SIP_PORT, PublisherHost, Seat, ServerHost, World, free_sip_port
-from demo.people import PUBLISHER, TRAVELLERS
-from demo.progress import Board, Scene
-from demo.reckoning import reckon
-from demo.results import read_journal, read_taken
-from demo.roaming import plan
-from demo.show import Show
+from demo.hosts import SIP_PORT, PublisherHost, RunContext, ServerHost, TravellerHost, free_sip_port
+from demo.plan import plan
+from demo.plan_runner import PlanRunner
+from demo.traveller_results import read_journal, read_taken
+from demo.users import PUBLISHER, TRAVELLERS
+from demo.verdict import make_result
 from wanderbus.errors import WanderbusError
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.async_processes import Crew
@@ -61,24 +61,24 @@ class Options:
     seed: int
     address_mode: str
     work: Path
-    sip: companions.SipServer = "wanderbus"
-    relay: companions.RelayKind = "none"
+    sip: sip_and_relay.SipServer = "wanderbus"
+    relay: sip_and_relay.RelayKind = "none"
 
 
-async def conduct(options: Options, board: Board) -> tuple[dict[str, Any], Evidence]:
+async def run_demo(options: Options, display: Display) -> tuple[dict[str, Any], Evidence]:
     """Run the demonstration; return its result and the evidence for the report.
 
     Raises :class:`CannotRunError` if a required program is missing. Every process is ended and every namespace removed
     when it returns or raises.
     """
-    heart = asyncio.create_task(_beat(board))
+    heart = asyncio.create_task(_keep_reporting(display))
     try:
-        board.phase("looking at what is here")
+        display.phase("looking at what is here")
         await asyncio.to_thread(preflight, options)
-        hosts = (network.SERVER, PUBLISHER.name, *(person.name for person in TRAVELLERS))
-        with _network(options.address_mode, hosts, board) as net:
+        hosts = (network.SERVER, PUBLISHER.name, *(user.name for user in TRAVELLERS))
+        with _network(options.address_mode, hosts, display) as net:
             async with Crew(options.work / "logs") as crew:
-                return await Run(options, board, net, crew).perform()
+                return await Run(options, display, net, crew).perform()
     finally:
         heart.cancel()
 
@@ -92,7 +92,7 @@ def preflight(options: Options) -> None:
         raise CannotRunError(
             f"the file has rows 0 to {flights.FILE_ROWS - 1}; choose --first-row and --rows within them"
         )
-    companions.preflight(options.sip, options.relay)
+    sip_and_relay.preflight(options.sip, options.relay)
     try:
         check_java()
     except WanderbusError as error:
@@ -102,67 +102,67 @@ def preflight(options: Options) -> None:
 class Run:
     """One run on an open network with an empty crew."""
 
-    def __init__(self, options: Options, board: Board, net: network.Network, crew: Crew) -> None:
-        passwords = {person.name: secrets.token_urlsafe(12) for person in (PUBLISHER, *TRAVELLERS)}
+    def __init__(self, options: Options, display: Display, net: network.Network, crew: Crew) -> None:
+        passwords = {user.name: secrets.token_urlsafe(12) for user in (PUBLISHER, *TRAVELLERS)}
         port = free_sip_port(net.address(network.SERVER)) if net.needs_order else SIP_PORT
         self._options = options
         self._trouble: list[str] = []
-        self._board = board
-        self._world = World(options.work, net, crew, board.scene, board.news, passwords, port)
-        self._companions = companions.Companions(
+        self._display = display
+        self._context = RunContext(options.work, net, crew, display.state, display.news, passwords, port)
+        self._sip_and_relay = sip_and_relay.SipAndRelay(
             options.sip, options.relay, work=options.work, network=net, crew=crew, passwords=passwords, sip_port=port
         )
-        self._server = ServerHost(self._world, self._companions)
-        self._publisher = PublisherHost(self._world)
-        self._seats = {person.name: Seat(self._world, person) for person in TRAVELLERS}
-        self._audit = AuditHost(options.work, self._server.log, crew, partial(board.phase, step=4))
-        board.scene.seats = {name: seat.view for name, seat in self._seats.items()}
+        self._server = ServerHost(self._context, self._sip_and_relay)
+        self._publisher = PublisherHost(self._context)
+        self._travellers = {user.name: TravellerHost(self._context, user) for user in TRAVELLERS}
+        self._audit = AuditHost(options.work, self._server.log, crew, partial(display.phase, step=4))
+        display.state.travellers = {name: traveller.view for name, traveller in self._travellers.items()}
 
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
         """Do the whole run; see the module."""
-        options, scene = self._options, self._board.scene
-        expected = await self._set_stage()
-        self._board.phase(f"publishing {options.rows} departures at {options.rate:g}/s", 2)
-        await self._play()
-        self._board.phase("everything is published; waiting for the last deliveries", 3)
-        await drain(scene)
+        options, state = self._options, self._display.state
+        expected = await self._start_processes()
+        self._display.phase(f"publishing {options.rows} departures at {options.rate:g}/s", 2)
+        await self._publish_while_travellers_move()
+        self._display.phase("everything is published; waiting for the last deliveries", 3)
+        await drain(state)
         await self._leave()
         evidence = self._collect(expected)
         job = await self._audit.journeys()
-        killed = [kill["who"] for kill in self._world.kills]
-        result = reckon(
+        killed = [kill["who"] for kill in self._context.kills]
+        result = make_result(
             job,
             TRAVELLERS,
             first_row=options.first_row,
             rows=options.rows,
-            address_mode=self._world.network.mode,
+            address_mode=self._context.network.mode,
             killed=killed,
             trouble=self._trouble,
         )
         return {**result, **self._served}, evidence
 
-    async def _set_stage(self) -> dict[str, list[int]]:
+    async def _start_processes(self) -> dict[str, list[int]]:
         """Start all processes, and compute meanwhile what each traveller is due."""
         options = self._options
-        self._board.phase("starting the server")
-        await self._companions.start()
+        self._display.phase("starting the server")
+        await self._sip_and_relay.start()
         await self._server.start()
-        self._board.phase(f"starting {len(self._seats)} travellers and the publisher")
+        self._display.phase(f"starting {len(self._travellers)} travellers and the publisher")
         departures = flights.read_slice(options.first_row, options.rows)
         async with asyncio.TaskGroup() as group:
             computing = group.create_task(asyncio.to_thread(expected_rows, TRAVELLERS, departures))
-            for seat in self._seats.values():
-                group.create_task(seat.start(READY_S))
+            for traveller in self._travellers.values():
+                group.create_task(traveller.start(READY_S))
             group.create_task(self._publisher.start(options.first_row, options.rows, options.rate, READY_S))
         expected = computing.result()
-        for seat in self._seats.values():
-            seat.view.expected = len(expected[seat.person.user])
+        for traveller in self._travellers.values():
+            traveller.view.expected = len(expected[traveller.user.uri])
         return expected
 
-    async def _play(self) -> None:
+    async def _publish_while_travellers_move(self) -> None:
         """Publish while the travellers roam. A failure is recorded and ends the play; the audit still follows."""
         self._publisher.begin()
-        show = Show(self._world, self._server, self._seats)
+        show = PlanRunner(self._context, self._server, self._travellers)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._published())
@@ -171,82 +171,82 @@ class Run:
         except* CannotRunError as failures:
             self._trouble += [str(failure) for failure in failures.exceptions]
             for line in self._trouble:
-                self._board.news(f"trouble: {line}")
+                self._display.news(f"trouble: {line}")
 
     async def _warm_up(self) -> None:
-        scene = self._board.scene
-        while scene.published < SPARK_AT * scene.rows:
+        state = self._display.state
+        while state.published < SPARK_AT * state.rows:
             await asyncio.sleep(0.1)
         await self._audit.start()
 
     async def _published(self) -> None:
-        scene = self._board.scene
+        state = self._display.state
         last, since = -1, time.monotonic()
-        while scene.published < scene.rows:
+        while state.published < state.rows:
             await asyncio.sleep(0.1)
-            if scene.published != last:
-                last, since = scene.published, time.monotonic()
+            if state.published != last:
+                last, since = state.published, time.monotonic()
             if (failure := self._publisher.failure) is not None:
-                raise CannotRunError(f"the publisher failed after {scene.published} events: {failure}")
+                raise CannotRunError(f"the publisher failed after {state.published} events: {failure}")
             if time.monotonic() - since > STALL_S:
-                raise CannotRunError(f"nothing was published for {STALL_S:.0f} s, after {scene.published} events")
+                raise CannotRunError(f"nothing was published for {STALL_S:.0f} s, after {state.published} events")
 
     async def _leave(self) -> None:
         """Stop every process in order."""
-        for name, seat in self._seats.items():
-            if (words := seat.failure) is not None:
+        for name, traveller in self._travellers.items():
+            if (words := traveller.failure) is not None:
                 self._trouble.append(f"{name} had failed: {words}")
-                self._board.news(self._trouble[-1])
-        self._ended_us = reports.wall_us()
-        for line in self._companions.failures:
+                self._display.news(self._trouble[-1])
+        self._ended_us = json_lines.wall_us()
+        for line in self._sip_and_relay.failures:
             self._trouble.append(line)
-            self._board.news(line)
-        self._served = await self._companions.result()
-        await asyncio.gather(self._publisher.stop(), *(seat.leave() for seat in self._seats.values()))
+            self._display.news(line)
+        self._served = await self._sip_and_relay.result()
+        await asyncio.gather(self._publisher.stop(), *(traveller.leave() for traveller in self._travellers.values()))
         await self._server.stop()
-        await self._companions.stop()
+        await self._sip_and_relay.stop()
 
     def _collect(self, expected: dict[str, list[int]]) -> Evidence:
         """Write the evidence, and return it with the kills, for the report."""
-        seats = self._seats.values()
+        travellers = self._travellers.values()
         directory = self._options.work / "evidence"
         write_evidence(
             directory,
             expected,
-            {seat.person.user: read_taken(seat.results) for seat in seats},
-            {seat.person.user: read_journal(seat.results) for seat in seats},
-            [move for seat in seats for move in seat.moves],
-            [silence for seat in seats for silence in seat.silences],
+            {traveller.user.uri: read_taken(traveller.results) for traveller in travellers},
+            {traveller.user.uri: read_journal(traveller.results) for traveller in travellers},
+            [move for traveller in travellers for move in traveller.moves],
+            [planned_end for traveller in travellers for planned_end in traveller.planned_ends],
             self._ended_us,
         )
         evidence = {name: read_lines(directory / f"{name}.jsonl") for name in ("expected", "taken", "moves", "away")}
-        return {**evidence, "kills": self._world.kills, "outages": self._world.outages}
+        return {**evidence, "kills": self._context.kills, "outages": self._context.outages}
 
 
-async def drain(scene: Scene) -> None:
+async def drain(state: RunState) -> None:
     """Wait until every traveller has committed what it is due and a moment more, or until nothing changes any more."""
     began = moved = time.monotonic()
-    last = scene.taken
+    last = state.taken
     while (now := time.monotonic()) - began < DRAIN_S and now - moved < QUIET_S:
-        if all(seat.taken >= seat.expected for seat in scene.seats.values()):
+        if all(traveller.taken >= traveller.expected for traveller in state.travellers.values()):
             await asyncio.sleep(SETTLE_S)
             return
         await asyncio.sleep(0.1)
-        if scene.taken != last:
-            last, moved = scene.taken, time.monotonic()
+        if state.taken != last:
+            last, moved = state.taken, time.monotonic()
 
 
 @contextmanager
-def _network(mode: str, hosts: tuple[str, ...], board: Board) -> Iterator[network.Network]:
+def _network(mode: str, hosts: tuple[str, ...], display: Display) -> Iterator[network.Network]:
     net, why = network.choose(mode, hosts)
     try:
-        board.news(why)
+        display.news(why)
         yield net
     finally:
         net.close()
 
 
-async def _beat(board: Board) -> None:
+async def _keep_reporting(display: Display) -> None:
     while True:
-        board.beat()
+        display.beat()
         await asyncio.sleep(0.25)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from demo import companions
+from demo import sip_and_relay
 from demo.__main__ import main
-from demo.companions import Companions, RelayKind, SipServer
 from demo.network import LoopbackNetwork
+from demo.sip_and_relay import RelayKind, SipAndRelay, SipServer
 from harness import kamailio, media_relays, udp_probe
 from harness.kamailio import Kamailio
 from wanderbus.testbed import CannotRunError
@@ -28,10 +28,10 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media_relays, "RTPENGINE", "/usr/bin/rtpengine")
 
 
-def beside(tmp_path: Path, sip: SipServer, relay: RelayKind) -> Companions:
+def beside(tmp_path: Path, sip: SipServer, relay: RelayKind) -> SipAndRelay:
     network = LoopbackNetwork(("server", "ana"))
     passwords = {"ana": "secret"}
-    return Companions(
+    return SipAndRelay(
         sip, relay, work=tmp_path, network=network, crew=Crew(tmp_path), passwords=passwords, sip_port=5070
     )
 
@@ -71,7 +71,7 @@ def test_a_server_of_ours_is_told_of_the_relay(tmp_path: Path) -> None:
     assert rest == ["--relay-calls", "all"]
 
 
-@pytest.mark.parametrize("relay", companions.RELAYS)
+@pytest.mark.parametrize("relay", sip_and_relay.RELAYS)
 def test_a_broker_at_kamailio_is_told_of_kamailio_alone(tmp_path: Path, relay: RelayKind) -> None:
     with_kamailio = beside(tmp_path, "kamailio", relay)
     assert with_kamailio.arguments() == ["--sip-server", "sip:127.42.1.1:5070"]

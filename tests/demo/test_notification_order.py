@@ -7,21 +7,21 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo.turns import Turns
+from demo.notification_order import NotificationOrder
 
 
 def pass_all(last: tuple[int, int] | None, streams: list[list[tuple[int, int]]]) -> list[tuple[int, int]]:
     """Run one task per stream of (first, number) pairs of epoch 1; return the pairs that were fresh, in order."""
     passed: list[tuple[int, int]] = []
 
-    async def read(turns: Turns, stream: list[tuple[int, int]]) -> None:
+    async def read(turns: NotificationOrder, stream: list[tuple[int, int]]) -> None:
         for first, number in stream:
             async with turns.turn(1, first, number) as fresh:
                 if fresh:
                     passed.append((first, number))
 
     async def run() -> None:
-        turns = Turns(last)
+        turns = NotificationOrder(last)
         async with asyncio.timeout(5), asyncio.TaskGroup() as group:
             for stream in streams:
                 group.create_task(read(turns, stream))
@@ -50,7 +50,7 @@ def test_without_a_position_the_sequence_begins_at_one() -> None:
 
 def test_another_epoch_begins_anew() -> None:
     async def run() -> list[bool]:
-        turns = Turns((3, 90))
+        turns = NotificationOrder((3, 90))
         async with turns.turn(4, 1, 1) as first, asyncio.timeout(1):
             pass
         async with turns.turn(4, 2, 2) as second:

@@ -16,7 +16,7 @@ def wall_us() -> int:
 
 
 def report(**fields: Any) -> None:
-    """Write one report for the conductor."""
+    """Write one report for the run."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
@@ -31,7 +31,7 @@ def parse(line: str) -> dict[str, Any] | None:
 
 
 async def orders() -> AsyncIterator[Mapping[str, Any]]:
-    """Yield the conductor's orders; ends when the conductor closes the pipe or has ended."""
+    """Yield the orders of the run; ends when the run closes the pipe or has ended."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():

@@ -13,18 +13,18 @@ import pytest
 from rich.console import Console
 
 from demo import __main__ as command
-from demo import conductor, plots
-from demo.progress import HEADING_EVERY, STEPS, Board, Scene, SeatView, result_table, summary
-from demo.reckoning import headline
-from demo.report import page
+from demo import html_plots, run
+from demo.display import HEADING_EVERY, STEPS, Display, RunState, TravellerState, result_table, summary
+from demo.html_report import page
+from demo.verdict import headline
 
 ANA, EVE = "sip:ana@localhost", "sip:eve@localhost"
 
 
-def board(*, terminal: bool) -> tuple[Board, io.StringIO]:
+def display(*, terminal: bool) -> tuple[Display, io.StringIO]:
     text = io.StringIO()
-    scene = Scene(100, seats={"ana": SeatView("ana", "10.42.145.2", "DISCONNECTED", 6_007, 6_005, 11)})
-    return Board(scene, Console(file=text, force_terminal=terminal, width=80, highlight=False)), text
+    state = RunState(100, travellers={"ana": TravellerState("ana", "10.42.145.2", "DISCONNECTED", 6_007, 6_005, 11)})
+    return Display(state, Console(file=text, force_terminal=terminal, width=80, highlight=False)), text
 
 
 def plain(text: str) -> str:
@@ -33,10 +33,10 @@ def plain(text: str) -> str:
 
 
 def test_plain_progress_speaks_when_it_was_silent_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, text = board(terminal=False)
+    shown, text = display(terminal=False)
     clock = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    shown.scene.published = 10
+    shown.state.published = 10
     shown.phase("publishing")
     shown.beat()
     assert text.getvalue().count("\n") == 1
@@ -48,10 +48,10 @@ def test_plain_progress_speaks_when_it_was_silent_too_long(monkeypatch: pytest.M
 
 
 def test_the_headings_of_the_plain_form_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, text = board(terminal=False)
+    shown, text = display(terminal=False)
     clock = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    shown.scene.published = 10
+    shown.state.published = 10
     for _ in range(HEADING_EVERY + 1):
         clock[0] += 2.0
         shown.beat()
@@ -60,7 +60,7 @@ def test_the_headings_of_the_plain_form_come_again(monkeypatch: pytest.MonkeyPat
 
 
 def test_long_steps_show_their_seconds_in_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, text = board(terminal=False)
+    shown, text = display(terminal=False)
     clock = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     shown.phase("counting: starting Spark", 4)
@@ -72,9 +72,9 @@ def test_long_steps_show_their_seconds_in_the_plain_form(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("step", range(1, len(STEPS) + 1))
 def test_the_live_table_has_headings_and_fits_80_columns(step: int) -> None:
-    shown, text = board(terminal=True)
-    shown.scene.step, shown.scene.phase = step, "everything is published; waiting for the last deliveries"
-    shown.scene.published = shown.scene.rows = 336_776
+    shown, text = display(terminal=True)
+    shown.state.step, shown.state.phase = step, "everything is published; waiting for the last deliveries"
+    shown.state.published = shown.state.rows = 336_776
     shown.console.print(shown.render())
     words = plain(text.getvalue())
     for word in ("traveller", "status", "address", "delivered", "expected", "moves", f"step {step} of 4"):
@@ -85,10 +85,10 @@ def test_the_live_table_has_headings_and_fits_80_columns(step: int) -> None:
 
 
 def test_the_bar_shows_progress_in_every_step() -> None:
-    shown, _ = board(terminal=True)
+    shown, _ = display(terminal=True)
     texts = []
-    shown.scene.published = 50
-    for shown.scene.step in (1, 2, 3, 4):
+    shown.state.published = 50
+    for shown.state.step in (1, 2, 3, 4):
         lines = io.StringIO()
         Console(file=lines, width=80).print(shown.render())
         texts.append(lines.getvalue().splitlines()[2])
@@ -100,18 +100,18 @@ def test_the_bar_shows_progress_in_every_step() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_dead_server_is_shown_while_it_is_dead(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, text = board(terminal=terminal)
+    shown, text = display(terminal=terminal)
     clock = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    shown.scene.published, shown.scene.server = 10, "starting"
-    shown.scene.server_dead_since = clock[0]
+    shown.state.published, shown.state.server = 10, "starting"
+    shown.state.server_dead_since = clock[0]
     clock[0] += 2.4
     shown.beat()
     if terminal:
         shown.console.print(shown.render())
     assert "DEAD for 2.4 s" in plain(text.getvalue())
-    shown.scene.server, shown.scene.server_dead_since = "ready", None
-    assert shown.scene.server_status == "ready"
+    shown.state.server, shown.state.server_dead_since = "ready", None
+    assert shown.state.server_status == "ready"
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def test_the_report_shows_differences_alone_and_folds_the_rest() -> None:
 
 
 def test_the_servers_outage_is_shaded_across_every_strip() -> None:
-    html = plots.timeline(EVIDENCE)
+    html = html_plots.timeline(EVIDENCE)
     span_us = 5_000_000 - 1_000_000
     left, width = (2_200_000 - 1_000_000) / span_us * 100, 1_200_000 / span_us * 100
     band = f"<i class='band outage' style='left:{left:.2f}%;width:{width:.2f}%' title='server down'></i>"
@@ -251,9 +251,9 @@ def test_the_servers_outage_is_shaded_across_every_strip() -> None:
 
 def test_every_plot_has_an_axis_with_ticks_and_a_unit() -> None:
     for html, unit in (
-        (plots.timeline(EVIDENCE), "seconds since the first event"),
-        (plots.healing(EVIDENCE["moves"]), "milliseconds until connected again"),
-        (plots.delivered(result()["travellers"]), "notifications"),
+        (html_plots.timeline(EVIDENCE), "seconds since the first event"),
+        (html_plots.healing(EVIDENCE["moves"]), "milliseconds until connected again"),
+        (html_plots.delivered(result()["travellers"]), "notifications"),
     ):
         assert f"<div class='unit'>{unit}</div>" in html
         axis = re.search(r"<div class='axis'>(.*?)</div>", html)
@@ -262,8 +262,8 @@ def test_every_plot_has_an_axis_with_ticks_and_a_unit() -> None:
 
 
 def test_plots_of_nothing_are_words() -> None:
-    assert plots.timeline({**EVIDENCE, "taken": []}).startswith("<p>")
-    assert plots.healing([EVIDENCE["moves"][1]]).startswith("<p>")
+    assert html_plots.timeline({**EVIDENCE, "taken": []}).startswith("<p>")
+    assert html_plots.healing([EVIDENCE["moves"][1]]).startswith("<p>")
 
 
 @pytest.mark.parametrize("arguments", [["--first-row", "336776"], ["--rows", "0"], ["--first-row", "-1"]])
@@ -290,19 +290,19 @@ def test_a_directory_to_keep_must_be_empty(tmp_path: Path, capsys: pytest.Captur
 def test_the_exit_status_is_the_verdict(
     good: bool, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def conduct(*_: object) -> tuple[dict[str, Any], conductor.Evidence]:
+    async def run_demo(*_: object) -> tuple[dict[str, Any], run.Evidence]:
         return result(good=good), EVIDENCE
 
-    monkeypatch.setattr(command, "conduct", conduct)
+    monkeypatch.setattr(command, "run_demo", run_demo)
     files = [str(tmp_path / "out" / name) for name in ("result.json", "report.html")]
     assert command.main(["--json", files[0], "--report", files[1]]) == status
     assert all(Path(name).stat().st_size for name in files)
 
 
 def test_the_drain_ends_when_all_is_delivered_or_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conductor, "SETTLE_S", 0.0)
-    monkeypatch.setattr(conductor, "QUIET_S", 0.2)
-    seat = SeatView("ana", expected=3, taken=3)
-    asyncio.run(conductor.drain(Scene(9, seats={"ana": seat})))
-    seat.taken = 2
-    asyncio.run(asyncio.wait_for(conductor.drain(Scene(9, seats={"ana": seat})), 5.0))
+    monkeypatch.setattr(run, "SETTLE_S", 0.0)
+    monkeypatch.setattr(run, "QUIET_S", 0.2)
+    traveller = TravellerState("ana", expected=3, taken=3)
+    asyncio.run(run.drain(RunState(9, travellers={"ana": traveller})))
+    traveller.taken = 2
+    asyncio.run(asyncio.wait_for(run.drain(RunState(9, travellers={"ana": traveller})), 5.0))
