@@ -30,8 +30,7 @@ class Scripted(Node):
     """Sends and answers by script, through a transaction layer; takes over ``address`` from its previous owner."""
 
     def __init__(self, world: World, address: Address = SERVER) -> None:
-        layer = TransactionLayer(SeededRandom(f"scripted {address}"))
-        layer.local = address
+        layer = TransactionLayer(SeededRandom(f"scripted {address}"), local=address)
         super().__init__(world, layer, address)
         if address in world.nodes:
             world.nodes[address].crash()

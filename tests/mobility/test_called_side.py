@@ -21,8 +21,7 @@ class Stranger(Node):
     """Sends arbitrary datagrams of a test."""
 
     def __init__(self, world: World) -> None:
-        layer = TransactionLayer(SeededRandom("stranger"))
-        layer.local = ("10.0.9.9", 5060)
+        layer = TransactionLayer(SeededRandom("stranger"), local=("10.0.9.9", 5060))
         super().__init__(world, layer, layer.local)
         world.add(self)
 

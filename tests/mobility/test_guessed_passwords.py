@@ -21,8 +21,7 @@ class Guesser(Node):
     """Calls the broker in the name of others, with one password after the other."""
 
     def __init__(self, world: World, asked: Address, host: str = "10.0.9.9") -> None:
-        layer = TransactionLayer(SeededRandom(host))
-        layer.local = (host, 5060)
+        layer = TransactionLayer(SeededRandom(host), local=(host, 5060))
         super().__init__(world, layer, layer.local)
         world.add(self)
         self.asked = asked

@@ -163,7 +163,7 @@ def test_only_marked_answers_are_cut_and_only_over_udp() -> None:
 def test_the_layers_own_answers_are_cut_too() -> None:
     """RFC 3261 17.2.1: the 100 of the layer when an INVITE has no response for 200 ms."""
     layer = TransactionLayer(CountingRandom())
-    layer.peers.everybody = True
+    layer.peers.know_everybody()
     data = tiny("INVITE", "sip:c@d", "Timestamp: 1234567890.12345", rport=True)
     started = layer.step([DatagramReceived("sip", ("10.66.66.66", 66666), data)], 0.0)
     (timer,) = [output for output in started if isinstance(output, SetTimer)]

@@ -26,6 +26,7 @@ from wanderbus.sip.transaction.server_transactions import (
 )
 from wanderbus.sip.transaction.transaction_layer import (
     ForgetTransaction,
+    LocalAddressChanged,
     ResponseReceived,
     SendAck,
     SendRequest,
@@ -44,8 +45,7 @@ ALL_TABLES: Mapping[str, tuple[State, Table, Running]] = {
 
 @pytest.fixture
 def alice() -> Clockwork:
-    layer = TransactionLayer(SeededRandom())
-    layer.local = ALICE
+    layer = TransactionLayer(SeededRandom(), local=ALICE)
     return Clockwork(layer)
 
 
@@ -228,7 +228,7 @@ def test_rfc3261_17_1_3_response_matches_by_branch_sent_by_and_method(alice: Clo
 def test_response_still_matches_after_our_address_changed(alice: Clockwork) -> None:
     """SPEC U-09: an address change in the middle of a transaction; its Via keeps the old sent-by."""
     data = start(alice, "OPTIONS")
-    alice.layer.local = ("198.51.100.7", 5070)
+    assert alice.step(LocalAddressChanged(("198.51.100.7", 5070))) == []
     assert reported(alice.step(answer(data, 200))) == [200]
     (sent,) = messages(alice.step(SendRequest("two", make_request("OPTIONS"), BOB)))
     assert (sent.via.host, sent.via.port) == ("198.51.100.7", 5070)
@@ -237,7 +237,7 @@ def test_response_still_matches_after_our_address_changed(alice: Clockwork) -> N
 def test_rfc3261_9_1_cancel_waits_for_a_provisional_and_shares_the_branch(alice: Clockwork) -> None:
     data = start(alice, "INVITE")
     (invite,) = messages([SendDatagram("sip", BOB, data)])
-    alice.layer.local = ("198.51.100.7", 5070)
+    assert alice.step(LocalAddressChanged(("198.51.100.7", 5070))) == []
     cancel = SendRequest("cancel", make_cancel(make_request("INVITE")), ("203.0.113.3", 9))
     assert alice.step(cancel) == []
     outputs = alice.step(answer(data, 100))

@@ -36,8 +36,7 @@ def with_line(data: bytes, line: bytes) -> bytes:
 
 
 def node() -> Clockwork:
-    layer = TransactionLayer(SeededRandom(), transports=("UDP", "TCP"))
-    layer.local = BOB
+    layer = TransactionLayer(SeededRandom(), transports=("UDP", "TCP"), local=BOB)
     return Clockwork(layer)
 
 

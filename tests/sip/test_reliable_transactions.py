@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.sip.transaction_world import ALICE, BOB, Clockwork, SeededRandom, make_request
@@ -40,10 +42,8 @@ def alice() -> Clockwork:
     return layer_at(ALICE)
 
 
-def layer_at(local: tuple[str, int], *transports: str) -> Clockwork:
-    layer = TransactionLayer(SeededRandom(), transports=transports or ALL)
-    layer.local = local
-    return Clockwork(layer)
+def layer_at(local: tuple[str, int], *transports: str, **settings: Any) -> Clockwork:
+    return Clockwork(TransactionLayer(SeededRandom(), transports=transports or ALL, local=local, **settings))
 
 
 def on_stream(outputs: list[Output]) -> list[Message]:
@@ -80,8 +80,8 @@ class TestClients:
         alice.step(SendRequest("t", make_request("OPTIONS"), TO_BOB))
         assert alice.run_to(100.0) == [(32.0, TransactionTimedOut("t", "timeout"))]
 
-    def test_rfc3261_18_1_1_the_via_names_the_transport(self, alice: Clockwork) -> None:
-        alice.layer.local_streams = {"TLS": ("192.0.2.1", 5061)}
+    def test_rfc3261_18_1_1_the_via_names_the_transport(self) -> None:
+        alice = layer_at(ALICE, local_streams={"TLS": ("192.0.2.1", 5061)})
         tcp = sent_request(alice.step(SendRequest("a", make_request("OPTIONS"), TO_BOB)))
         tls = sent_request(alice.step(SendRequest("b", make_request("OPTIONS"), Target("TLS", BOB))))
         assert (tcp.via.transport, tcp.via.port) == ("TCP", 5060)

@@ -33,9 +33,8 @@ VIA = "SIP/2.0/UDP 192.0.2.1:5060;rport;branch=z9hG4bKone"
 
 @pytest.fixture
 def bob() -> Clockwork:
-    layer = TransactionLayer(SeededRandom())
-    layer.local = BOB
-    layer.peers.everybody = True
+    layer = TransactionLayer(SeededRandom(), local=BOB)
+    layer.peers.know_everybody()
     return Clockwork(layer)
 
 

@@ -15,8 +15,7 @@ STRANGER = ("203.0.113.9", 5060)
 
 @pytest.fixture
 def bob() -> Clockwork:
-    layer = TransactionLayer(SeededRandom(), transactions_max=64)
-    layer.local = BOB
+    layer = TransactionLayer(SeededRandom(), transactions_max=64, local=BOB)
     return Clockwork(layer)
 
 

@@ -242,9 +242,8 @@ def test_hostile_bytes_never_raise_nor_get_back_more_than_they_cost(cuts: list[t
 
 def test_dialog_and_layer_carry_a_call() -> None:
     """RFC 3261 12 and 13: the dialog made from an INVITE and its 200 confirms it and ends it with BYE."""
-    layers = {address: TransactionLayer(SeededRandom(index)) for index, address in enumerate((ALICE, BOB))}
+    layers = {each: TransactionLayer(SeededRandom(index), local=each) for index, each in enumerate((ALICE, BOB))}
     alice, bob = Clockwork(layers[ALICE]), Clockwork(layers[BOB])
-    alice.layer.local, bob.layer.local = ALICE, BOB
     invite = make_request("INVITE").with_header("Contact", "<sip:alice@192.0.2.1>")
     (report,) = bob.step(*_carried(alice.step(SendRequest("invite", invite, BOB)), ALICE))
     assert isinstance(report, RequestReceived)

@@ -118,8 +118,7 @@ class LossyWorld:
         self._posted = 0
         self.nodes: dict[Address, Clockwork] = {}
         for address in users:
-            layer = TransactionLayer(SeededRandom(self._random.randrange(2**32)))
-            layer.local = address
+            layer = TransactionLayer(SeededRandom(self._random.randrange(2**32)), local=address)
             self.nodes[address] = Clockwork(layer)
 
     def post(self, at: float, address: Address, item: Input) -> None:

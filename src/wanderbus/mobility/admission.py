@@ -21,7 +21,7 @@ class Admission:
     def __init__(self, composer: Composer, layer: TransactionLayer) -> None:
         self.proves = False
         """True if only requests of the authenticated user in From are served."""
-        layer.peers.everybody = True
+        layer.peers.know_everybody()
 
     def note(self, item: StreamReceived | StreamClosed) -> None:
         """Record a connection."""

@@ -30,6 +30,11 @@ class Composer:
         self.contact = contact
         self._random = random
 
+    def move(self, contact: Address) -> Address:
+        """Use ``contact`` as our address from now on; return the previous one."""
+        former, self.contact = self.contact, contact
+        return former
+
     def fresh_tag(self) -> str:
         """Return a new tag, 64 unpredictable bits (RFC 3261 19.3 asks for 32)."""
         return self._random.token(8).hex()

@@ -7,17 +7,17 @@
                               ▲                                │
                               └───── SendRequest, Respond ─────┘──▶ reports and timers to the owner
 
-The managers return effects: inputs of the transaction layer, which go to it at once, and outputs.
+The managers return effects: inputs of the transaction layer, which it gets as one batch, and outputs.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from wanderbus.composition import Composition, Part
 from wanderbus.machine import (
     Address,
     DatagramReceived,
@@ -52,9 +52,11 @@ from wanderbus.sip.message.checks import USER_AGENT_METHODS, user_agent_refusal
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import as_target
 from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_layer import (
     AckReceived,
     CancelReceived,
+    LocalAddressChanged,
     PongReceived,
     RequestReceived,
     Respond,
@@ -66,7 +68,9 @@ from wanderbus.sip.transaction.transaction_layer import (
     TransactionTimedOut,
 )
 
-_TRANSACTIONS: Final = "transactions"
+LAYER: Final = "transactions"
+"""Part of the user agent that has all messages; the others are objects whose methods return effects."""
+
 _REGISTRATION: Final = "registration"
 _SESSIONS: Final = "sessions"
 _FLOW: Final = "flow"
@@ -90,12 +94,19 @@ class UserAgent:
         self.replies = Replies()
         """The owner's changes of our messages (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
-        # TLS to the server means that no message may be readable on the path, so UDP is not used either.
-        transports = {properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport}
-        self._layer = TransactionLayer(random, socket=socket, timers=timers, transports=transports)
-        self._layer.local = contact
-        self._layer.editor.edit = lambda message: self.replies.edited(message)
-        self._layer.editor.refused = lambda message, why: self.replies.refused(message, why)
+        self._layer = TransactionLayer(
+            random,
+            socket=socket,
+            timers=timers,
+            # TLS to the server means that no message may be readable on the path, so UDP is not used either.
+            transports={properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport},
+            local=contact,
+            editor=MessageEditor(
+                lambda message: self.replies.edited(message), lambda message, why: self.replies.refused(message, why)
+            ),
+        )
+        self._parts = Composition()
+        self._parts.add(LAYER, Part(self._layer.step, self._route_layer))
         self._admission = admission(self._composer, self._layer)
         self._keep_alive = KeepAlive(properties, random, socket)
         self._registration = RegistrationManager(self._composer, _challenges(properties, random), random)
@@ -136,10 +147,11 @@ class UserAgent:
         Raises LocalProtocolError for requests of the owner that can never be served (:mod:`.messages`), never for input
         from the network.
         """
-        outputs: list[Output] = []
         for item in inputs:
-            self._settle(self._on_input(item, now), outputs, now)
-        return [*outputs, *self._admission.take_reports(now)]
+            self._carry_out(self._on_input(item, now))
+            self._parts.run(now)
+        self._parts.emit(*self._admission.take_reports(now))
+        return self._parts.take_outputs()
 
     def _on_input(self, item: Input, now: float) -> list[Effect]:
         """Pass one input to its handler."""
@@ -158,8 +170,6 @@ class UserAgent:
                 return [item, *(self._flow_failed(now, reason) if broken else [])]
             case SendRequest(transaction=transaction) if transaction.startswith(OWNER_TRANSACTION_PREFIX):
                 return [item]
-            case TimerFired(key=("transactions", key)):
-                return [TimerFired(key)]
             case TimerFired(key=("registration", _)):
                 return _of_registration(self._registration.timer_fired(now))
             case TimerFired(key=("sessions", (str(id), str(kind)))):
@@ -177,6 +187,8 @@ class UserAgent:
                 return self._flow_failed(now)
             case AddressChanged(contact=contact):
                 return self._move(contact, now)
+            case TimerFired(key=key):
+                self._parts.give_timer(key)
         return _of_sessions(self._sessions.ask(item, now)) if isinstance(item, OwnerRequest) else []
 
     def _flow_failed(self, now: float, reason: str = "the connection to the server failed") -> list[Effect]:
@@ -187,24 +199,28 @@ class UserAgent:
 
     def _move(self, contact: Address, now: float) -> list[Effect]:
         """Change our address to ``contact``; the REGISTER is sent first and not awaited (SPEC D-08, X12)."""
-        former, self._composer.contact, self._layer.local = self._composer.contact, contact, contact
+        former = self._composer.move(contact)
         registering = _of_registration(self._registration.address_changed(now))
-        return registering + _of_sessions(self._sessions.address_changed(former, now))
+        return [LocalAddressChanged(contact), *registering, *_of_sessions(self._sessions.address_changed(former, now))]
 
-    def _settle(self, effects: list[Effect], outputs: list[Output], now: float) -> None:
-        """Pass effects to the transaction layer and its reports to the managers, until only outputs are left."""
-        pending = deque(effects)
-        while pending:
-            effect = pending.popleft()
+    def _carry_out(self, effects: list[Effect]) -> None:
+        """Emit the outputs among the effects, and give the transaction layer its inputs as one batch."""
+        for_layer: list[Input] = []
+        for effect in effects:
             if isinstance(effect, Input):
-                effect = self._directed(effect)
-                pending.extendleft(reversed(scoped(_TRANSACTIONS, self._layer.step([effect], now))))
-                continue
-            following = self._reported(effect, now)
-            if following is None:
-                outputs.append(effect)
+                for_layer.append(self._directed(effect))
             else:
-                pending.extendleft(reversed(following))
+                self._parts.emit(effect)
+        self._parts.give(LAYER, for_layer)
+
+    def _route_layer(self, outputs: list[Output], now: float) -> None:
+        """Pass reports to the objects that they concern; everything else is an output of the user agent."""
+        for output in outputs:
+            effects = self._reported(output, now)
+            if effects is None:
+                self._parts.emit(output)
+            else:
+                self._carry_out(effects)
 
     def _directed(self, effect: Input) -> Input:
         """Send a message through the server if we lack its transport: the server may have it, or a connection to the

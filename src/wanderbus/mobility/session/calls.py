@@ -82,6 +82,10 @@ class Outgoing(msgspec.Struct):
     sent_in_answer: bool = False
     """True if our 200 contained the same, so that its ACK makes this INVITE unnecessary."""
 
+    def restart(self, media: MediaDescription) -> None:
+        """Offer ``media`` in place of this update and the next one."""
+        self.media, self.following = media, None
+
     def follow(self) -> None:
         """Replace this update by the next one."""
         if self.following is not None:

@@ -93,7 +93,7 @@ class SessionManager:
                 return self._uas.ring(call, now)
             case Answer(media=media, renews=renews) if call.offer is not None:
                 if renews and call.outgoing is not None:
-                    call.outgoing.media, call.outgoing.following = media, None
+                    call.outgoing.restart(media)
                 return self._uas.answer(call, media, now)
             case Refuse(status=status, reason=reason) if call.offer is not None:
                 return self._uas.refuse(call, status, now, reason)

@@ -1,17 +1,21 @@
 """The SIP server of one domain: registrar, location and proxy over one transaction layer (SPEC C-20, D-02, D-07).
 
-REGISTER goes to the registrar, everything else to the proxy. This module only connects the parts: it passes reports of
-the transaction layer to them and their commands to the layer, until none is left. Before that, it refuses sources that
-send too much.
+::
+
+    messages ──▶ transaction layer ──reports──▶ registrar, proxy ──commands──▶ transaction layer
+                                                  proxy ──▶ media relays ──descriptions──▶ proxy
+
+REGISTER goes to the registrar, everything else to the proxy. This module only connects the parts. Before that, it
+refuses sources that send too much.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from wanderbus.composition import Composition, Part
 from wanderbus.errors import SIPParseError
 from wanderbus.hosts import network_of
 from wanderbus.machine import (
@@ -36,11 +40,12 @@ from wanderbus.sip.proxy.anchoring import Describe, Described, MediaAnchor, Rela
 from wanderbus.sip.proxy.domain_routes import DomainLookedUp, FindDomain, OtherDomains
 from wanderbus.sip.proxy.location import Binding, Domain, LocationService
 from wanderbus.sip.proxy.proxy import Proxy
-from wanderbus.sip.proxy.proxy_signals import Command, Report
+from wanderbus.sip.proxy.proxy_signals import Command
 from wanderbus.sip.proxy.registrar import ExpiryPolicy, Registrar
 from wanderbus.sip.proxy.routing_script import RoutingFailed, RoutingScript
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
 from wanderbus.sip.transaction.transaction_layer import TransactionLayer
+from wanderbus.sip.transaction.transaction_places import KnownPeers
 from wanderbus.sip.transaction.transaction_signals import (
     AckReceived,
     CancelReceived,
@@ -53,6 +58,11 @@ from wanderbus.sip.transaction.transaction_signals import (
 
 SOCKET: Final = "sip"
 """Name of the machine's only socket."""
+
+LAYER: Final = "transactions"
+PROXY: Final = "proxy"
+MEDIA: Final = "media"
+"""Parts of the SIP server; the registrar is an object whose methods it calls."""
 
 RETRY_LATER: Final = ("Retry-After", "5")
 """Retry-After of a 503 to a source that sends too much, in seconds (RFC 3261 20.33)."""
@@ -109,11 +119,14 @@ class SIPServer:
         self._registrar = Registrar(served, self.location, authenticator, random, policy)
         self._edge_proxies = frozenset(edge_proxies)
         self._flood = FloodGuard(flood)
-        self._layer = TransactionLayer(random, socket=SOCKET, transports=served.transports)
-        self._layer.local = address
-        self._layer.peers.always = frozenset(map(network_of, edge_proxies))
-        self._layer.local_streams = served.streams
-        self._media = media
+        self._layer = TransactionLayer(
+            random,
+            socket=SOCKET,
+            transports=served.transports,
+            local=address,
+            local_streams=served.streams,
+            peers=KnownPeers(always=frozenset(map(network_of, edge_proxies))),
+        )
         self._proxy = Proxy(
             served,
             self.location,
@@ -126,6 +139,12 @@ class SIPServer:
             others,
             authenticator,
         )
+        self._has_media = media is not None
+        self._parts = Composition()
+        self._parts.add(LAYER, Part(self._layer.step, self._route_layer))
+        self._parts.add(PROXY, Part(self._proxy.step, self._route_proxy))
+        if media is not None:
+            self._parts.add(MEDIA, Part(media.step, self._route_media))
 
     @property
     def drops(self) -> Mapping[str, int]:
@@ -143,37 +162,39 @@ class SIPServer:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process inputs and timers at monotonic second ``now``; return messages to send, timers and reports."""
-        outputs: list[Output] = []
         for given in inputs:
-            match given:
-                case TimerFired(key=("registrar", str(aor))):
-                    outputs += scoped("registrar", self._registrar.expire(aor, now))
-                case TimerFired(key=("proxy", key)):
-                    outputs += self._run(self._proxy.step([TimerFired(key)], now), now)
-                case DomainLookedUp():
-                    outputs += self._run(self._proxy.step([given], now), now)
-                case TimerFired(key=("media", _)):
-                    outputs += self._run([given], now)
-                case TimerFired(key=("transactions", key)):
-                    outputs += self._run([TimerFired(key)], now)
-                case TimerFired():
-                    pass
-                case DatagramReceived(socket=socket, data=data) if socket == SOCKET and data[:4] != b"SIP/":
-                    outputs += self._admit(given, now)
-                case _:
-                    outputs += self._run([given], now)
-        return [*outputs, *self._authenticator.take_refusals(), *self._flood.take_limited(now)]
+            self._sort(given, now)
+            self._parts.run(now)
+        self._parts.emit(*self._authenticator.take_refusals(), *self._flood.take_limited(now))
+        return self._parts.take_outputs()
 
-    def _admit(self, given: DatagramReceived, now: float) -> list[Output]:
+    def _sort(self, given: Input, now: float) -> None:
+        """Give one input to its part."""
+        match given:
+            case TimerFired(key=("registrar", str(aor))):
+                self._parts.emit(*scoped("registrar", self._registrar.expire(aor, now)))
+            case TimerFired(key=key):
+                self._parts.give_timer(key)
+            case DomainLookedUp():
+                self._parts.give(PROXY, [given])
+            case DatagramReceived(socket=anchoring.SOCKET):
+                if self._has_media:
+                    self._parts.give(MEDIA, [given])
+            case DatagramReceived(socket=socket, data=data) if socket == SOCKET and data[:4] != b"SIP/":
+                self._admit(given, now)
+            case _:
+                self._parts.give(LAYER, [given])
+
+    def _admit(self, given: DatagramReceived, now: float) -> None:
         """Admit a datagram that is no response, unless its source sends too many."""
         match self._judged(given.source, now, len(given.data)):
             case Judgement.ADMITTED:
-                return self._run([given], now)
+                self._parts.give(LAYER, [given])
             case Judgement.REFUSED:
                 origin = Origin(given.source, datagram_bytes=len(given.data))
-                return self._layer.refuse(origin, given.data, 503, [RETRY_LATER])
+                self._parts.emit(*self._layer.refuse(origin, given.data, 503, [RETRY_LATER]))
             case Judgement.DROPPED:
-                return []
+                pass
 
     def _judged(self, source: Address, now: float, size: int, *, vouched: bool = False) -> Judgement:
         known = vouched or self._layer.peers.knows(network_of(source[0]), now)
@@ -182,65 +203,65 @@ class SIPServer:
             self._layer.drops["flood"] += 1
         return judgement
 
-    def _run(self, work: Sequence[Input | Command], now: float) -> list[Output]:
-        """Pass ``work`` between the layer and its users until none is left."""
-        outputs: list[Output] = []
-        pending = deque(work)
-        while pending:
-            commands, done = self._run_task(pending.popleft(), now)
-            pending += commands
-            outputs += done
-        return outputs
-
-    def _run_task(self, task: Input | Command, now: float) -> tuple[list[Command], list[Output]]:
-        """Return the results of one piece of work: more work, and outputs of this machine."""
-        match task:
-            case SetTimer() | CancelTimer():
-                return [], scoped("proxy", [task])
-            case RoutingFailed() | FindDomain():
-                return [], [task]
-            case Describe() | Release() | DatagramReceived(socket=anchoring.SOCKET):
-                return self._anchored(task, now)
-            case TimerFired(key=("media", key)):
-                return self._anchored(TimerFired(key), now)
-        commands: list[Command] = []
-        outputs: list[Output] = []
-        for result in self._layer.step([task], now):
-            if isinstance(result, _REPORTS):
-                following, reports = self._handled(result, now)
-                commands += following
-                outputs += reports
+    def _route_layer(self, outputs: list[Output], now: float) -> None:
+        """Pass reports on REGISTER to the registrar, and all others to the proxy as one batch."""
+        for_proxy: list[Output] = []
+        for output in outputs:
+            if isinstance(output, RequestReceived):
+                if self._is_admitted(output, now):
+                    if output.request.method == "REGISTER":
+                        self._register(output, now)
+                    else:
+                        for_proxy.append(output)
+            elif isinstance(output, _REPORTS):
+                for_proxy.append(output)
             else:
-                outputs += scoped("transactions", [result])
-        return commands, outputs
+                self._parts.emit(output)
+        self._parts.give(PROXY, for_proxy)
 
-    def _anchored(self, given: Input, now: float) -> tuple[list[Command], list[Output]]:
-        """Pass inputs to the relay machine, and its descriptions to the proxy."""
-        results = [] if self._media is None else self._media.step([given], now)
-        described = [result for result in results if isinstance(result, Described)]
-        others = [result for result in results if not isinstance(result, Described)]
-        return self._proxy.step(described, now), scoped("media", others)
+    def _route_proxy(self, commands: list[Command], now: float) -> None:
+        """Pass commands to the transaction layer and to the relays, each as one batch."""
+        for_layer: list[Input] = []
+        for_media: list[Input] = []
+        for command in commands:
+            match command:
+                case SetTimer() | CancelTimer() | RoutingFailed() | FindDomain():
+                    self._parts.emit(command)
+                case Describe() | Release():
+                    for_media.append(command)
+                case _:
+                    for_layer.append(command)
+        self._parts.give(MEDIA, for_media)
+        self._parts.give(LAYER, for_layer)
 
-    def _handled(self, report: Report, now: float) -> tuple[Sequence[Command], list[Output]]:
-        """Pass ``report`` to the registrar or the proxy."""
-        if not isinstance(report, RequestReceived):
-            return self._proxy.step([report], now), []
-        if report.connection is not None:
-            # A stream is limited by its requests: received data may be any part of one.
-            judgement = self._judged(
-                report.source, now, report.request.content_bytes, vouched=bool(report.peer_domains)
-            )
-            if judgement is not Judgement.ADMITTED:
-                return [_refused(report, judgement)], []
-        if report.request.method != "REGISTER":
-            return self._proxy.step([report], now), []
+    def _route_media(self, outputs: list[Output], now: float) -> None:
+        """Pass the descriptions of relays to the proxy as one batch."""
+        for output in outputs:
+            if not isinstance(output, Described):
+                self._parts.emit(output)
+        self._parts.give(PROXY, [output for output in outputs if isinstance(output, Described)])
+
+    def _is_admitted(self, report: RequestReceived, now: float) -> bool:
+        """Return whether to serve a request; refuse one from a stream whose peer sends too many.
+
+        A stream is limited by its requests: received data may be any part of one.
+        """
+        if report.connection is None:
+            return True
+        judgement = self._judged(report.source, now, report.request.content_bytes, vouched=bool(report.peer_domains))
+        if judgement is not Judgement.ADMITTED:
+            self._parts.give(LAYER, [_refused(report, judgement)])
+        return judgement is Judgement.ADMITTED
+
+    def _register(self, report: RequestReceived, now: float) -> None:
         response, written = self._registrar.register(self._with_way_back(report), now, report.connection)
         # A 200 goes to an authenticated user; any other response to a source address that may be forged.
         # It needs no state either: a device that is challenged again after a loss needs one more round trip.
         proved = response.status == 200
         if proved:
             self._layer.peers.note(report.source[0], now)
-        return [Respond(report.transaction, response, stateless=not proved)], scoped("registrar", written)
+        self._parts.emit(*scoped("registrar", written))
+        self._parts.give(LAYER, [Respond(report.transaction, response, stateless=not proved)])
 
     def _with_way_back(self, register: RequestReceived) -> Request:
         """Return a REGISTER with the alias of its source, unless a known proxy forwarded it.

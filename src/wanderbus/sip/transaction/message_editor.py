@@ -126,22 +126,26 @@ class MessageEditor:
     sent.
     """
 
-    __slots__ = ("edit", "refused")
+    __slots__ = ("_edit", "_refused")
 
-    def __init__(self) -> None:
-        self.edit: Callable[[Message], Message] = lambda message: message
-        self.refused: Callable[[Message, str], None] = lambda message, why: None
+    def __init__(
+        self,
+        edit: Callable[[Message], Message] = lambda message: message,
+        refused: Callable[[Message, str], None] = lambda message, why: None,
+    ) -> None:
+        self._edit = edit
+        self._refused = refused
 
     def request(self, request: Request) -> Request:
         """Return the request to send."""
-        return cast(Request, self.edit(request))
+        return cast(Request, self._edit(request))
 
     def response(self, response: Response, bytes_max: int | None) -> bytes | None:
         """Return the response to send, encoded; None if it cannot be reduced to ``bytes_max`` bytes.
 
         Fields that ``edit`` has changed are kept; if the result is too long, the response is sent without the changes.
         """
-        edited = cast(Response, self.edit(response))
+        edited = cast(Response, self._edit(response))
         if bytes_max is None:
             return encode_message(edited)
         if edited is response:
@@ -150,5 +154,5 @@ class MessageEditor:
         data = fitted(edited, bytes_max, changed)
         if data is not None and (edited.reason == response.reason or edited.reason.encode() in data):
             return data
-        self.refused(response, f"the response would be longer than the request of {bytes_max} bytes")
+        self._refused(response, f"the response would be longer than the request of {bytes_max} bytes")
         return fitted(response, bytes_max)

@@ -56,13 +56,14 @@ class ServerSide:
         transactions_max: int,
         drops: Counter[str],
         editor: MessageEditor,
+        peers: KnownPeers,
     ) -> None:
         self._editor = editor
         self._random = random
         self._socket = socket
         self._timers = timers
         self._drops = drops
-        self.peers = KnownPeers()
+        self.peers = peers
         self._places = TransactionPlaces(transactions_max)
         self._key = b""
         self._transactions: dict[str, ServerTransaction] = {}

@@ -38,6 +38,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     CancelInvite,
     CancelReceived,
     ForgetTransaction,
+    LocalAddressChanged,
     PongReceived,
     RequestReceived,
     Respond,
@@ -55,6 +56,7 @@ __all__ = [
     "CancelInvite",
     "CancelReceived",
     "ForgetTransaction",
+    "LocalAddressChanged",
     "PongReceived",
     "RequestReceived",
     "Respond",
@@ -76,8 +78,9 @@ class TransactionLayer:
     """All transactions of one SIP socket, and of its streams.
 
     ``transports`` are the transports for sending; messages are received over any. If TCP is among them, requests of
-    over 1,300 bytes are sent over TCP instead of UDP (RFC 3261 18.1.1). ``drops`` counts discarded and unreadable
-    messages by reason.
+    over 1,300 bytes are sent over TCP instead of UDP (RFC 3261 18.1.1). ``local`` is the address in our Via, and
+    ``local_streams`` overrides it by transport. ``editor`` edits every message before it is sent (SPEC C-08). ``peers``
+    are the sources of users. ``drops`` counts discarded and unreadable messages by reason.
     """
 
     def __init__(
@@ -88,33 +91,24 @@ class TransactionLayer:
         timers: Timers = DEFAULT_TIMERS,
         transactions_max: int = TRANSACTIONS_MAX,
         transports: Iterable[str] = ("UDP",),
+        local: Address = ("127.0.0.1", 5060),
+        local_streams: Mapping[str, Address] | None = None,
+        editor: MessageEditor | None = None,
+        peers: KnownPeers | None = None,
     ) -> None:
         self.drops: Counter[str] = Counter()
         self._socket = socket
-        self._transports = TransportTable(socket, transports)
-        self.editor = MessageEditor()
-        """Edits every message before it is sent (SPEC C-08)."""
-        self._clients = ClientSide(random, self._transports, timers, transactions_max, self.drops, self.editor)
-        self._servers = ServerSide(random, socket, timers, transactions_max, self.drops, self.editor)
+        self._transports = TransportTable(socket, transports, local, local_streams)
+        self._editor = editor = editor or MessageEditor()
+        peers = KnownPeers() if peers is None else peers
+        self._clients = ClientSide(random, self._transports, timers, transactions_max, self.drops, editor)
+        self._servers = ServerSide(random, socket, timers, transactions_max, self.drops, editor, peers)
         self._streams = StreamSide(self._transports, self.drops)
 
     @property
     def local(self) -> Address:
-        """The address in our Via; it may change at any time, running transactions keep the old one."""
+        """The address in our Via."""
         return self._transports.local
-
-    @local.setter
-    def local(self, address: Address) -> None:
-        self._transports.local = address
-
-    @property
-    def local_streams(self) -> Mapping[str, Address]:
-        """The address in our Via by transport, where it differs from ``local``."""
-        return self._transports.local_streams
-
-    @local_streams.setter
-    def local_streams(self, addresses: Mapping[str, Address]) -> None:
-        self._transports.local_streams = addresses
 
     @property
     def transports(self) -> frozenset[str]:
@@ -176,6 +170,9 @@ class TransactionLayer:
                 return self._streams.ping(item.destination, item.connection)
             case CancelInvite():
                 return self._clients.cancel(item, now)
+            case LocalAddressChanged(local=local):
+                self._transports.move(local)
+                return []
             case ForgetTransaction():
                 return self._clients.forget(item.transaction, now) + self._servers.forget(item.transaction)
             case _:
@@ -187,7 +184,7 @@ class TransactionLayer:
             self.drops["no transport"] += 1
             return []
         ack = with_via(item.request, self._transports.via(path.target.transport, self._clients.fresh_branch()))
-        return [path.send(encode_message(self.editor.request(ack)))]
+        return [path.send(encode_message(self._editor.request(ack)))]
 
     def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
         messages, outputs = self._streams.receive(item, now)
@@ -227,7 +224,7 @@ class TransactionLayer:
             stamp = stamped(request, origin.source)
             response = make_response(stamp, status, reason, to_tag=self._servers.fresh_tag(), headers=headers)
             path = response_path(request.via, origin, self._socket)
-            answer = self.editor.response(response, None if origin.datagram_bytes is None else len(data))
+            answer = self._editor.response(response, None if origin.datagram_bytes is None else len(data))
         except SIPParseError:
             return []
         return [path.send(answer)] if answer is not None else []

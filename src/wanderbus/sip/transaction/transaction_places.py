@@ -129,18 +129,20 @@ def _places(size: int) -> int:
 
 
 class KnownPeers:
-    """Sources of users, an IPv4 address or a /64 of IPv6 each."""
+    """Sources of users, an IPv4 address or a /64 of IPv6 each; the networks in ``always`` are always known."""
 
-    def __init__(self, peers_max: int = PEERS_MAX) -> None:
+    def __init__(self, peers_max: int = PEERS_MAX, *, always: frozenset[str] = frozenset()) -> None:
         self._peers_max = peers_max
         self._noted: OrderedDict[str, float] = OrderedDict()
-        self.everybody = False
-        """True if every source counts as known, for servers without passwords."""
-        self.always: frozenset[str] = frozenset()
-        """Networks that are always known."""
+        self._always = always
+        self._is_everybody = False
 
     def __len__(self) -> int:
         return len(self._noted)
+
+    def know_everybody(self) -> None:
+        """Count every source as known, for servers without passwords."""
+        self._is_everybody = True
 
     def note(self, host: str, now: float) -> None:
         """Record that a user has logged in from ``host`` at monotonic second ``now``."""
@@ -152,7 +154,7 @@ class KnownPeers:
 
     def knows(self, party: str, now: float) -> bool:
         """Return whether a user logged in recently from ``party``, a result of :func:`wanderbus.hosts.network_of`."""
-        if self.everybody or party in self.always:
+        if self._is_everybody or party in self._always:
             return True
         noted_at = self._noted.get(party)
         return noted_at is not None and now - noted_at <= LATELY_S

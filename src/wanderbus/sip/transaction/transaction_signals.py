@@ -13,6 +13,12 @@ from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import Target, Transport
 
 
+class LocalAddressChanged(Input, frozen=True):
+    """Put ``local`` into our Via from now on; running transactions keep the previous address."""
+
+    local: Address
+
+
 class SendRequest(Input, frozen=True):
     """Start the client transaction ``transaction``: send ``request`` to ``destination`` under a Via of our own.
 

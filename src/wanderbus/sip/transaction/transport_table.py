@@ -49,16 +49,22 @@ class TransportTable:
     ``local`` is the address in our Via; ``local_streams`` overrides it by transport.
     """
 
-    def __init__(self, socket: str, transports: Iterable[str]) -> None:
+    def __init__(
+        self, socket: str, transports: Iterable[str], local: Address, local_streams: Mapping[str, Address] | None = None
+    ) -> None:
         self.socket = socket
         self.transports = frozenset(transports)
-        self.local: Address = ("127.0.0.1", 5060)
-        self.local_streams: Mapping[str, Address] = {}
+        self.local = local
+        self.local_streams = local_streams or {}
         self.connections: dict[int, Transport] = {}
         """Every open connection that has received data."""
         self._accepted: dict[tuple[Transport, Address], int] = {}
         """Those of them that the peer opened, by its address."""
         self._udp_only: dict[Address, float] = {}
+
+    def move(self, local: Address) -> None:
+        """Put ``local`` into our Via from now on."""
+        self.local = local
 
     def via(self, transport: Transport, branch: str) -> Via:
         """Return our Via for a message over ``transport``."""
