@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Install what is missing, then do what was asked: ./do --help.
+"""Install missing packages, then run a command: ./do --help.
 
-Standard library alone, so that a fresh machine can run it. Safe to repeat: a stamp in .venv says for which lock file
-the environment was made, and nothing is installed while it holds.
+It uses only the standard library, so that a fresh machine can run it. It is safe to repeat: a stamp in .venv names the
+lock file of the environment, and nothing is installed while the stamp matches.
 """
 
-# Read by Pythons older than the project's too, which are told so in one line: no syntax after 3.7 here.
+# Older Pythons must be able to parse this file to print the required version in one line: no syntax after 3.7.
 from __future__ import annotations
 
 import glob
@@ -28,7 +28,7 @@ PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 SIM_SEEDS = "50"
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
-# Of the long runs: what they are called, what is run, and how much of it with --ci and without.
+# Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
     ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "200", "2000"),
     ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "200", "1000"),
@@ -42,39 +42,39 @@ SOAK = (
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
 )
 
-# Of command to what its --help says; the first line is the summary.
+# Help text of each command; the first line is the summary.
 COMMANDS = {
-    "setup": """install wanderbus and its command line alone: neither Java nor what demo, tests and benchmarks need
+    "setup": """install wanderbus and its command line only, without Java and the packages for demo, tests and benchmarks
         ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
-    "test": """everything in `check`, then the integration and Spark tests (about 20 minutes)
-        ./do test                 all of it, but for what `interop` runs
-        ./do test ARGUMENTS       pytest alone with these arguments, integration and Spark tests included""",
-    "check": """format, lint, strict types, unit tests, a short simulation (about 2 minutes)
+    "test": """run everything in `check`, then the integration and Spark tests (about 20 minutes)
+        ./do test                 all of it, except the tests of `interop`
+        ./do test ARGUMENTS       only pytest with these arguments, including integration and Spark tests""",
+    "check": """check format, lint and strict types, run unit tests and a short simulation (about 2 minutes)
         ./do check [ARGUMENTS of pytest, for the unit tests]""",
     "sim": """simulate the whole system from seeds; a failure prints the command that replays it
         ./do sim [ARGUMENTS of wanderbus sim]""",
-    "fuzz": """feed hostile inputs to what reads from outside; a failure prints the command that replays it
+    "fuzz": """feed hostile inputs to all parsers of outside data; a failure prints the command that replays it
         ./do fuzz NAME [ARGUMENTS of python -m fuzz]""",
-    "crash": """kill the server again and again under load, and compare what is left with what was promised
+    "crash": """kill the server repeatedly under load, and compare the remaining state with the promises
         ./do crash [ARGUMENTS of python -m faults crash]""",
-    "powercut": """cut the power of a recorded disk at random points, and compare what recovers with what was promised
+    "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
-    "hostile": """attack a server with good agents beside, and say what they lost and how slow they became (takes root)
+    "hostile": """attack a server that also serves good agents, and report their losses and latency (needs root)
         ./do hostile [--list | --quick] [ATTACK...] [ARGUMENTS of python -m hostile]""",
-    "interop": """others' SIP servers, relays and clients, and networks behind NAT: one table (about 12 minutes)
+    "interop": """test with other SIP servers, relays and clients, and behind NAT; write one table (about 12 minutes)
         ./do interop [ARGUMENTS of python -m tests.interop]""",
-    "soak": """the long runs: simulations, kills, power cuts and attacks (over two hours; with --ci about 13 minutes)
+    "soak": """run the long tests: simulations, kills, power cuts and attacks (over two hours; with --ci about 13 minutes)
         ./do soak [--ci]""",
-    "bench": """measure against peers, in one run
+    "bench": """measure and compare with other systems, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
-    "goals": """check every goal of the project, or those that are named (some hours; --quick in twelve minutes)
+    "goals": """check every goal of the project, or the named ones (some hours; --quick in twelve minutes)
         ./do goals [--list | --quick] [ARGUMENTS of python -m bench.goals]""",
-    "fmt": """format the code, mend what lint can mend, write docs/cli.md and docs/sip-conformance.md anew
+    "fmt": """format the code, apply lint fixes, regenerate docs/cli.md and docs/sip-conformance.md
         ./do fmt [ARGUMENTS of ruff format]""",
 }
-# What `setup` installs of the lock: wanderbus with its command line and server, and what builds it.
+# Packages that `setup` installs from the lock: those of wanderbus with command line and server, and of its build.
 SETUP_PACKAGES = (
     *("msgspec", "cryptography", "cffi", "pycparser", "apsw", "dnspython", "uvloop", "numpy", "numba", "llvmlite"),
     *("typer", "rich", "click", "shellingham", "annotated-doc", "markdown-it-py", "mdurl", "pygments"),
@@ -83,8 +83,7 @@ SETUP_PACKAGES = (
 )
 NEEDS_JAVA = ("demo", "test", "bench", "interop")
 NEEDS_IP = ("demo", "test", "bench", "interop", "goals", "hostile")
-# Of program, or pattern of a file, to the Debian package that holds it: peers that ours is held beside, and what loses
-# packets.
+# Debian package of each program or file pattern: systems for comparison, and programs that drop packets.
 PEERS = {
     "kamailio": "kamailio",
     "sipp": "sip-tester",
@@ -105,7 +104,7 @@ INTEROP_PEERS = {
 }
 EVERYBODY = {**PEERS, **INTEROP_PEERS}
 NEEDS_PEERS = {"test": PEERS, "bench": PEERS, "interop": EVERYBODY, "goals": EVERYBODY}
-# Debian starts these on ports that are ours to choose; tests and benchmarks start them themselves, on free ones.
+# Debian starts these services on their default ports; tests and benchmarks start their own on free ports.
 SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon")
 
 
@@ -124,7 +123,7 @@ def main(arguments: list[str]) -> int:
     command, rest = arguments[0], arguments[1:]
     if command not in COMMANDS:
         print(usage(), file=sys.stderr)
-        print(f"\n./do: there is no command {command!r}", file=sys.stderr)
+        print(f"\n./do: unknown command {command!r}; use one of those above", file=sys.stderr)
         return 2
     os.chdir(ROOT)
     try:
@@ -158,9 +157,9 @@ def main(arguments: list[str]) -> int:
 
 
 def usage() -> str:
-    lines = ["usage: ./do COMMAND [ARGUMENTS]", "", "Installs what is missing first; safe to repeat.", ""]
+    lines = ["usage: ./do COMMAND [ARGUMENTS]", "", "Installs missing packages first; safe to repeat.", ""]
     lines += [f"  {name:8} {text.splitlines()[0]}" for name, text in COMMANDS.items()]
-    return "\n".join([*lines, "", "./do COMMAND --help says more."])
+    return "\n".join([*lines, "", "./do COMMAND --help shows details."])
 
 
 def show_help(command: str) -> int:
@@ -256,7 +255,7 @@ def soak(arguments: list[str]) -> None:
         bound = [] if line[0] == "wanderbus" else ["--limit-s", "900" if arguments else "7200"]
         step(title, ["-m", *line, few if arguments else many, *bound])
     if os.geteuid() != 0:
-        print("== attacks: left out, since network namespaces take root", flush=True)
+        print("== attacks: left out, because network namespaces need root", flush=True)
     else:
         step("attacks", ["-m", "hostile", *arguments])
 
@@ -274,7 +273,7 @@ def fmt(arguments: list[str]) -> None:
 
 
 def step(title: str, arguments: list[str]) -> None:
-    """Run one of several parts of a command, say how it went, and stop at the first that fails."""
+    """Run one of several parts of a command, print its result, and stop at the first failure."""
     print(f"== {title}", flush=True)
     start = time.monotonic()
     pass_on(title, arguments)
@@ -308,7 +307,7 @@ def has_python(directory: str) -> bool:
 
 
 def install(command: str) -> None:
-    """Make the environment fit for `command`; quick when it already is."""
+    """Prepare the environment for `command`; quick if it is ready."""
     packages = []
     if command in NEEDS_JAVA and not use_java():
         packages.append("openjdk-17-jre-headless")
@@ -328,7 +327,7 @@ def install(command: str) -> None:
 
 
 def wanted_peers(missing: list[str]) -> list[str]:
-    """Return what to install of the missing packages of peers: all as root; otherwise none, and name them."""
+    """Return the missing packages of peers to install: all as root; otherwise none, and print them."""
     if missing and os.geteuid() != 0:
         print(
             f"-- tests and benchmarks that need these are skipped: sudo apt-get install {' '.join(missing)}", flush=True
@@ -342,7 +341,7 @@ def is_there(program: str) -> bool:
 
 
 def is_installed(alone: bool = False) -> bool:
-    """Return whether everything is there; with `alone`, whether what `setup` installs is."""
+    """Return whether everything is installed; with `alone`, whether the packages of `setup` are."""
     made_of = fingerprint()
     try:
         with open(STAMP, encoding="utf-8") as file:
@@ -352,7 +351,7 @@ def is_installed(alone: bool = False) -> bool:
 
 
 def fingerprint() -> str:
-    """Return what the environment was made of: the lock, the project file, and where it stands."""
+    """Return a digest of the inputs of the environment: the lock, the project file, and its location."""
     digest = hashlib.sha256(ROOT.encode())
     for path in (LOCK, os.path.join(ROOT, "pyproject.toml")):
         with open(path, "rb") as file:
@@ -361,7 +360,7 @@ def fingerprint() -> str:
 
 
 def base_python() -> str:
-    """Return the Python to make the environment from: the system's where it will do, else the one running this."""
+    """Return the Python for the environment: the system's if it is new enough, else the running one."""
     candidates = ["/usr/bin/python3", sys.executable]
     candidates += filter(None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13)))
     fit = [path for path in candidates if os.path.exists(path) and succeeds([path, "-c", NEW_ENOUGH])]
@@ -382,7 +381,7 @@ def can_make_venv(python: str) -> bool:
 
 
 def use_java() -> bool:
-    """Return whether a Java that Spark can use is there; point JAVA_HOME at it where Spark would take another."""
+    """Return whether Java for Spark is installed; set JAVA_HOME if Spark would use another Java."""
     homes = [os.environ.get("JAVA_HOME"), *sorted(glob.glob("/usr/lib/jvm/*"))]
     first = os.path.join(homes[0], "bin", "java") if homes[0] else shutil.which("java")
     if java_version(first) >= JAVA_MIN:

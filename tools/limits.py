@@ -108,7 +108,7 @@ def of_source() -> Iterator[Row]:
             FLOOD.stranger_burst_requests,
             "stranger_",
         ),
-        ("the same where a user was within a day", FLOOD.requests_per_s, FLOOD.burst_requests, ""),
+        ("the same, if a user authenticated there within a day", FLOOD.requests_per_s, FLOOD.burst_requests, ""),
     ):
         yield Row(
             what,
@@ -117,14 +117,14 @@ def of_source() -> Iterator[Row]:
             f"{requests_cost(per_s)}; {per_s * REQUEST_BYTES / 1e6:.1f} MB/s",
         )
     yield Row(
-        "what is beyond",
+        "requests above the limit",
         f"dropped unread, {COST.over_flood_us:g} µs each; `flood.refusals_per_s` {FLOOD.refusals_per_s:g} answered",
         f"{share(10_000, COST.over_flood_us)} of a processor for 10,000/s",
     )
     yield Row(
         "wrong passwords",
-        f"`logins.source_failures` {LOGINS.source_failures:g}, then one each {LOGINS.source_recovery_s:g} s; what "
-        "comes earlier is a request like others",
+        f"`logins.source_failures` {LOGINS.source_failures:g}, then one each {LOGINS.source_recovery_s:g} s; earlier "
+        "ones count as other requests",
         f"{COST.wrong_password_us:g} µs each, and {COST.too_early_us:g} µs if it comes too early",
     )
     places = TRANSACTIONS_MAX * STRANGERS_PART * SOURCE_PART
@@ -153,11 +153,11 @@ def of_source() -> Iterator[Row]:
         f"`connections_per_s` {DATA.connections_per_s:g}, after `burst_connections` {DATA.burst_connections:g}; "
         f"`handshakes_max` {DATA.handshakes_max} at once",
         f"{share(DATA.connections_per_s, COST.tls_handshake_us)} of a processor, {COST.tls_handshake_us:,.0f} µs each; "
-        f"{mib(DATA.handshakes_max * COST.tls_connection_bytes)} of those that never end",
+        f"{mib(DATA.handshakes_max * COST.tls_connection_bytes)} for handshakes that never end",
     )
     yield Row(
-        "datagrams of data channels that are nobody's",
-        "no bound: each is one look at a table",
+        "datagrams with unknown connection ids",
+        "no bound: each costs one table lookup",
         f"{share(10_000, COST.data_datagram_us)} of a processor for 10,000/s",
     )
 
@@ -199,12 +199,12 @@ def of_strangers() -> Iterator[tuple[Row, float]]:
         Row(
             "SIP transactions, at the proxy and at the broker",
             f"{places:,.0f} places of {PLACE_BYTES:,} bytes: a quarter of {TRANSACTIONS_MAX:,}",
-            f"{mib(size)}; answered ones give way to others",
+            f"{mib(size)}; answered ones are removed for new ones",
         ),
         size,
     )
     size = FLOOD.sources_max * COST.source_bytes
-    yield Row("sources told apart", f"`flood.sources_max` {FLOOD.sources_max:,}", mib(size)), size
+    yield Row("tracked sources", f"`flood.sources_max` {FLOOD.sources_max:,}", mib(size)), size
     size = 2 * LOGINS.entries_max * COST.failed_login_bytes
     yield (
         Row(
@@ -215,7 +215,7 @@ def of_strangers() -> Iterator[tuple[Row, float]]:
         size,
     )
     size = ENTRIES_MAX * COST.refusal_bytes
-    yield Row("who is limited", f"{ENTRIES_MAX:,} rows of `wanderbus limits`", mib(size)), size
+    yield Row("limited parties", f"{ENTRIES_MAX:,} rows of `wanderbus limits`", mib(size)), size
 
 
 def of_user() -> Iterator[tuple[Row, float]]:

@@ -14,19 +14,19 @@ DOCUMENT = ROOT / "docs" / "sip-conformance.md"
 INDEXES = (ROOT / "tests" / "sip" / "torture.toml", ROOT / "tests" / "sip" / "corpus" / "index.toml")
 TORTURE = "RFC 4475 "
 
-HEADING = """# What is made of SIP messages, good and bad
+HEADING = """# Responses to valid and malformed SIP messages
 
-Written by `./do fmt` from the indexes of the test messages; a test compares the three.
-Any message can be judged so: `wanderbus sip parse FILE --as uas|registrar|proxy`.
+`./do fmt` writes this page from the indexes of the test messages; a test compares the three.
+`wanderbus sip parse FILE --as uas|registrar|proxy` shows the result for any message.
 
-*valid*: accepted. *valid 405*: nothing is wrong with it, yet the answer of such an element is 405; so with 501 for a
-method that nobody knows and 401 for credentials of an unknown scheme. *400*: refused with that status. *drop*: neither
-accepted nor answered, as responses, ACK and noise cannot be.
+*valid*: accepted. *valid 405*: the message is correct, but such an element answers 405; likewise 501 for an unknown
+method and 401 for credentials of an unknown scheme. *400*: refused with that status. *drop*: neither accepted nor
+answered, as for malformed responses, ACK and noise.
 
-Put up with, and named in `warnings`: a branch, From tag or Max-Forwards that RFC 3261 would have (RFC 2543 had none), a
-`Date` that is not in GMT (nothing here reads it), bytes after the body of a datagram. What RFC 4475 leaves open is
-decided for strictness where two readers might understand a message differently: spaces in the Request-Line or in `<>`,
-a Contact with `?` outside of `<>`, and header fields in the Request-URI are refused.
+Some deviations are accepted and named in `warnings`: a missing branch, From tag or Max-Forwards that RFC 3261 requires
+(RFC 2543 had none), a `Date` that is not in GMT (it is not used), bytes after the body of a datagram. Where RFC 4475
+leaves a choice and two parsers could understand a message differently, the message is refused: spaces in the
+Request-Line or in `<>`, a Contact with `?` outside of `<>`, and header fields in the Request-URI.
 """
 
 
