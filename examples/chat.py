@@ -34,12 +34,12 @@ class Phone(asyncio.DatagramProtocol, SIPMobilityListener):
     """One person's end of the chat: receives messages, and learns the other's address."""
 
     def __init__(self) -> None:
-        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.received: asyncio.Queue[str] = asyncio.Queue()
         self.other: tuple[str, int] | None = None
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         """Keep what arrived from the other one."""
-        self.heard.put_nowait(data.decode())
+        self.received.put_nowait(data.decode())
 
     def session_connected(self, session: SIPSession) -> None:
         """Record the other's new address."""
@@ -78,7 +78,7 @@ async def main() -> int:
             phone, transport = phones[speaker]
             transport.sendto(words.encode(), phone.other)
             (listener,) = phones.keys() - {speaker}
-            print(f"{listener} hears: {await asyncio.wait_for(phones[listener][0].heard.get(), 5)}")
+            print(f"{listener} receives: {await asyncio.wait_for(phones[listener][0].received.get(), 5)}")
         await alice.terminate_session(session.id)
     for _, transport in phones.values():
         transport.close()

@@ -1,8 +1,8 @@
-"""A chat that goes on while one of the two changes her address: the session stays, its addresses follow her.
+"""A chat that continues while one side changes its address: the session stays and its addresses follow.
 
-Each word is repeated until it is confirmed, to wherever the session says that the other one is by then. While nothing
-gets through, the application says so and the session is media DISCONNECTED, though SIP may still be CONNECTED. No
-broker and no events. The addresses are of the loopback network, so it needs Linux and nothing else. Run it with
+Each message is retransmitted to the address in the session until it is acknowledged. While no acknowledgement arrives,
+the application sets the media status DISCONNECTED; SIP may still be CONNECTED. There is no broker and there are no
+events. The addresses belong to the loopback network, so it needs only Linux. Run it with
 ``.venv/bin/python examples/chat_moving.py``.
 """
 
@@ -30,13 +30,13 @@ TRIES_MAX = 100
 
 
 class Phone(SIPMobilityListener):
-    """One person's end of the chat: a UDP socket that is where the device is, and words numbered and confirmed."""
+    """One side of the chat: a UDP socket at the device's address, and numbered, acknowledged messages."""
 
     def __init__(self, name: str, server: str) -> None:
         self.name = name
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self._socket = self._listen("127.0.0.1")
-        self._said = 0
+        self._sent = 0
         self._confirmed: set[int] = set()
         self._session: SIPSession | None = None
         self._medium = self._described()
@@ -47,29 +47,29 @@ class Phone(SIPMobilityListener):
         )
         self.mobility.add_listener(self)
 
-    # What SIPMobility tells ------------------------------------------------------------------------------------------
+    # Callbacks of SIPMobility
 
     def session_connected(self, session: SIPSession) -> None:
-        """Note where words go from now on."""
+        """Store the session, which has the address of the other side."""
         self._session = session
 
     def session_changed(self, session: SIPSession) -> None:
-        """The other one moved, or we did: words go to where the session says now."""
+        """Store the session after a move of either side."""
         self._session = session
 
     def local_ip_changed(self, address: str) -> None:
-        """Listen at the new address, on another port, and say so before the other side is told where we are."""
+        """Listen at the new address on another port, and describe the port before the re-INVITE is sent."""
         self.hang_up()
         self._socket = self._listen(address)
         before, self._medium = self._medium, self._described()
         self.mobility.change_media_description(before, self._medium)
 
-    # Words -----------------------------------------------------------------------------------------------------------
+    # Messages
 
     async def say(self, words: str) -> None:
-        """Return when the other one has heard ``words``; ConnectionError if that takes too long."""
-        self._said += 1
-        number = self._said
+        """Return when the other side has acknowledged ``words``; ConnectionError after too many attempts."""
+        self._sent += 1
+        number = self._sent
         for tried in range(TRIES_MAX):
             assert self._session is not None
             self._socket.sendto(f"say {number} {words}".encode(), remote_media(self._session)[0].destination)
@@ -79,7 +79,7 @@ class Phone(SIPMobilityListener):
             self.mobility.set_media_status(self._session.id, status)
             if reached:
                 return
-        raise ConnectionError(f"{self.name} is not heard")
+        raise ConnectionError(f"{self.name}: no acknowledgement")
 
     def hang_up(self) -> None:
         """Close the socket."""
@@ -100,18 +100,18 @@ class Phone(SIPMobilityListener):
         try:
             data, source = self._socket.recvfrom(2048)
         except OSError:
-            return  # the other one has left the address that we sent to
+            return  # the other side has left the address
         kind, number, words = (data.decode() + "  ").split(" ", 2)
         if kind == "got":
             self._confirmed.add(int(number))
             return
         self._socket.sendto(f"got {number}".encode(), source)
-        if int(number) > len(self.heard):
-            self.heard.append(words.strip())
+        if int(number) > len(self.received):
+            self.received.append(words.strip())
 
 
 async def talk(alice: Phone, bob: Phone) -> None:
-    """Let alice call bob, and go from place to place while they talk."""
+    """Let alice call bob and change her address while they talk."""
     session = await alice.mobility.create_session("sip:bob@localhost")
     await bob.say("Where are you, Alice?")
     await alice.say("At home, about to leave.")
@@ -119,7 +119,7 @@ async def talk(alice: Phone, bob: Phone) -> None:
         await alice.mobility.rebind(place)
         await bob.say("And now?")
         await alice.say(f"At {place}.")
-        print(f"alice hears {alice.heard[-1]!r} and bob hears {bob.heard[-1]!r}")
+        print(f"alice received {alice.received[-1]!r} and bob {bob.received[-1]!r}")
     same = list(alice.mobility.sessions) == list(bob.mobility.sessions) == [session.id]
     print("still the same session" if same else "the session was lost")
     await alice.mobility.terminate_session(session.id)
@@ -135,7 +135,7 @@ async def main() -> int:
             await talk(alice, bob)
         for phone in (alice, bob):
             phone.hang_up()
-    print(f"{len(alice.heard) + len(bob.heard)} words said and heard, each once")
+    print(f"{len(alice.received) + len(bob.received)} messages delivered, each once")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""A broker with code of its operator: a kind of restriction, a queue policy and a hook for disconnections.
+"""A broker with its operator's extensions: a kind of restriction, a queue policy and a hook for disconnections.
 
 It starts a server of its own in a temporary directory. Run it with ``.venv/bin/python examples/extending.py``. A server
-that runs by ``wanderbus up`` names the same objects in its settings; docs/extending.md says how.
+that runs with ``wanderbus up`` names the same objects in its settings, as docs/extending.md describes.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from wanderbus.api.extending import Asked, DeviceChange, Handling, Kind, Paramet
 from wanderbus.config import RudpConfig
 from wanderbus.errors import Refused, Unreachable
 
-# The operator's code: pure functions, which decide about what they are given and nothing else.
+# The operator's code: pure functions of their arguments.
 
 
 def moved_enough(parameters: Parameters, asked: Asked) -> bool:
-    """Allow a notification for a price that differs from the round price by at least so much."""
+    """Allow a notification if the price differs from the round price by at least ``by``."""
     price = float(asked.event.get("Price"))
     return abs(price - round(price)) >= float(parameters["by"])
 
 
 def check_distance(parameters: Parameters) -> None:
-    """Refuse a subscription that does not say by how much."""
+    """Refuse a subscription without the number ``by``."""
     if not isinstance(parameters.get("by"), int | float):
-        raise Refused("'moved_enough' takes a number 'by'")
+        raise Refused("'moved_enough' needs a number 'by'")
 
 
 MOVED_ENOUGH = Kind(moved_enough, check_distance)
 
 
 def at_disconnection(change: DeviceChange) -> Handling | None:
-    """Let devices of the night shift be away for a month; for others everything is as always."""
+    """Keep devices of the night shift for a month; use the default for others."""
     if change.change == "disconnected" and change.user.startswith("sip:night"):
         return Handling(grace_s=30 * 86_400.0)
     return None
 
 
 def latest(queue: Queue) -> list[int]:
-    """Let nothing wait but the latest quote."""
+    """Drop all but the latest quote."""
     return [each.number for each in queue.newest[:-1]]
 
 
-# An application's own handling of the times without the broker.
+# The application's handling of outages of the broker.
 
 
 class Patience:
@@ -57,19 +57,19 @@ class Patience:
         self.is_back = asyncio.Event()
 
     async def on_disconnected(self, change: wanderbus.Disconnection) -> Literal["error"]:
-        """Let what cannot wait fail at once from now on."""
+        """Let requests fail at once during the outage."""
         print("the broker is away")
         self.is_away.set()
         return "error"
 
     async def on_reconnected(self, change: wanderbus.Disconnection) -> None:
-        """Say that it is over."""
+        """Report the end of the outage."""
         print("the broker is back")
         self.is_back.set()
 
 
 async def publish(alice: wanderbus.Agent, price: float) -> None:
-    """Publish a quote at once, or through the outbox if that cannot be."""
+    """Publish a quote at once, or through the outbox while the broker is unreachable."""
     try:
         await alice.publish("Quote", {"Price": price})
     except Unreachable:
@@ -97,7 +97,7 @@ def server(directory: Path, port: int) -> wanderbus.Server:
 
 
 async def run(directory: Path) -> None:
-    """Let Bob hear of what is far from a round price, whatever becomes of the broker meanwhile."""
+    """Let Bob receive prices far from a round price, also after an outage of the broker."""
     patience = Patience()
     far = [wanderbus.Custom("moved_enough", {"by": 0.25})]
     async with server(directory, 0) as first:
@@ -119,13 +119,13 @@ async def run(directory: Path) -> None:
         quotes = await reading.__aenter__()
         for price in (24.00, 24.40):
             await publish(alice, price)
-        print(f"Bob hears of {(await anext(quotes)).event['Price']:.2f}")
+        print(f"Bob receives {(await anext(quotes)).event['Price']:.2f}")
     await patience.is_away.wait()
     for price in (25.10, 25.60):
         await publish(alice, price)
     async with server(directory, port):
         await patience.is_back.wait()
-        print(f"Bob hears of {(await anext(quotes)).event['Price']:.2f}")
+        print(f"Bob receives {(await anext(quotes)).event['Price']:.2f}")
         await reading.__aexit__(None, None, None)
         await bob.close()
         await overnight(alice, bob_of(place, directory), bob_of(place, directory))

@@ -27,7 +27,7 @@ async def trade(exchange: wanderbus.Agent) -> None:
 
 
 async def roam(investor: wanderbus.Agent) -> None:
-    """Go from place to place; the application says so here, and nobody else is told."""
+    """Change the address several times; only this function knows about it."""
     for place in PLACES:
         await asyncio.sleep(QUOTES * PAUSE_S / (len(PLACES) + 1))
         await investor.rebind(place)
@@ -35,7 +35,7 @@ async def roam(investor: wanderbus.Agent) -> None:
 
 
 async def listen(notifications: AsyncIterator[wanderbus.Notification]) -> list[object]:
-    """Return the numbers of the quotes as they came, up to the last one."""
+    """Return the numbers of the received quotes, up to the last one."""
     numbers: list[object] = []
     async for notification in notifications:
         numbers.append(notification.event["Number"])
@@ -60,10 +60,10 @@ async def main(directory: Path) -> int:
             investor.subscribe("StockExchange", "Stock == PETR4") as notifications,
             asyncio.TaskGroup() as group,
         ):
-            heard = group.create_task(listen(notifications))
+            received = group.create_task(listen(notifications))
             group.create_task(trade(exchange))
             group.create_task(roam(investor))
-    numbers = heard.result()
+    numbers = received.result()
     print(f"{QUOTES} quotes published, {len(numbers)} received over {len(PLACES) + 1} addresses")
     good = numbers == list(range(QUOTES))
     print("each once and in order" if good else f"not each once and in order: {numbers}")

@@ -1,8 +1,8 @@
-"""The stock exchange: hear of PETR4 below 25, and of nothing else.
+"""The stock exchange: receive quotes of PETR4 below 25, and nothing else.
 
 It starts a server of its own in a temporary directory. Run it with ``.venv/bin/python examples/stock_exchange.py``.
-With ``eci`` after that it runs over the original ECI, where users are addresses and cannot move; what trades and
-watches is the same.
+With the argument ``eci`` it uses the original ECI, where users are addresses and cannot move; the functions that
+trade and watch are the same.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ QUOTES = (
 
 
 async def trade(exchange: wanderbus.Agent) -> None:
-    """Publish every quote; each is durable before the next one goes out."""
+    """Publish every quote; each is durable before the next one is published."""
     for stock, price in QUOTES:
         await exchange.publish("StockExchange", {"Stock": stock, "Price": price})
 
 
 async def watch(investor: wanderbus.Agent, exchange: wanderbus.Agent) -> None:
-    """Print every cheap quote; a second subscription is content with one in 15 seconds.
+    """Print every cheap quote; a second subscription receives at most one in 15 seconds.
 
-    A quote that both want is still one notification, which names them both.
+    A quote for both is one notification, which names both subscriptions.
     """
     at_ease = [wanderbus.Frequency(15.0)]
     async with (
@@ -55,7 +55,7 @@ USERS = {"exchange": "bell", "investor": "patience"}
 
 
 def user(server: wanderbus.Server, name: str, directory: Path) -> wanderbus.Agent:
-    """Return the agent of a user, by name, or by nothing but its address if the server serves the original ECI."""
+    """Return the agent of a user; the server identifies it by its address if it serves the original ECI."""
     if server.eci_address is not None:
         host, port = server.eci_address
         return wanderbus.connect(f"eci://{host}:{port}")
