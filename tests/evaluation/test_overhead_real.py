@@ -13,7 +13,7 @@ import pytest
 from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
 from wanderbus.evaluation.overhead.network import ADDRESSES, BROKER, DEVICE, PRIVATE, RELAY, Relayed, missing, network
-from wanderbus.evaluation.overhead.running import check_ways, run
+from wanderbus.evaluation.overhead.running import check_relayed, run
 
 pytestmark = pytest.mark.integration
 
@@ -98,11 +98,11 @@ def test_a_program_that_fails_ends_the_run_with_its_last_words(monkeypatch: pyte
 
 def test_a_way_around_the_relay_is_no_measurement() -> None:
     experiment = Experiment(configurations=(Configuration.MOBILE, Configuration.RELAY_BESIDE))
-    check_ways(experiment, Relayed(beside=100, apart=0, around=0))
+    check_relayed(experiment, Relayed(beside=100, apart=0, around=0))
     for seen, complaint in (
         (Relayed(beside=100, apart=0, around=1), "1 datagrams from behind NAT bypassed the relays"),
         (Relayed(beside=0, apart=0, around=0), "NAT, relay beside broker: 0 datagrams passed its relay"),
         (Relayed(beside=100, apart=1, around=0), "NAT, relay apart: 1 datagrams passed its relay"),
     ):
         with pytest.raises(WanderbusError, match=complaint):
-            check_ways(experiment, seen)
+            check_relayed(experiment, seen)

@@ -180,13 +180,13 @@ def test_the_last_word_and_its_repeats_confirm_that_of_the_peer(pair: Pair) -> N
 
 def test_the_side_that_finished_first_pings_with_the_final_ack(pair: Pair) -> None:
     pair.settle(0.0, pair.left.step(0.0, FinishSending(pair.left.local_id)))
-    assert pair.left.endpoint.all_heard(pair.left.local_id)
+    assert pair.left.endpoint.all_acknowledged(pair.left.local_id)
     lost = pair.left.take(0.2, pair.right.step(0.1, FinishSending(pair.right.local_id)))
     assert len(lost) == 1
-    assert not pair.left.endpoint.all_heard(pair.left.local_id)
+    assert not pair.left.endpoint.all_acknowledged(pair.left.local_id)
     pair.left.take(0.4, pair.right.take(0.3, pair.left.fire(0.3)[1] or pair.left.fire()[1]))
     for side in (pair.left, pair.right):
-        assert side.endpoint.all_heard(side.local_id)
+        assert side.endpoint.all_acknowledged(side.local_id)
         assert side.endpoint.all_confirmed(side.local_id)
 
 

@@ -24,7 +24,7 @@ from wanderbus.sip.message.message import Message, Request, Response, encode_mes
 from wanderbus.sip.message.targets import Target, Transport
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.location import Binding
-from wanderbus.sip.proxy.nat_contacts import is_behind_nat, marked, way_back
+from wanderbus.sip.proxy.nat_contacts import is_behind_nat, marked, alias_target
 from wanderbus.sip.proxy.routing_script import Forward, Redirect
 from wanderbus.sip.proxy.sip_server import SIPServer
 from wanderbus.sip.transaction.transaction_layer import RequestReceived, ResponseReceived, SendRequest
@@ -131,8 +131,8 @@ class TestTheAlias:
         """RFC 3261 26.2.2."""
         request = invite("<sips:a@10.0.0.5;alias=192.0.2.1~1~1>")
         assert marked(request, OUTSIDE, "UDP").header("Contact") == "<sips:a@10.0.0.5>"
-        assert way_back(SIPUri.parse("sips:a@10.0.0.5;alias=192.0.2.1~1~1")) is None
-        assert way_back(SIPUri.parse("sips:a@10.0.0.5;alias=192.0.2.1~1~3")) == Target("TLS", ("192.0.2.1", 1))
+        assert alias_target(SIPUri.parse("sips:a@10.0.0.5;alias=192.0.2.1~1~1")) is None
+        assert alias_target(SIPUri.parse("sips:a@10.0.0.5;alias=192.0.2.1~1~3")) == Target("TLS", ("192.0.2.1", 1))
 
     def test_each_of_several_contacts_is_judged(self) -> None:
         request = invite('"A, B" <sip:a@10.0.0.5>;q=0.5, <sip:a@192.0.2.11>')
@@ -143,7 +143,7 @@ class TestTheAlias:
 
     @pytest.mark.parametrize("text", ["[2001:db8::1]~7~1", "2001:db8::1~7~1"])
     def test_ipv6_is_read_with_and_without_brackets(self, text: str) -> None:
-        assert way_back(SIPUri.parse(f"sip:a@10.0.0.5;alias={text}")) == Target("UDP", ("2001:db8::1", 7))
+        assert alias_target(SIPUri.parse(f"sip:a@10.0.0.5;alias={text}")) == Target("UDP", ("2001:db8::1", 7))
 
     @pytest.mark.parametrize(
         "text",
@@ -174,7 +174,7 @@ class TestTheAlias:
         ],
     )
     def test_an_alias_that_leads_nowhere_is_none(self, text: str) -> None:
-        assert way_back(SIPUri.parse(f"sip:a@10.0.0.5;alias={text}")) is None
+        assert alias_target(SIPUri.parse(f"sip:a@10.0.0.5;alias={text}")) is None
 
     def test_one_given_twice_is_no_uri(self) -> None:
         with pytest.raises(SIPParseError):
@@ -571,7 +571,7 @@ def test_nothing_that_an_alias_can_say_does_harm() -> None:
             assert [str(contact.uri) for contact in again.contacts] == [
                 "sip:bob@10.0.0.5:5060;alias=192.0.2.11~40001~1"
             ]
-            target = way_back(SIPUri.parse(uri))
+            target = alias_target(SIPUri.parse(uri))
             assert target is None or 0 < target.address[1] < 65_536
             Desk().step(RequestReceived(f"s{number}", sip("BYE", uri, to_tag="b"), OUTSIDE))
         except SIPParseError:

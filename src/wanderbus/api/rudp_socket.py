@@ -210,7 +210,7 @@ class Channel:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
                 await self._until(lambda: self._peer_finished)
-                await self._until(lambda: self._socket.endpoint.all_heard(self._local_id))
+                await self._until(lambda: self._socket.endpoint.all_acknowledged(self._local_id))
 
     async def _settles(self, patience_s: float) -> bool:
         """Wait until all is acknowledged, or the channel is closed; False if no progress within ``patience_s``."""

@@ -134,7 +134,7 @@ class Connection:
         return not (self._incomplete or self.sender.unconfirmed_bytes)
 
     @property
-    def all_heard(self) -> bool:
+    def all_acknowledged(self) -> bool:
         """Return whether every packet that needs an ACK was sent and acknowledged, including PINGs."""
         return not (self._incomplete or self.sender.wants_to_send or self.sender.packets_in_flight)
 

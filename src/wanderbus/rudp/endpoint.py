@@ -105,14 +105,14 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection.remote if connection is not None and connection.reached else None
 
-    def all_heard(self, local_id: int) -> bool:
+    def all_acknowledged(self, local_id: int) -> bool:
         """Return whether every packet that needs an ACK was sent and acknowledged, PINGs too; True for an unknown id.
 
         After FINISH of both sides it proves that the peer knows that all of its data has arrived, so that this side may
         close.
         """
         connection = self._connections.get(local_id)
-        return connection is None or connection.all_heard
+        return connection is None or connection.all_acknowledged
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``.

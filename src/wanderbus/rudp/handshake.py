@@ -183,9 +183,9 @@ class DirectEndpoint:
         """Return whether the peer has acknowledged everything that was sent or queued; True for an unknown id."""
         return self._endpoint.all_confirmed(local_id)
 
-    def all_heard(self, local_id: int) -> bool:
-        """Return whether every packet that needs an ACK was acknowledged; see :meth:`Endpoint.all_heard`."""
-        return self._endpoint.all_heard(local_id)
+    def all_acknowledged(self, local_id: int) -> bool:
+        """Return whether every packet that needs an ACK was acknowledged; see :meth:`Endpoint.all_acknowledged`."""
+        return self._endpoint.all_acknowledged(local_id)
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; see :meth:`Endpoint.step`."""

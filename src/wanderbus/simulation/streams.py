@@ -136,7 +136,7 @@ class StreamHost:
         end.kind = cast(_Kind, target.transport)
         self._by_target[target] = end
         round_trips = 1 if end.kind == "TCP" else 2
-        delay_s = sum(self._delay_s(*way) for way in (_way(end), _way(end)[::-1]) * round_trips)
+        delay_s = sum(self._delay_s(*way) for way in (_hosts_of(end), _hosts_of(end)[::-1]) * round_trips)
         self._world.after(min(delay_s, CONNECT_S_MAX), lambda: self._open(end, self._world.now + CONNECT_S_MAX))
         return end
 
@@ -173,7 +173,7 @@ class StreamHost:
         return end
 
     def _is_cut(self, end: StreamEnd) -> bool:
-        return self._network.is_cut(*_way(end)) or self._network.is_dropped("TCP", end.local, end.peer)
+        return self._network.is_cut(*_hosts_of(end)) or self._network.is_dropped("TCP", end.local, end.peer)
 
     # Data in flight ------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class StreamHost:
 
     def _leaving(self, end: StreamEnd, pieces: list[bytes]) -> list[tuple[float, bytes]]:
         """Return the pieces with their arrival times if they leave now."""
-        return [(self._world.now + self._delay_s(*_way(end)), piece) for piece in pieces]
+        return [(self._world.now + self._delay_s(*_hosts_of(end)), piece) for piece in pieces]
 
     def _move(self, end: StreamEnd) -> None:
         if end.moving or not end.under_way:
@@ -210,7 +210,7 @@ class StreamHost:
             else:
                 self._lose(end, "timed out")
         elif other.closed:
-            self._world.after(self._delay_s(*_way(end)[::-1]), lambda: self._lose(end, "reset by the other side"))
+            self._world.after(self._delay_s(*_hosts_of(end)[::-1]), lambda: self._lose(end, "reset by the other side"))
         else:
             end.moving = False
             there = sum(arrives_at <= self._world.now for arrives_at, _ in end.under_way)
@@ -259,7 +259,7 @@ class StreamHost:
                 other.host.take(other, last)
             other.host._lose(other, reason)
 
-        self._world.after(self._delay_s(*_way(end)), tell)
+        self._world.after(self._delay_s(*_hosts_of(end)), tell)
 
     def _delay_s(self, source: str, destination: str) -> float:
         """Return the delay of a segment, including retransmissions after losses."""
@@ -272,6 +272,6 @@ class StreamHost:
         return delay_s
 
 
-def _way(end: StreamEnd) -> tuple[str, str]:
+def _hosts_of(end: StreamEnd) -> tuple[str, str]:
     """Return the IP addresses between which ``end`` sends."""
     return end.local[0], end.peer[0]

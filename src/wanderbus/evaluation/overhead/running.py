@@ -79,14 +79,14 @@ async def run(experiment: Experiment, runs: int, seed: int, tell: Callable[[str]
                 where = f"run {number + 1} of {runs}, {consumers} of {_all(experiment.consumers)} consumers"
                 tell(f"{where}: starting")
                 async with _setups(experiment, consumers, hosts, Path(directory, f"{number}-{consumers}")) as setups:
-                    check_ways(experiment, hosts.relayed())
+                    check_relayed(experiment, hosts.relayed())
                     for turns in rounds(experiment, Random(f"{seed + number} {consumers}")):
                         await asyncio.to_thread(probing.probe)
                         for turn in turns:
                             tell(f"{where}: {turn.first} of {experiment.events} events, {turn.configuration.about}")
                             await setups[turn.configuration].play(turn)
                     samples += [setup.sample(number) for setup in setups.values()]
-                check_ways(experiment, hosts.relayed())
+                check_relayed(experiment, hosts.relayed())
             return samples, probing.found()
 
 
@@ -284,7 +284,7 @@ class _Probing:
         return Places(statistics.median(self._syncs_s) * 1_000, round_trips)
 
 
-def check_ways(experiment: Experiment, seen: Relayed) -> None:
+def check_relayed(experiment: Experiment, seen: Relayed) -> None:
     """Raise :class:`WanderbusError` unless exactly the intended traffic from behind NAT passed a relay."""
     through = {Configuration.RELAY_BESIDE: seen.beside, Configuration.RELAY_APART: seen.apart}
     for configuration, datagrams in through.items():

@@ -289,7 +289,7 @@ class Party:
     def _check_may_leave(self, end: End) -> None:
         """Check that an end with everything received may leave: the peer knows that all its messages arrived."""
         knows = end.peer.state != "open" or end.peer.party.endpoint.all_confirmed(end.peer.local_id)
-        if self.endpoint.all_heard(end.local_id) and not knows:
+        if self.endpoint.all_acknowledged(end.local_id) and not knows:
             self._complain(end, ["may leave while the peer waits for an acknowledgement"])
 
     def _report(self, output: Output) -> None:

@@ -80,7 +80,7 @@ class Scenario:
         self._last_move: dict[str, int] = {}
         draw = self.world.random
         self.network = Network(self.world, self._conditions())
-        self.network.towards[SERVER_IP] = self._other_way(self.network.conditions)
+        self.network.towards[SERVER_IP] = self._draw_return_path(self.network.conditions)
         near_s = min(self.network.conditions.delay_max_s, NEAR_S)
         self.network.within = msgspec.structs.replace(
             self.network.conditions, delay_min_s=NEAR_S / 100, delay_max_s=near_s
@@ -179,7 +179,7 @@ class Scenario:
             spike=draw.uniform(0, 0.05) * bad,
         )
 
-    def _other_way(self, conditions: Conditions) -> Conditions:
+    def _draw_return_path(self, conditions: Conditions) -> Conditions:
         """Draw the conditions of the path to the server: like the other direction, or with more or less loss."""
         draw = self.world.random
         loss = conditions.loss * draw.choice([0.0, 2.0]) if draw.random() < 0.3 else conditions.loss

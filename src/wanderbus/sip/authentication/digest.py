@@ -173,7 +173,7 @@ class Authenticator:
         nonce = self._opened(credentials.nonce)
         if nonce is None:
             return self._challenged(request, now_ms, stale=True)
-        if self._is_outdated(nonce, now_ms) or (from_there and nonce.place != self._place_of(request)):
+        if self._is_outdated(nonce, now_ms) or (from_there and nonce.place != self._source_tag(request)):
             return self._replaced(nonce, credentials, request, now)
         if refusal := self._refusal(nonce, credentials, request, now):
             return refusal
@@ -245,7 +245,7 @@ class Authenticator:
 
     def _challenged(self, request: Request, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1
-        nonce = self._sealed(_Nonce(now_ms, self._serial, self._place_of(request)))
+        nonce = self._sealed(_Nonce(now_ms, self._serial, self._source_tag(request)))
         offered = [Challenge(self._realm, nonce, algorithm, ("auth",), stale) for algorithm in self._algorithms]
         return Challenged([str(challenge) for challenge in offered], stale)
 
@@ -272,7 +272,7 @@ class Authenticator:
         same = hmac.compare_digest(expected.encode(), credentials.response.encode())
         return same and secret is not None and known is not None
 
-    def _place_of(self, request: Request) -> bytes:
+    def _source_tag(self, request: Request) -> bytes:
         """Return a tag of the source of ``request``, as far as the source can be trusted."""
         address = self._guard.source_of(request).address
         return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_PLACE_BYTES]

@@ -138,7 +138,7 @@ class LocationService:
         if kept:
             self._bindings[aor] = kept
             for binding in kept:
-                place = _place(SIPUri.parse(binding.contact))
+                place = _destination_of(SIPUri.parse(binding.contact))
                 if aor not in (owners := self._owners.get(place, ())):
                     self._owners[place] = (*owners, aor)
 
@@ -151,7 +151,9 @@ class LocationService:
 
         Anybody can register any contact, so those of the user in ``uri`` precede those of others.
         """
-        owners = sorted(self._owners.get(_place(uri), ()), key=lambda aor: (SIPUri.parse(aor).user != uri.user, aor))
+        owners = sorted(
+            self._owners.get(_destination_of(uri), ()), key=lambda aor: (SIPUri.parse(aor).user != uri.user, aor)
+        )
         bindings = (binding for aor in owners for binding in self.bindings(aor, now))
         return (binding for binding in bindings if same_contact(SIPUri.parse(binding.contact), uri))
 
@@ -181,7 +183,7 @@ class LocationService:
 
     def _disown(self, aor: str) -> None:
         for binding in self._bindings.pop(aor, ()):
-            place = _place(SIPUri.parse(binding.contact))
+            place = _destination_of(SIPUri.parse(binding.contact))
             if owners := tuple([each for each in self._owners.get(place, ()) if each != aor]):
                 self._owners[place] = owners
             else:
@@ -207,7 +209,7 @@ def same_contact(first: SIPUri, second: SIPUri) -> bool:
     return all(ours[name] == theirs[name] for name in shared) and lone.isdisjoint(_DECISIVE_PARAMS)
 
 
-def _place(uri: SIPUri) -> Place:
+def _destination_of(uri: SIPUri) -> Place:
     return uri.user, uri.host, uri.port
 
 

@@ -73,7 +73,7 @@ def source_ip(message: Request | Response, source: Address) -> str:
     return source[0] if straight and is_behind_nat(message, source) else ""
 
 
-def with_way_back(received: RequestReceived | AckReceived) -> Request:
+def with_alias(received: RequestReceived | AckReceived) -> Request:
     """Return a request with the alias of its device, if it came directly from behind NAT.
 
     Raises:
@@ -83,7 +83,7 @@ def with_way_back(received: RequestReceived | AckReceived) -> Request:
     return marked(request, received.source, received.transport) if came_straight(request) else request
 
 
-def way_back(uri: SIPUri) -> Target | None:
+def alias_target(uri: SIPUri) -> Target | None:
     """Return the target of the alias of ``uri``; None if there is none, or an unusable one."""
     pieces = (uri.param(_ALIAS) or "").split("~")
     if len(pieces) != 3:

@@ -130,7 +130,7 @@ class Proxy:
         """Respond to the request here or forward it (RFC 3261 16.2 to 16.6)."""
         request, transaction = received.request, received.transaction
         try:
-            request = nat_contacts.with_way_back(received)
+            request = nat_contacts.with_alias(received)
             came = arrived(vouched(request, self._routes.trusted(received.peer_domains)), self._domain, self._marks)
             answer = self._answers.to(came.request, request)
             if answer is not None:
@@ -292,7 +292,7 @@ class Proxy:
         try:
             if request.max_forwards == 0 or any(map(self._answers.is_ours, request.vias)):
                 return []
-            came = arrived(vouched(nat_contacts.with_way_back(received), ()), self._domain, self._marks)
+            came = arrived(vouched(nat_contacts.with_alias(received), ()), self._domain, self._marks)
             chosen = self._selector.select(came, received.source, now)
             if isinstance(chosen, Refusal):
                 return [] if chosen.failure is None else [chosen.failure]

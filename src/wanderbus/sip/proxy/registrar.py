@@ -207,16 +207,16 @@ class Registrar:
                 return None
             binding = _binding(contact, request, now + min(expires_s, self._policy.max_s), self._domain.transports)
             if expires_s:
-                self._check_place(SIPUri.parse(binding.contact), request)
+                self._check_host(SIPUri.parse(binding.contact), request)
             wanted.append(msgspec.structs.replace(binding, connection=connection))
         return wanted
 
-    def _check_place(self, contact: SIPUri, request: Request) -> None:
+    def _check_host(self, contact: SIPUri, request: Request) -> None:
         """Raise :class:`SIPParseError` for a contact with no single host, or with this host as address from another
         host.
         """
-        way = nat_contacts.way_back(contact)
-        host = contact.host if way is None else way.address[0]
+        target = nat_contacts.alias_target(contact)
+        host = contact.host if target is None else target.address[0]
         if not is_single_host(host):
             raise SIPParseError(f"contact: {host} is not a single host")
         source = request.via.received or request.via.host

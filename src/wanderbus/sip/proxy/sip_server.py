@@ -156,8 +156,8 @@ class SIPServer:
         for each in (binding for held in bindings.values() for binding in held):
             with contextlib.suppress(SIPParseError):
                 contact = SIPUri.parse(each.contact)
-                way = nat_contacts.way_back(contact)
-                self._layer.peers.note(contact.host if way is None else way.address[0], now)
+                target = nat_contacts.alias_target(contact)
+                self._layer.peers.note(contact.host if target is None else target.address[0], now)
         return scoped("registrar", self._registrar.restore(bindings, now))
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
@@ -254,7 +254,7 @@ class SIPServer:
         return judgement is Judgement.ADMITTED
 
     def _register(self, report: RequestReceived, now: float) -> None:
-        response, written = self._registrar.register(self._with_way_back(report), now, report.connection)
+        response, written = self._registrar.register(self._with_alias(report), now, report.connection)
         # A 200 goes to an authenticated user; any other response to a source address that may be forged.
         # It needs no state either: a device that is challenged again after a loss needs one more round trip.
         proved = response.status == 200
@@ -263,13 +263,13 @@ class SIPServer:
         self._parts.emit(*scoped("registrar", written))
         self._parts.give(LAYER, [Respond(report.transaction, response, stateless=not proved)])
 
-    def _with_way_back(self, register: RequestReceived) -> Request:
+    def _with_alias(self, register: RequestReceived) -> Request:
         """Return a REGISTER with the alias of its source, unless a known proxy forwarded it.
 
         Anybody can write a second Via, and a Contact under it that leads to another device.
         """
         if register.source[0] in self._edge_proxies:
-            return nat_contacts.with_way_back(register)
+            return nat_contacts.with_alias(register)
         return nat_contacts.marked(register.request, register.source, register.transport)
 
 

@@ -151,7 +151,7 @@ class TargetSelector:
         if nat_contacts.came_straight(request) and nat_contacts.is_behind_nat(request, source):
             return True
         uris = (peer if isinstance(peer, SIPUri) else SIPUri.parse(peer) for peer in peers)
-        return not request.routes and any(nat_contacts.way_back(uri) is not None for uri in uris)
+        return not request.routes and any(nat_contacts.alias_target(uri) is not None for uri in uris)
 
     def _default_targets(self, request: Request, context: RoutingContext) -> tuple[Aim, ...] | Refusal:
         """Return the default targets of a request, if the script leaves the choice to the proxy."""
@@ -173,9 +173,9 @@ class TargetSelector:
         Anybody can register the contact of another user, who would then be reached elsewhere: so a binding of another
         user counts only if it leads to the address in ``uri``.
         """
-        way = nat_contacts.way_back(uri)
+        target = nat_contacts.alias_target(uri)
         for binding in self._location.bindings_at(uri, now):
-            if nat_contacts.way_back(SIPUri.parse(binding.contact)) == way:
+            if nat_contacts.alias_target(SIPUri.parse(binding.contact)) == target:
                 return binding
         aor = self._domain.address_of_record(uri.user or "")
         same = [each for each in self._location.bindings(aor, now) if nat_contacts.is_same_device(uri, each.contact)]
@@ -185,7 +185,7 @@ class TargetSelector:
         """Return ``aims`` with their aliases followed, without those that need a closed connection."""
         followed = []
         for aim in aims:
-            target = nat_contacts.way_back(aim.uri)
+            target = nat_contacts.alias_target(aim.uri)
             connection = self._connected(target) if target is not None and target.reliable else None
             if target is None:
                 followed.append(aim)

@@ -68,9 +68,9 @@ def traced_messages(entries: Iterable[TraceEntry]) -> list[TracedMessage]:
     found: list[TracedMessage] = []
     seen: set[tuple[Address, Address, bytes]] = set()
     for number, entry in enumerate(in_order(entries), 1):
-        way = (entry.source, entry.destination, entry.data)
-        found.append(TracedMessage(number, entry, sketch(entry.data), way in seen))
-        seen.add(way)
+        key = (entry.source, entry.destination, entry.data)
+        found.append(TracedMessage(number, entry, sketch(entry.data), key in seen))
+        seen.add(key)
     return found
 
 
