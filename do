@@ -44,7 +44,7 @@ SOAK = (
 
 # Help text of each command; the first line is the summary.
 COMMANDS = {
-    "setup": """install wanderbus and its command line only, without Java and the packages for demo, tests and benchmarks
+    "setup": """install wanderbus and its command line only, without Java and packages for demo, tests and benchmarks
         ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
@@ -65,7 +65,7 @@ COMMANDS = {
         ./do hostile [--list | --quick] [ATTACK...] [ARGUMENTS of python -m hostile]""",
     "interop": """test with other SIP servers, relays and clients, and behind NAT; write one table (about 12 minutes)
         ./do interop [ARGUMENTS of python -m tests.interop]""",
-    "soak": """run the long tests: simulations, kills, power cuts and attacks (over two hours; with --ci about 13 minutes)
+    "soak": """run the long tests: simulations, kills, power cuts and attacks (two hours and more; 13 minutes with --ci)
         ./do soak [--ci]""",
     "bench": """measure and compare with other systems, in one run
         ./do bench [ARGUMENTS of python -m bench]""",

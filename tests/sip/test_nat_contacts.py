@@ -24,7 +24,7 @@ from wanderbus.sip.message.message import Message, Request, Response, encode_mes
 from wanderbus.sip.message.targets import Target, Transport
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.location import Binding
-from wanderbus.sip.proxy.nat_contacts import is_behind_nat, marked, alias_target
+from wanderbus.sip.proxy.nat_contacts import alias_target, is_behind_nat, marked
 from wanderbus.sip.proxy.routing_script import Forward, Redirect
 from wanderbus.sip.proxy.sip_server import SIPServer
 from wanderbus.sip.transaction.transaction_layer import RequestReceived, ResponseReceived, SendRequest
