@@ -23,6 +23,15 @@ def test_a_signal_is_the_ordinary_end_and_the_ready_line_all_there_is(shell: She
     assert ended(server) == (0, "", "")
 
 
+@pytest.mark.parametrize("command", ["up", "proxy", "relay"])
+def test_a_closed_terminal_ends_each_server_with_the_status_of_its_signal(shell: Shell, command: str) -> None:
+    options = {"relay": ("--ng-listen", "127.0.0.1:0")}
+    server = shell.start(command, *options.get(command, ("--users", "users", "--data-dir", "data", "--port", "0")))
+    assert read_line(server).startswith("ready ")
+    server.send_signal(signal.SIGHUP)
+    assert ended(server) == (128 + signal.SIGHUP, "", "")
+
+
 def test_ready_as_json(shell: Shell) -> None:
     server = shell.start("up", "--users", "users", "--data-dir", "data", "--port", "0", "--json")
     line = json.loads(read_line(server))

@@ -13,12 +13,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.api.world import SUBJECT, World, everything_is_there, fill, publish, run
+from tests.api.world import SUBJECT, World, everything_is_there, fill, publish, run, until
 from wanderbus import records
 from wanderbus.broker.core import Append, Appended
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.errors import ConfigurationError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, DatagramReceived, Input, Machine, Output, SendDatagram
+from wanderbus.runtime.files import users_file
 from wanderbus.runtime.log import event_log
 from wanderbus.server import storage
 from wanderbus.server.host import Directory, Host
@@ -332,6 +333,21 @@ def test_a_defect_in_a_role_that_keeps_a_state_ends_the_host(tmp_path: Path) -> 
         running = host(tmp_path, again)
         await running.start()
         assert again.state.texts == ["", "first", ""]
+        await running.close()
+
+    run(story())
+
+
+def test_a_file_of_users_is_followed_also_if_it_was_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(users_file, "LOOK_S", 0.01)
+        path = tmp_path / "users"
+        path.write_text("")
+        users = users_file.Users(path, domain="localhost", taken=None)
+        running = Host([EchoRole()], directory=Directory(tmp_path / "data", "echoes"), users=users)
+        await running.start()
+        path.write_text("alice:secret\n")
+        await until(lambda: "alice" in users)
         await running.close()
 
     run(story())

@@ -159,14 +159,6 @@ async def _until_signal(main: Coroutine[Any, Any, Returned], received: list[int]
     return await main
 
 
-def ended_by_signal() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set in the running loop: the ordinary end of a server."""
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    return ended
-
-
 async def output_closed() -> None:
     """Wait until standard output is a pipe without a reader; for any other output, wait for ever."""
     poll = select.poll()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.output import ended_by_signal, log_to_stderr, print_json, print_line, run_async
+from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
 from wanderbus.cli.up import (
     Advertise,
     Certificate,
@@ -25,6 +25,7 @@ from wanderbus.cli.up import (
     Users,
     given_to,
     option,
+    serve,
 )
 from wanderbus.config import ProxySettings
 from wanderbus.machine import shown
@@ -61,14 +62,11 @@ def proxy(
     Example: wanderbus proxy --users users.txt --domain example.org --host 192.0.2.1
     """
     log_to_stderr(verbose=verbose)
-    run_async(_serve(ProxyServer(**given_to(ProxySettings, context.params, config)), json))
+    server = ProxyServer(**given_to(ProxySettings, context.params, config))
+    run_async(serve(server, lambda: _print_ready(server, json)))
 
 
-async def _serve(server: ProxyServer, json: bool) -> None:
-    """Serve until SIGINT or SIGTERM, the ordinary end."""
-    async with server:
-        ended = ended_by_signal()
-        place = f"sip:{shown(server.address)}"
-        others = {} if server.tls_address is None else {"tls": f"sips:{shown(server.tls_address)}"}
-        print_json({"ready": place, **others}) if json else print_line(" ".join(("ready", place, *others.values())))
-        await ended.wait()
+def _print_ready(server: ProxyServer, json: bool) -> None:
+    place = f"sip:{shown(server.address)}"
+    others = {} if server.tls_address is None else {"tls": f"sips:{shown(server.tls_address)}"}
+    print_json({"ready": place, **others}) if json else print_line(" ".join(("ready", place, *others.values())))

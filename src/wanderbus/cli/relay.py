@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from wanderbus.cli.output import ended_by_signal, log_to_stderr, print_json, print_line, run_async
+from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
+from wanderbus.cli.up import serve
 from wanderbus.config import RelayLimits, RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
@@ -95,20 +94,17 @@ def relay(
         raise ConfigurationError(f"--{str(error).replace('_', '-')}") from None
     settings |= {name: given[name] for name in RelaySettings.__struct_fields__ if name in given}
     settings["ng_from"] = tuple(settings.get("ng_from", ()))
-    run_async(_serve(RelayServer(RelaySettings(**settings)), figures_s, json))
+    server = RelayServer(RelaySettings(**settings))
+
+    def print_figures() -> None:
+        _print_figures(server.figures(), json)
+
+    run_async(serve(server, lambda: _print_ready(server, json), print_figures=print_figures, figures_s=figures_s))
 
 
-async def _serve(server: RelayServer, figures_s: float | None, json: bool) -> None:
-    """Serve until SIGINT or SIGTERM, the ordinary end."""
-    async with server:
-        ended = ended_by_signal()
-        place = f"ng:{shown(server.ng_address)}"
-        print_json({"ready": place}) if json else print_line(f"ready {place}")
-        while not ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(figures_s):
-                    await ended.wait()
-            _print_figures(server.figures(), json)
+def _print_ready(server: RelayServer, json: bool) -> None:
+    place = f"ng:{shown(server.ng_address)}"
+    print_json({"ready": place}) if json else print_line(f"ready {place}")
 
 
 def _print_figures(figures: dict[str, Any], json: bool) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +16,7 @@ from wanderbus.config import RelaySettings, ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
+from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.server import Server
 from wanderbus.settings.keys import default_of
 
@@ -132,7 +132,8 @@ def up(
     Example: wanderbus up --config broker.toml --sip-server "sip:192.0.2.1:5060;transport=tcp" --host 192.0.2.2
     """
     log_to_stderr(verbose=verbose)
-    run_async(_serve(Server(**given_to(ServerSettings, context.params, config)), json))
+    server = Server(**given_to(ServerSettings, context.params, config))
+    run_async(serve(server, lambda: _print_ready(server, json)))
 
 
 def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Path | None) -> Any:
@@ -152,24 +153,44 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
     return settings
 
 
-async def _serve(server: Server, json: bool) -> None:
-    """Serve until SIGINT or SIGTERM, the ordinary end, or until the disk fails."""
-    loop = asyncio.get_running_loop()
+async def serve(
+    server: HostedServer,
+    print_ready: Callable[[], None],
+    *,
+    print_figures: Callable[[], None] = lambda: None,
+    figures_s: float | None = None,
+) -> None:
+    """Run a server until SIGINT or SIGTERM, its ordinary end, or until it fails.
+
+    ``print_ready`` is called when it serves; ``print_figures`` every ``figures_s`` seconds, if given, and at the end.
+
+    :raises StorageError: the disk failed
+    """
     async with server:
-        running = loop.create_task(server.run())
+        running = asyncio.create_task(server.run())
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, running.cancel)
-        place = f"sip:{shown(server.address)}"
-        others = {}
-        if server.sip_server is not None:
-            place = f"sip:{server.broker_uri.partition(':')[2].partition('@')[0]}@{shown(server.broker_address)}"
-        if server.tls_address is not None:
-            others["tls"] = f"sips:{shown(server.tls_address)}"
-        if server.eci_address is not None:
-            others["eci"] = f"eci://{shown(server.eci_address)}"
-        if json:
-            print_json({"ready": place, "broker": server.broker_uri, **others})
-        else:
-            print_line(" ".join(("ready", place, *others.values())))
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
+            asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+        try:
+            print_ready()
+            while not running.done():
+                await asyncio.wait([running], timeout=figures_s)
+                print_figures()
+        finally:
+            running.cancel()
+        if not running.cancelled():
+            running.result()
+
+
+def _print_ready(server: Server, json: bool) -> None:
+    place = f"sip:{shown(server.address)}"
+    others = {}
+    if server.sip_server is not None:
+        place = f"sip:{server.broker_uri.partition(':')[2].partition('@')[0]}@{shown(server.broker_address)}"
+    if server.tls_address is not None:
+        others["tls"] = f"sips:{shown(server.tls_address)}"
+    if server.eci_address is not None:
+        others["eci"] = f"eci://{shown(server.eci_address)}"
+    if json:
+        print_json({"ready": place, "broker": server.broker_uri, **others})
+    else:
+        print_line(" ".join(("ready", place, *others.values())))

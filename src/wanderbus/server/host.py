@@ -68,7 +68,7 @@ class Host:
         self._roles = roles
         self._directory = directory
         self._sip_trace = sip_trace
-        self._users = users or {}
+        self._users = users
         self._refusals = Refusals()
         self._running: list[_RunningRole] = []
         self._recorder: SipRecorder | None = None
@@ -132,7 +132,7 @@ class Host:
         for each in self._running:
             self._start_role(each)
         await self._until_ready(self._broken)
-        self._following = follow(self._users)
+        self._following = None if self._users is None else follow(self._users)
 
     def _open_directory(self) -> None:
         """Open the data directory, and bring the states of the roles up to date."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.machine import Address
 from wanderbus.server import validation
 from wanderbus.server.host import Directory, Host
+from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
 from wanderbus.sip.proxy.routing_script import RoutingScript
 
 
-class ProxyServer:
+class ProxyServer(HostedServer):
     """Registrar and proxy of one domain on one address; an async context manager that serves while it is entered.
 
     Its keyword arguments are the keys of a file of settings; ``domain``, ``data_dir`` and ``users`` must be given.
@@ -25,39 +25,28 @@ class ProxyServer:
     """
 
     def __init__(self, *, routing: RoutingScript | None = None, **given: Unpack[ProxyArguments]) -> None:
+        super().__init__()
         settings = self._settings = make(ProxySettings, given)
         validation.check_proxy(settings)
         self._secrets = validation.secrets(settings, taken=None)
         self._routing = routing
         self._sip: SIPRole | None = None
-        self._host: Host | None = None
         self.address: Address = (settings.host, settings.port)
         """Its address for UDP and TCP, once started."""
         self.tls_address: Address | None = None
         """Its address for TLS, once started; None without a certificate."""
 
-    async def __aenter__(self) -> Self:
+    def _make_host(self) -> Host:
         settings = self._settings
         relay = validation.relay_role(settings)
         sip = self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay)
-        host = Host(
+        return Host(
             [sip] if relay is None else [relay, sip],
             directory=Directory(settings.data_dir, "registrations and keys"),
             sip_trace=settings.sip_trace,
             users=self._secrets,
         )
-        await host.start()
-        self._host = host
-        self.address, self.tls_address = sip.address, sip.tls_address
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Stop serving; registrations are on disk."""
-        host, self._host = self._host, None
-        if host is not None:
-            await host.close()
+    def _on_started(self) -> None:
+        assert self._sip is not None
+        self.address, self.tls_address = self._sip.address, self._sip.tls_address

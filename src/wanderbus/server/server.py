@@ -13,7 +13,6 @@ import ssl
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self, Unpack, cast
 
 from wanderbus.broker.disconnection import Hook
@@ -34,6 +33,7 @@ from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.domain_settings import check_user_domains
 from wanderbus.server.extensions import extensions_of
 from wanderbus.server.host import Directory, Host
+from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.role import Role
 from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
@@ -42,7 +42,7 @@ from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.routing_script import RoutingScript
 
 
-class Server:
+class Server(HostedServer):
     """Registrar, proxy and broker of one domain on one address; an async context manager.
 
     With ``sip_server`` it is only a broker, which is an ordinary user agent of that server (DESIGN 6.4).
@@ -67,6 +67,7 @@ class Server:
         hook: Hook | None = None,
         **given: Unpack[ServerArguments],
     ) -> None:
+        super().__init__()
         settings = self._settings = make(ServerSettings, given)
         validation.check_server(settings)
         self.domain = settings.domain.lower()
@@ -89,8 +90,6 @@ class Server:
         self._broker_config = validation.broker_config(settings)
         self._sip: SIPRole | None = None
         self._broker: BrokerRole | None = None
-        self._host: Host | None = None
-        """The host of both roles, while they run."""
 
     def __repr__(self) -> str:
         place = shown(self.address)
@@ -115,34 +114,6 @@ class Server:
         settings = cast(ServerArguments, settings_in(ServerSettings, Path(file)) | given)
         return cls(routing=routing, restrictions=restrictions, policies=policies, hook=hook, **settings)
 
-    async def __aenter__(self) -> Self:
-        settings = self._settings
-        directory = Directory(settings.data_dir, "events and keys", settings.disk_reserve_bytes)
-        host = Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
-        await host.start()
-        self._host = host
-        if self._sip is not None:
-            self.address, self.tls_address = self._sip.address, self._sip.tls_address
-        assert self._broker is not None
-        self.broker_address, self.eci_address = self._broker.sip_address, self._broker.eci_address
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def run(self) -> None:
-        """Serve until cancelled; :class:`StorageError` when the disk fails, after which nothing is acknowledged."""
-        assert self._host is not None
-        await self._host.run()
-
-    async def close(self) -> None:
-        """Stop serving; what was acknowledged is on disk, agents stay in their sessions until the next start."""
-        host, self._host = self._host, None
-        if host is not None:
-            await host.close()
-
     def _load_users(self, settings: ServerSettings) -> None:
         """Load the secrets of the users, and the broker's own password."""
         name = settings.broker_user
@@ -164,6 +135,17 @@ class Server:
         if isinstance(self._users, dict):
             self._users.pop(name, None)
         self._secrets = self._users
+
+    def _make_host(self) -> Host:
+        settings = self._settings
+        directory = Directory(settings.data_dir, "events and keys", settings.disk_reserve_bytes)
+        return Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
+
+    def _on_started(self) -> None:
+        if self._sip is not None:
+            self.address, self.tls_address = self._sip.address, self._sip.tls_address
+        assert self._broker is not None
+        self.broker_address, self.eci_address = self._broker.sip_address, self._broker.eci_address
 
     def _make_roles(self) -> list[Role]:
         """Return the roles of this process, in the order of their start."""
