@@ -19,7 +19,7 @@ from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.matching.engine import Engine
-from wanderbus.server import broker_role
+from wanderbus.server import kernel
 
 pytestmark = pytest.mark.integration
 pytest.importorskip("numba")
@@ -32,7 +32,7 @@ class Loading:
         self.threads: list[threading.Thread] = []
         self.wanted: list[Kernel] = []
         self.go = threading.Event()
-        monkeypatch.setattr(broker_role, "load_kernel", self._load)
+        monkeypatch.setattr(kernel, "load_kernel", self._load)
 
     def _load(self, wanted: Kernel) -> Kernel:
         self.threads.append(threading.current_thread())
@@ -144,7 +144,7 @@ def test_a_server_may_close_while_it_loads(world: World, loading: Loading) -> No
 def test_slower_restrictions_are_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(broker_role, "load_kernel", lambda wanted: "scan")
+    monkeypatch.setattr(kernel, "load_kernel", lambda wanted: "scan")
 
     async def story() -> None:
         async with world.server(), world.agent() as alice, AsyncExitStack() as stack:
