@@ -91,7 +91,7 @@ async def publish(role: Role, stop: asyncio.Event, burst: asyncio.Event) -> None
     async def publish_one(agent: wanderbus.Agent, n: int) -> None:
         journal.note("sent", n)
         identity = await agent.publish(SUBJECT, {"by": role.device, "n": n, "k": n % 4})
-        journal.note("acknowledged", n, identity.offset)
+        journal.note("acknowledged", n, identity.number)
 
     async with _connected(role, None) as agent:
         print(READY, flush=True)
@@ -113,7 +113,7 @@ async def consume(role: Role, stop: asyncio.Event, interest: Interest) -> None:
         async with agent.subscribe(SUBJECT, interest.expression, keep=True, gaps=True) as notifications:
             print(READY, flush=True)
             async for item in notifications:
-                offset = "gap" if isinstance(item, wanderbus.Gap) else item.id.offset
+                offset = "gap" if isinstance(item, wanderbus.Gap) else item.id.number
                 journal.note("took", item.position.epoch, item.position.number, offset)
 
     async with _connected(role, positions[-1] if positions else None) as agent:

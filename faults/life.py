@@ -231,7 +231,7 @@ class Life:
         match message:
             case protocol.PublishAccepted(number=number, id=identity):
                 # An application relies on this answer, whatever the log contains.
-                self._promise(identity.offset + 1)
+                self._promise(identity.number + 1)
                 device.unanswered.pop(number, None)
             case protocol.Notify(number=number, readers=readers):
                 device.sent |= dict.fromkeys(readers, number)

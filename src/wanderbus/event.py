@@ -7,6 +7,7 @@ subscriptions that it matched and its place in that session's stream.
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -26,19 +27,37 @@ Value = Scalar | list[Any]
 Number = Annotated[int, msgspec.Meta(ge=0, le=limits.NUMBER_MAX)]
 """An epoch, or a number within one; the decoder refuses any other integer."""
 
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_EVENT_ID: Final = re.compile(
+    r"(?P<origin>.+)-(?P<incarnation>0|[1-9a-z][0-9a-z]{0,12})-(?P<number>0|[1-9][0-9]{0,18})", re.DOTALL
+)
 _short: Final = reprlib.Repr()
 """Representation that shortens an event of up to a hundred kilobytes to a few lines."""
 _short.maxdict, _short.maxlist, _short.maxstring, _short.maxother, _short.maxlong = 32, 16, 120, 80, 40
 
 
 class EventId(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Identifier of a durable event: the origin server's name and the offset in its log."""
+    """Identifier of a durable event: the server that accepted it, the incarnation of that server's log, and a number.
+
+    Numbers rise within an incarnation. A server whose log was deleted begins a new incarnation, so no identifier is
+    ever given twice. The text form is ``origin-incarnation-number``, with the incarnation in base 36.
+    """
 
     origin: str
-    offset: int
+    incarnation: Number
+    number: Number
 
     def __str__(self) -> str:
-        return f"{self.origin}-{self.offset}"
+        return f"{self.origin}-{_base36(self.incarnation)}-{self.number}"
+
+    @classmethod
+    def parse(cls, text: str) -> EventId:
+        """Return the identifier whose text form is ``text``; raise :class:`EventError` for any other text."""
+        if found := _EVENT_ID.fullmatch(text):
+            incarnation, number = int(found["incarnation"], 36), int(found["number"])
+            if max(incarnation, number) <= limits.NUMBER_MAX:
+                return cls(found["origin"], incarnation, number)
+        raise EventError(f"invalid id {_short.repr(text)} (expected SERVER-INCARNATION-NUMBER, as it was printed)")
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -161,6 +180,15 @@ def check_content(event: Event) -> None:
             raise EventError(f"attribute {name!r} lists more than {limits.EVENT_LIST_ITEMS_MAX} items")
         for item in items:
             _check_scalar(name, item)
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if not number:
+            return digits
 
 
 def _flattened(values: list[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ import msgspec
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 
 class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
@@ -25,9 +25,13 @@ class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_d
 
 
 class Started(Record, frozen=True, tag="started", kw_only=True):
-    """The server ``server`` began to serve, with ``schema`` as its record schema."""
+    """The server ``server`` began to serve, with ``schema`` as its record schema.
+
+    ``incarnation`` identifies this log among all that the server has had; the first record of a log determines it.
+    """
 
     server: str
+    incarnation: int
     schema: int = SCHEMA_VERSION
 
 

@@ -114,9 +114,9 @@ def concerns(wanted: str, subject: str) -> bool:
 class Subscription(msgspec.Struct, frozen=True):
     """A subscription of one user to events of a subject that match an expression (SPEC A-04).
 
-    ``id`` is the origin server's name and the log offset of its submission. ``expires_us`` is absolute
-    (SPEC X17), None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the
-    session's queue for this subscription alone (SPEC G-18). ``language`` is the language of ``expression``, one of
+    ``id`` has the text form of an event id, with the number of its submission. ``expires_us`` is absolute (SPEC X17),
+    None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the session's queue for this
+    subscription alone (SPEC G-18). ``language`` is the language of ``expression``, one of
     :data:`wanderbus.filters.LANGUAGES`; ``format`` is the form of its notifications.
     """
 

@@ -161,10 +161,10 @@ def test_an_answer_in_time_settles_once_and_one_that_is_late_not_again() -> None
     agent = attached()
     event = protocol.encode_event(Event(SUBJECT, {}))
     agent.step([PublishEvent(1, event), PublishEvent(2, event)], 0.0)
-    accepted = protocol.PublishAccepted(1, EventId("wb", 5))
-    assert receive(agent, accepted) == [PublishSettled(1, EventId("wb", 5))]
+    accepted = protocol.PublishAccepted(1, EventId("wb", 1, 5))
+    assert receive(agent, accepted) == [PublishSettled(1, EventId("wb", 1, 5))]
     assert [each.number for each in agent.step([TimerFired("answer")], 2.0) if isinstance(each, PublishSettled)] == [2]
-    assert receive(agent, protocol.PublishAccepted(2, EventId("wb", 6))) == []
+    assert receive(agent, protocol.PublishAccepted(2, EventId("wb", 1, 6))) == []
 
 
 def test_requests_before_the_attachment_wait_for_it() -> None:
@@ -299,7 +299,7 @@ def test_a_bad_network_loses_but_never_repeats_or_reorders(seed: int) -> None:
     town.run(5.0)
     settled = seller.all_of(PublishSettled)
     assert sorted(each.number for each in settled) == list(range(1, 201)), f"seed {seed}"
-    offsets = {each.number - 1: each.id.offset for each in settled if each.id is not None}
+    offsets = {each.number - 1: each.id.number for each in settled if each.id is not None}
     for buyer in buyers:
         assert len(set(buyer.received)) == len(buyer.received), f"seed {seed}: repeated"
         assert all(value > 10 for value in buyer.received)

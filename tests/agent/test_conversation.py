@@ -80,7 +80,7 @@ def opening(talk: Conversation) -> list[AgentMessage]:
 
 def notify(number: int, *, redelivered: bool = False) -> protocol.Notify:
     event = msgspec.Raw(protocol.encode_event(Event("Trade", {"N": number})))
-    return protocol.Notify(number, EventId("wb", 100 + number), event, ("wb-1",), redelivered)
+    return protocol.Notify(number, EventId("wb", 1, 100 + number), event, ("wb-1",), redelivered)
 
 
 def arrived(outputs: list[Output]) -> list[object]:
@@ -105,10 +105,10 @@ def test_design_5_2_unanswered_messages_are_repeated_in_order_requests_first() -
     assert talk.unanswered == 5
     assert opening(talk)[1:] == [SUBSCRIBE, Query(2), Publish(1, EVENT), Publish(2, EVENT), Publish(3, EVENT)]
     receive(
-        talk, Attachment(1), Done(1, (SUBSCRIPTION,)), PublishAccepted(1, EventId("wb", 1)), PublishRefused(2, "no")
+        talk, Attachment(1), Done(1, (SUBSCRIPTION,)), PublishAccepted(1, EventId("wb", 1, 1)), PublishRefused(2, "no")
     )
     assert opening(talk)[1:] == [Query(2), Publish(3, EVENT)]
-    receive(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 2)))
+    receive(talk, Done(2, ()), PublishAccepted(3, EventId("wb", 1, 2)))
     assert opening(talk)[1:] == []
     assert talk.unanswered == 0
 
@@ -119,12 +119,12 @@ def test_each_answer_is_reported_once() -> None:
     talk.send(PublishEvent(2, ENCODED))
     talk.send(Ask(SUBSCRIBE))
     accepted, refused, done = (
-        PublishAccepted(1, EventId("wb", 5)),
+        PublishAccepted(1, EventId("wb", 1, 5)),
         PublishRefused(2, "too large"),
         Done(1, (SUBSCRIPTION,)),
     )
     assert receive(talk, accepted, refused, done) == [
-        PublishSettled(1, EventId("wb", 5)),
+        PublishSettled(1, EventId("wb", 1, 5)),
         PublishSettled(2, None, "too large"),
         RequestSettled(1, (SUBSCRIPTION,)),
     ]
@@ -165,7 +165,7 @@ def test_design_5_5_notifications_arrive_once_and_in_order_over_reconnections() 
 def test_a_notification_arrives_with_everything_that_it_carries() -> None:
     talk = reading()
     (output,) = receive(talk, Attachment(4), notify(1, redelivered=True))
-    expected = Notification(Event("Trade", {"N": 1}), ("wb-1",), Position(4, 1), EventId("wb", 101), True)
+    expected = Notification(Event("Trade", {"N": 1}), ("wb-1",), Position(4, 1), EventId("wb", 1, 101), True)
     assert output == Arrived(expected, ("wb-1",))
 
 
@@ -307,7 +307,7 @@ def test_a_notification_without_an_event_in_it_does_not_count_as_received() -> N
     talk = reading()
     receive(talk, Attachment(1))
     with pytest.raises(RemoteProtocolError):
-        receive(talk, protocol.Notify(1, EventId("wb", 1), msgspec.Raw(b"\x01"), ("wb-1",), False))
+        receive(talk, protocol.Notify(1, EventId("wb", 1, 1), msgspec.Raw(b"\x01"), ("wb-1",), False))
     assert arrived(receive(talk, notify(1))) == [1]
 
 
@@ -327,9 +327,9 @@ def test_g20_events_of_the_outbox_are_numbered_apart_and_repeated_in_order() -> 
         talk.send(PublishEvent(number, ENCODED, outbox=99))
     assert opening(talk)[1:] == [Publish(1, EVENT), Publish(1, EVENT, 99), Publish(2, EVENT, 99)]
     full = PublishRefused(1, "no room", "disk_full", outbox=True)
-    assert receive(talk, full, PublishAccepted(1, EventId("wb", 3))) == [
+    assert receive(talk, full, PublishAccepted(1, EventId("wb", 1, 3))) == [
         PublishSettled(1, None, "no room", outbox=True, limit="disk_full"),
-        PublishSettled(1, EventId("wb", 3)),
+        PublishSettled(1, EventId("wb", 1, 3)),
     ]
 
 

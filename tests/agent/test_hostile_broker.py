@@ -160,7 +160,7 @@ def test_an_answer_without_end_is_malformed(monkeypatch: pytest.MonkeyPatch) -> 
 
 def notify(number: int, event: object = EVENT, readers: tuple[int, ...] = ()) -> protocol.Notify:
     raw = msgspec.Raw(msgspec.msgpack.encode(event))
-    return protocol.Notify(number, EventId("wb", number), raw, ("wb-1",), False, readers)
+    return protocol.Notify(number, EventId("wb", 1, number), raw, ("wb-1",), False, readers)
 
 
 def reading(bytes_max: int) -> Conversation:

@@ -70,7 +70,7 @@ def test_nothing_shows_a_password(world: World, secret: str) -> None:
 
 def test_values_show_what_was_set() -> None:
     event = wanderbus.Event("Departure", {"Dest": "IAH", "DepDelay": 42.0}, published_us=7)
-    position, id = wanderbus.Position(1, 2), wanderbus.EventId("server", 3)
+    position, id = wanderbus.Position(1, 2), wanderbus.EventId("server", 1, 3)
     assert repr(event) == "Event('Departure', {'DepDelay': 42.0, 'Dest': 'IAH'}, published_us=7)"
     assert eval(repr(event), vars(wanderbus) | {"Event": wanderbus.Event}) == event
     assert repr(wanderbus.Notification(event, ("a",), position, id)) == (

@@ -53,7 +53,7 @@ def subscription(identity: str) -> Subscription:
 
 
 def item(number: int) -> Notification:
-    return Notification(Event("S", {}), ("a",), Position(1, number), EventId("wb", number))
+    return Notification(Event("S", {}), ("a",), Position(1, number), EventId("wb", 1, number))
 
 
 def reader() -> Inbox:

@@ -391,7 +391,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     def hear_bob(self) -> None:
         for accepted in self.desk.received(self.bob, PublishAccepted):
-            record = decode_record(self.desk.log[accepted.id.offset])
+            record = decode_record(self.desk.log[accepted.id.number])
             assert isinstance(record, Published)
             assert record.number == accepted.number
             self.accepted.add(accepted.number)

@@ -234,8 +234,8 @@ def test_a_notification_acknowledged_before_its_drop_was_delivered(desk: Desk, b
 
 def test_an_event_that_is_not_there(desk: Desk) -> None:
     subscription = desk.subscribed(desk.attach())
-    with pytest.raises(StorageError, match="has no event wb-0"):
-        explained(desk, EventId("wb", 0), subscription.id)
+    with pytest.raises(StorageError, match="has no event wb-1-0"):
+        explained(desk, EventId("wb", 1, 0), subscription.id)
 
 
 # Random stories -------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class Story:
         open_link = self.desk.broker._links.get(link)
         assert open_link is not None
         queue = self.desk.broker.state.queue.get(f"{ALICE}/{open_link.session}")
-        record = decode_record(self.desk.log[notify.id.offset])
+        record = decode_record(self.desk.log[notify.id.number])
         assert isinstance(record, Published)
         matched = {each for notified in record.notified for each in notified.subscriptions}
         inherited = {each.subscription.id: each.inherits for each in self.desk.written(Subscribed)}
@@ -341,7 +341,7 @@ def test_every_pair_has_the_outcome_that_the_devices_saw(steps: list[tuple[Any, 
         story.step(*step)
     desk = story.desk
     subscriptions = [record.subscription for record in desk.written(Subscribed)]
-    generated = {(EventId("wb", offset), s) for offset, s in _generated(desk)}
+    generated = {(EventId("wb", 1, offset), s) for offset, s in _generated(desk)}
     for event in story.events:
         for subscription in subscriptions:
             found = explained(desk, event, subscription.id)

@@ -381,7 +381,7 @@ def unreadable(state: BrokerState, expression: str, language: str = "eci") -> by
     """A record of a subscription that an earlier version accepted."""
     old = msgspec.structs.replace(
         next(iter(state.subscriptions.values())).subscription,
-        id=f"wb-{state.offset}",
+        id=str(state.identity(state.offset)),
         expression=expression,
         language=language,
         expires_us=state.wall_us + 10_000_000,
@@ -397,7 +397,7 @@ def test_an_expression_that_cannot_be_read_any_more_does_not_keep_the_broker_fro
     before.subscribed(before.attach())
     payload = unreadable(before.broker.state, expression, language)
     desk = Watched(log=[*before.log, payload])
-    identity = f"wb-{len(before.log)}"
+    identity = str(before.broker.state.identity(len(before.log)))
     said = desk.asked(SubscriptionUnreadable)
     assert [each.subscription for each in said] == [identity]
     assert said[0].reason

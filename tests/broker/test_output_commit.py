@@ -184,7 +184,7 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
     journal.emit(CancelTimer("now"))
     assert journal.drain() == [CancelTimer("now")]
     assert journal.drain() == []
-    offset = journal.write(records.Started(at_us=1, server="wb"), urgent=True)
+    offset = journal.write(records.Started(at_us=1, server="wb", incarnation=1), urgent=True)
     assert offset == 7
     journal.emit(CancelTimer("held"))
     (append,) = journal.drain()

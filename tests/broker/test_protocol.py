@@ -42,7 +42,7 @@ FROM_AGENT: list[FromAgent] = [
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),
-    protocol.PublishAccepted(1, EventId("wb", 9)),
+    protocol.PublishAccepted(1, EventId("wb", 1, 9)),
     protocol.PublishRefused(1, "no"),
     protocol.NotifyGap(1, 3, (Loss("wb-1", "purged", 2),), 4),
     protocol.Done(1, (SUBSCRIPTION,), True),
@@ -72,7 +72,7 @@ def test_the_kinds_are_all_here_and_each_has_its_own_tag() -> None:
 
 def test_an_event_inside_a_notification_is_the_event_and_is_encoded_once() -> None:
     raw = protocol.encode_event(EVENT)
-    notify = protocol.Notify(3, EventId("wb", 4), msgspec.Raw(raw), ("wb-1",), True)
+    notify = protocol.Notify(3, EventId("wb", 1, 4), msgspec.Raw(raw), ("wb-1",), True)
     decoded = protocol.decode_from_broker(protocol.encode(notify))
     assert isinstance(decoded, protocol.Notify)
     assert protocol.decode_event(bytes(decoded.event)) == EVENT

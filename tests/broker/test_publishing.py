@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
+from tests.broker.desk import ALICE, BOB, START_US, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_ATTRIBUTES_MAX, EVENT_BYTES_MAX, EVENT_LIST_ITEMS_MAX
@@ -58,12 +58,30 @@ def test_an_event_goes_to_every_session_that_matches(desk: Desk) -> None:
     assert [desk.stream(link) for link in (alice, bob, other)] == [[1], [1], [1]]
 
 
-def test_design_5_2_the_event_id_is_origin_and_log_offset(desk: Desk) -> None:
+def test_design_5_2_the_event_id_is_origin_incarnation_and_log_offset(desk: Desk) -> None:
     link = desk.attach()
     desk.publish(link, 1)
     (accepted,) = desk.received(link, PublishAccepted)
-    assert accepted.id == EventId("wb", len(desk.log) - 1)
-    assert str(accepted.id) == f"wb-{len(desk.log) - 1}"
+    assert accepted.id == EventId("wb", START_US // 1_000, len(desk.log) - 1)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_restart_keeps_the_incarnation_and_a_deleted_log_begins_another(desk: Desk, saved: bool) -> None:
+    def publish() -> EventId:
+        link = desk.attach(epoch=desk.broker.state.offset + 1)
+        desk.publish(link, 1)
+        return desk.received(link, PublishAccepted)[-1].id
+
+    first = publish()
+    desk.later(60.0)
+    desk.save()
+    desk.restart(with_rows=saved)
+    second = publish()
+    assert (second.incarnation, second > first) == (first.incarnation, True)
+    desk.later(0.001)
+    desk.log.clear()
+    desk.restart()
+    assert publish().incarnation > first.incarnation
 
 
 @pytest.mark.parametrize("restart", ["no", "from the log", "from saved rows"])

@@ -415,7 +415,7 @@ def test_u02_the_longest_messages_fit() -> None:
     identities = tuple(f"wb0a1b2c-{10**9 + n}" for n in range(SUBSCRIPTIONS_MAX))
     event = msgspec.Raw(msgspec.msgpack.encode("x" * (EVENT_BYTES_MAX - 3)))
     readers = tuple(range(60_000, 60_000 + SUBSCRIPTIONS_MAX))
-    notify = Notify(10**9, EventId("wb0a1b2c", 10**9), event, identities, False, readers)
+    notify = Notify(10**9, EventId("wb0a1b2c", 1, 10**9), event, identities, False, readers)
     assert len(encode(notify)) <= MESSAGE_BYTES_MAX
     lost = _losses(identities[0], Hole(1, 2, {f"subscription.queue.policy-{n:050}": 10**9 for n in range(1_000)}))
     assert sum(loss.count for loss in lost) == 1_000 * 10**9

@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 from wanderbus.broker.queues.queue import Block, SessionQueue
 from wanderbus.broker.queues.queue_items import Hole, Queued
 from wanderbus.broker.state.rows import EventRow
+from wanderbus.event import EventId
 
 Changed = dict[tuple[str, int], None]
+
+
+def event_id(number: int) -> EventId:
+    return EventId("wb", 1, number)
 
 
 def queue_of(count: int, *, subscriptions: tuple[str, ...] = ("a", "b"), first: int = 1) -> SessionQueue:
     queue = SessionQueue("user/session", {})
     for number in range(first, first + count):
-        queue.append(Queued(number, EventRow(number, number, b"event"), subscriptions))
+        queue.append(Queued(number, EventRow(event_id(number), number, b"event"), subscriptions))
     return queue
 
 
@@ -89,7 +94,7 @@ def test_u02_a_gap_is_taken_as_far_as_it_was_seen() -> None:
     assert queue.take("a", 7) == (0, [])
     assert shape(queue, "a") == [8, 9]
     assert queue.take("a", 12)[0] == 2
-    queue.append(Queued(13, EventRow(13, 13, b""), ("a",)))
+    queue.append(Queued(13, EventRow(event_id(13), 13, b""), ("a",)))
     assert shape(queue, "a") == [13]
 
 
@@ -111,7 +116,9 @@ def test_u02_a_gap_of_more_than_is_numbered_tells_of_as_many_as_there_can_be() -
 def test_equal_entries_are_stored_once() -> None:
     queue = SessionQueue("user/session", {})
     for number in (1, 2):
-        queue.append(Queued(number, EventRow(number, 1, b""), (f"a{number * 0}", "b"), ((f"a{number * 0}", "phone"),)))
+        queue.append(
+            Queued(number, EventRow(event_id(number), 1, b""), (f"a{number * 0}", "b"), ((f"a{number * 0}", "phone"),))
+        )
     one, two = queue
     assert one.subscriptions is two.subscriptions
     assert one.bound is two.bound
@@ -155,15 +162,16 @@ def test_queues_are_as_lists_of_numbers_would_be(script: list[tuple[str, str, in
     model: dict[str, list[int]] = {name: [] for name in "abc"}
     settled = dict.fromkeys("abc", 0)
     stored: dict[int, Block] = {}
-    events: dict[int, EventRow] = {}
+    events: dict[EventId, EventRow] = {}
     for what, drawn, number, more in script:
         name = drawn if drawn in model else max(each for each in model if each.startswith(drawn))
         match what:
             case "append":
                 for _ in range(number):
                     matched = tuple(each for each in sorted(model) if next_number % 3 or each == name)
-                    events[next_number] = EventRow(next_number, 1, b"")
-                    queue.append(Queued(next_number, events[next_number], matched))
+                    event = EventRow(event_id(next_number), 1, b"")
+                    events[event.id] = event
+                    queue.append(Queued(next_number, event, matched))
                     for each in matched:
                         model[each].append(next_number)
                     next_number += 1

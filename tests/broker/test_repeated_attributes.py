@@ -85,5 +85,5 @@ def test_a16_repeated_attributes_survive_the_log_the_wire_and_xml(desk: Desk, re
     for event, pairs in zip(received, EVENTS.values(), strict=True):
         values = [value for name, value in pairs if name == "Score"]
         assert event.get_all("Score") == [item for v in values for item in (v if isinstance(v, list) else [v])]
-        notification = Notification(event, ("s",), Position(1, 1), EventId("wb", 1))
+        notification = Notification(event, ("s",), Position(1, 1), EventId("wb", 1, 1))
         assert repr(xml.read_notification(xml.write_notification(notification)).event) == repr(event)

@@ -80,7 +80,7 @@ def test_changes_are_what_the_store_lacks_and_are_told_once() -> None:
 def test_offsets_are_dense() -> None:
     state = BrokerState("wb", 8)
     with pytest.raises(AssertionError):
-        state.apply(1, records.Started(at_us=0, server="wb"))
+        state.apply(1, records.Started(at_us=0, server="wb", incarnation=1))
 
 
 def test_a_cursor_never_runs_backwards() -> None:
@@ -113,8 +113,8 @@ def test_design_5_8_an_expired_subscription_stays_expired_when_the_clock_is_set_
 
 def test_design_5_8_the_wall_clock_of_the_log_never_runs_backwards() -> None:
     state = BrokerState("wb", 8)
-    state.apply(0, records.Started(at_us=500, server="wb"))
-    state.apply(1, records.Started(at_us=400, server="wb"))
+    state.apply(0, records.Started(at_us=500, server="wb", incarnation=1))
+    state.apply(1, records.Started(at_us=400, server="wb", incarnation=1))
     assert state.wall_us == 500
 
 

@@ -43,7 +43,7 @@ def test_a04_h01_every_field_survives_submit_and_query(desk: Desk, restart: bool
         queue=QueuePolicy(7, 1_000, 60.0, "drop_newest"),
     )
     assert submitted == Subscription(
-        id=f"wb-{len(desk.log) - 1}",
+        id=str(desk.broker.state.identity(len(desk.log) - 1)),
         owner=ALICE,
         session="default",
         subject="StockExchange",

@@ -15,7 +15,7 @@ from wanderbus.runtime.log.event_log import EventLog
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     log = EventLog.open(tmp_path / "data" / "log")
-    log.append([(0, 1, records.encode_record(records.Started(at_us=1, server="wb")))])
+    log.append([(0, 1, records.encode_record(records.Started(at_us=1, server="wb", incarnation=1)))])
     log.sync()
     log.close()
     return tmp_path / "data"

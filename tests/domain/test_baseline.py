@@ -249,7 +249,9 @@ def test_a_link_to_an_address_is_unattended_so_that_all_counts_as_taken_when_it_
         LinkOpened(-1, user_at(STRANGER), "eci", unattended=True)
     ]
     gap = protocol.NotifyGap(1, 7, (Loss("s", "purged", 7),))
-    notify = protocol.Notify(8, EventId("wb", 1), msgspec.Raw(protocol.encode_event(Event(SUBJECT, {}))), ("s",), False)
+    notify = protocol.Notify(
+        8, EventId("wb", 1, 1), msgspec.Raw(protocol.encode_event(Event(SUBJECT, {}))), ("s",), False
+    )
     sent = [protocol.encode(gap), protocol.encode(notify)]
     outputs = baseline.step([SendOnLink(-1, payload) for payload in sent], 0.0)
     assert outputs == [SendDatagram(ECI_SOCKET, STRANGER, payload) for payload in sent]

@@ -17,7 +17,7 @@ from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, Notification, Position, check_event
 from wanderbus.filters import xml
 
-HEAD = '<notification xmlns="urn:wanderbus:1" origin="o" offset="1" epoch="1" number="1">'
+HEAD = '<notification xmlns="urn:wanderbus:1" id="o-1-1" epoch="1" number="1">'
 EVENT = '<event subject="S"/>'
 TAIL = "</notification>"
 
@@ -33,7 +33,7 @@ NOTIFICATIONS = st.builds(
     ),
     st.lists(TEXTS, max_size=3).map(tuple),
     st.builds(Position, COUNTS, COUNTS),
-    st.builds(EventId, TEXTS, COUNTS),
+    st.builds(EventId, TEXTS.filter(bool), COUNTS, COUNTS),
     st.booleans(),
 )
 
@@ -47,7 +47,7 @@ def publishable(event: Event) -> bool:
 
 
 def of_event(attributes: dict[str, Any]) -> Notification:
-    return Notification(Event("S", attributes), ("s1",), Position(1, 2), EventId("o", 3))
+    return Notification(Event("S", attributes), ("s1",), Position(1, 2), EventId("o", 1, 3))
 
 
 @settings(max_examples=200, deadline=None)

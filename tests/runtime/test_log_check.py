@@ -12,7 +12,7 @@ from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_check import LogReport, check_log
 from wanderbus.segments import HEADER, HIGH_WATER, segment_name
 
-RECORD = records.encode_record(records.Started(at_us=1, server="wb"))
+RECORD = records.encode_record(records.Started(at_us=1, server="wb", incarnation=1))
 FRAME_BYTES = 24 + len(RECORD)
 
 

@@ -65,7 +65,7 @@ def test_design_6_3_the_key_of_resets_is_kept_for_its_owner_alone(tmp_path: Path
 
 def test_design_5_8_the_clock_goes_on_from_the_last_record_where_the_rows_cover_the_log(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
-    files.log.append([(0, 5_000, records.encode_record(records.Started(at_us=5_000, server="wb")))])
+    files.log.append([(0, 5_000, records.encode_record(records.Started(at_us=5_000, server="wb", incarnation=1)))])
     files.log.sync()
     state = load_state(files)
     files.store.save(state.changes(), state.offset)
@@ -149,7 +149,7 @@ def test_unusable_files_are_named_in_one_line_and_closed(tmp_path: Path, damage:
 def write_state(directory: Path) -> ServerFiles:
     """Create a data directory whose state reflects two of the log's four records, of a server named in the first."""
     files = ServerFiles.open(directory)
-    started = records.encode_record(records.Started(at_us=1, server=files.identity.server))
+    started = records.encode_record(records.Started(at_us=1, server=files.identity.server, incarnation=1))
     files.log.append([(0, 1, started)])
     write_log(files, "CONNECTED")
     state = load_state(files)

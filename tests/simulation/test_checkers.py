@@ -71,7 +71,11 @@ class History:
             if isinstance(record, records.Published):
                 changed = change(record)
                 offset, at_us, _ = log[index]
-                log[index] = (offset, at_us, encode_record(changed or records.Started(at_us=at_us, server="wb")))
+                log[index] = (
+                    offset,
+                    at_us,
+                    encode_record(changed or records.Started(at_us=at_us, server="wb", incarnation=1)),
+                )
                 return
         raise AssertionError
 
@@ -131,7 +135,7 @@ def test_a_notification_that_was_never_asked_for(history: History) -> None:
 
 
 def test_an_acknowledged_event_that_is_not_in_the_log(history: History) -> None:
-    history.publisher.accepted[1_000_003] = EventId("wb", len(history.server.disk.log))
+    history.publisher.accepted[1_000_003] = EventId("wb", 1, len(history.server.disk.log))
     assert any("publish 1000003 was acknowledged as wb-" in problem for problem in history.check())
 
 

@@ -54,7 +54,7 @@ def offsets_written(spark: SparkSession, work: Path) -> list[int]:
 def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSession, write_log: WriteLog) -> None:
     subscription = Subscription("n-1", "sip:bob@localhost", "default", "Departure", "", device="urn:uuid:b")
     records: list[Record] = [
-        Started(at_us=1, server="north"),
+        Started(at_us=1, server="north", incarnation=1),
         Subscribed(at_us=2, subscription=subscription),
         Unsubscribed(at_us=3, user="sip:bob@localhost", subscription="n-1", reason="asked"),
         Acknowledged(at_us=4, user="sip:bob@localhost", session="default", device="d", number=9),

@@ -23,6 +23,7 @@ from wanderbus.limits import (
 from wanderbus.subscription import instant_us
 
 LONGEST = "n" * EVENT_NAME_CHARACTERS_MAX
+COUNTS = st.integers(0, 2**63 - 1)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 scalars = (
@@ -129,10 +130,31 @@ def test_a12_a_time_that_is_no_integer_is_refused_by_name(at_us: Any) -> None:
 
 
 def test_ids_and_positions_are_ordered_and_read_well() -> None:
-    assert str(EventId("wb", 17)) == "wb-17"
-    assert EventId("wb", 9) < EventId("wb", 10)
+    assert str(EventId("wb", 36, 17)) == "wb-10-17"
+    assert EventId("wb", 1, 9) < EventId("wb", 1, 10) < EventId("wb", 2, 1)
     assert Position(1, 99) < Position(2, 1) < Position(2, 2)
     assert Gap(2, "queue_max", Position(1, 5)).position.number == 5
+
+
+@given(st.builds(EventId, st.text(min_size=1), COUNTS, COUNTS))
+def test_a_text_of_an_id_is_read_as_the_same_id(identity: EventId) -> None:
+    assert EventId.parse(str(identity)) == identity
+
+
+@given(st.text(alphabet="wb-01az_A") | st.text())
+def test_a_text_that_is_no_id_is_refused_and_no_id_has_two_texts(text: str) -> None:
+    try:
+        identity = EventId.parse(text)
+    except EventError as error:
+        assert str(error).startswith("invalid id ")
+    else:
+        assert str(identity) == text
+
+
+@pytest.mark.parametrize("text", ["", "wb", "wb-17", "-1-1", "wb-A-1", "wb-1-01", f"wb-1-{2**63}", "wb-1-\u0661"])
+def test_an_invalid_id_is_refused(text: str) -> None:
+    with pytest.raises(EventError, match=r"^invalid id .* \(expected SERVER-INCARNATION-NUMBER"):
+        EventId.parse(text)
 
 
 @pytest.mark.parametrize(

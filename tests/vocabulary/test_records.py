@@ -27,7 +27,7 @@ SUBSCRIPTION = Subscription(
 )
 
 EXAMPLES: list[tuple[AnyRecord, str]] = [
-    (records.Started(at_us=1, server="wb"), "started"),
+    (records.Started(at_us=1, server="wb", incarnation=1), "started"),
     (
         records.Published(
             at_us=2,

@@ -286,7 +286,11 @@ class Broker:
                 self._sweep_subscriptions()
 
     def _on_server_started(self) -> None:
-        self._journal.write(records.Started(at_us=self.state.wall_us, server=self.state.server), urgent=True)
+        state = self.state
+        # A clock that runs gives each log of a server another incarnation, and a later one a higher one.
+        incarnation = state.incarnation or max(1, state.wall_us // 1_000)
+        started = records.Started(at_us=state.wall_us, server=state.server, incarnation=incarnation)
+        self._journal.write(started, urgent=True)
         self._presence.start()
         self._sweep_later()
 

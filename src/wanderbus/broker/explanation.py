@@ -109,7 +109,7 @@ class Pair:
 
     def concerns(self, offset: int, payload: bytes) -> bool:
         """Return whether the record at ``offset`` may concern the pair; most records do not."""
-        if offset == self._event.offset or self._subscription.owner.encode() in payload:
+        if offset == self._event.number or self._subscription.owner.encode() in payload:
             return True
         return self._waits_for.encode() in payload
 
@@ -148,7 +148,7 @@ class Pair:
 
     def _on_published(self, offset: int, record: records.Published) -> None:
         ours = next((each for each in record.notified if self._identity in each.subscriptions), None)
-        if offset == self._event.offset:
+        if offset == self._event.number:
             self._published = record
             self._number = None if ours is None else ours.number
             self._trim(record.at_us)

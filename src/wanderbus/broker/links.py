@@ -16,7 +16,7 @@ from wanderbus.broker.readers import Link, Reader, Windows
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.event import EventId, Loss
+from wanderbus.event import Loss
 from wanderbus.machine import Output, SetTimer
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import BrokerMessage
@@ -384,7 +384,7 @@ class Links:
     ) -> BrokerMessage:
         notify = protocol.Notify(
             entry.number,
-            EventId(self._state.server, entry.event.offset),
+            entry.event.id,
             msgspec.Raw(entry.event.data),
             entry.subscriptions_for(device.device),
             redelivered,

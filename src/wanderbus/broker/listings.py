@@ -17,7 +17,7 @@ from wanderbus.broker.queues.queue_items import Hole, Item, Queued
 from wanderbus.broker.readers import Reader
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.event import EventId, Loss
+from wanderbus.event import Loss
 from wanderbus.parameters.broker import BrokerConfig
 
 Row: TypeAlias = Mapping[str, Any]
@@ -150,7 +150,7 @@ class Listings:
         entry = next((item for _, item in group if isinstance(item, Queued)), None)
         if entry is not None:
             row |= {
-                "id": EventId(self._state.server, entry.event.offset),
+                "id": entry.event.id,
                 "event": msgspec.Raw(entry.event.data),
                 "subscriptions": waiting,
                 "age_s": self._since_s(entry.event.at_us),

@@ -16,7 +16,7 @@ from wanderbus.broker.state.rows import PublisherRow, SessionRow, SubscriptionRo
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import EventError
-from wanderbus.event import Event, EventId, check_event
+from wanderbus.event import Event, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
 
 DISK_FULL = "the disk of the broker is full; nothing was stored, try again later"
@@ -139,7 +139,7 @@ class Publishing:
         return False
 
     def _accept(self, link: Link, message: protocol.Publish, offset: int) -> None:
-        identity = EventId(self._state.server, offset)
+        identity = self._state.identity(offset)
         self._links.send(link, protocol.PublishAccepted(message.number, identity, message.outbox is not None))
 
     def _refuse(self, link: Link, message: protocol.Publish, reason: str, limit: str | None = None) -> None:

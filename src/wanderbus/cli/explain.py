@@ -14,7 +14,7 @@ from rich.progress import Progress
 from wanderbus.broker.explanation import Explained, Pair
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
-from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.errors import ConfigurationError, EventError, StorageError
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord, Subscribed, decode_record
 from wanderbus.runtime.log.log_reader import durable_end, oldest_record, read_log
@@ -38,7 +38,7 @@ def explain(
 
     Reads the log of a server, running or not, and changes nothing.
 
-    Example: wanderbus explain wb1234-1042 wb1234-17 --data-dir wanderbus-data
+    Example: wanderbus explain wb1234-mibx2f9c-1042 wb1234-mibx2f9c-17 --data-dir wanderbus-data
     """
     log_to_stderr(verbose=False)
     explained = _explained(
@@ -53,7 +53,8 @@ def explain(
 def _explained(directory: Path, event: EventId, identity: str, device: str | None) -> Explained:
     end = durable_end(directory)
     pair = Pair(event, _submitted(directory, identity, end), device)
-    if event.origin != identity.rpartition("-")[0] or event.offset >= end:
+    submitted = _event_id(identity)
+    if event != msgspec.structs.replace(submitted, number=event.number) or event.number >= end:
         raise StorageError(f"the log has no event {event}; check the id (a refused event has none)")
     first = oldest_record(directory)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
@@ -69,8 +70,8 @@ def _explained(directory: Path, event: EventId, identity: str, device: str | Non
 
 
 def _submitted(directory: Path, identity: str, end: int) -> Subscription:
-    """Return a subscription as it was submitted; its id contains the offset of its record."""
-    offset = _event_id(identity).offset
+    """Return a subscription as it was submitted; the number in its id is the offset of its record."""
+    offset = _event_id(identity).number
     for frame in read_log(directory, offset, min(offset + 1, end)):
         record = _record(frame)
         if isinstance(record, Subscribed) and record.subscription.id == identity:
@@ -86,7 +87,7 @@ def _record(frame: Frame) -> AnyRecord:
 
 
 def _event_id(text: str) -> EventId:
-    origin, dash, offset = text.rpartition("-")
-    if not (dash and origin and offset.isascii() and offset.isdecimal() and len(offset) < 19):
-        raise ConfigurationError(f"invalid id {text!r} (expected SERVER-NUMBER, as it was printed)")
-    return EventId(origin, int(offset))
+    try:
+        return EventId.parse(text)
+    except EventError as error:
+        raise ConfigurationError(str(error)) from None

@@ -50,7 +50,7 @@ def purge(
 
     Sessions of other users require the role of administrator.
 
-    Example: wanderbus purge sip:alice@localhost --subscription wb1234-17 --yes --user sip:adam@localhost
+    Example: wanderbus purge sip:alice@localhost --subscription wb1234-mibx2f9c-17 --yes --user sip:adam@localhost
     """
     what = f"the notifications for {subscription}" if subscription else "all notifications"
     if not yes:

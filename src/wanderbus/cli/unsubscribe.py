@@ -25,7 +25,7 @@ def unsubscribe(
 ) -> None:
     """End your subscriptions; notifications already queued for them are still delivered.
 
-    Example: wanderbus unsubscribe delays wb1234-17 --user sip:alice@localhost
+    Example: wanderbus unsubscribe delays wb1234-mibx2f9c-17 --user sip:alice@localhost
     """
     if bool(what) == all_:
         raise ConfigurationError("give the subscriptions to end, or --all")

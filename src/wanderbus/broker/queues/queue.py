@@ -19,6 +19,7 @@ import msgspec
 
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued, gap_over, is_in
 from wanderbus.broker.state.rows import EventRow
+from wanderbus.event import EventId
 
 _BLOCK: Final = 64
 """Numbers whose entries are stored in one row."""
@@ -37,10 +38,14 @@ class StoredMatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A notification of a block: its number from the block's first, its event's offset, its match in the list."""
+    """A notification of a block: its number from the block's first, and its match.
+
+    The event is the ``number`` of an id whose origin and incarnation are in the block's list, as the match is.
+    """
 
     place: int
-    offset: int
+    origin: int
+    number: int
     match: int
 
 
@@ -56,12 +61,13 @@ class StoredHole(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """The stored row of the items that begin at the numbers of one block; many notifications share a match.
+    """The stored row of the items that begin at the numbers of one block; many notifications share origin and match.
 
     A notification waits for those of its subscriptions that have not settled its number and have no gap there; this is
     computed, not stored.
     """
 
+    origins: tuple[tuple[str, int], ...]
     matches: tuple[StoredMatch, ...]
     entries: tuple[StoredEntry, ...]
     holes: tuple[StoredHole, ...] = ()
@@ -328,21 +334,26 @@ class SessionQueue:
     def block(self, number: int) -> Block | None:
         """Return the row for block ``number``, None if no item begins there."""
         first = number * _BLOCK
+        origins: dict[tuple[str, int], int] = {}
         matches: dict[StoredMatch, int] = {}
         entries = []
         for place in range(_BLOCK):
             if (entry := self._entries.get(first + place)) is not None:
                 match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
-                entries.append(StoredEntry(place, entry.event.offset, match))
+                identity = entry.event.id
+                origin = origins.setdefault((identity.origin, identity.incarnation), len(origins))
+                entries.append(StoredEntry(place, origin, identity.number, match))
         holes = sorted(self._holes.get(number, {}).items())
         stored = tuple(_stored(subscription, hole) for (subscription, _), hole in holes)
-        return Block(tuple(matches), tuple(entries), stored) if entries or stored else None
+        return Block(tuple(origins), tuple(matches), tuple(entries), stored) if entries or stored else None
 
     def blocks(self) -> Sequence[int]:
         """Return the number of every block in which an item begins."""
         return sorted({number // _BLOCK for number in self._entries} | self._holes.keys())
 
-    def load(self, blocks: Iterable[tuple[int, Block]], events: dict[int, EventRow], settled: dict[str, int]) -> None:
+    def load(
+        self, blocks: Iterable[tuple[int, Block]], events: dict[EventId, EventRow], settled: dict[str, int]
+    ) -> None:
         """Load stored blocks, in order; ``settled`` is the number up to which each subscription is settled.
 
         ``KeyError`` names an unknown event or subscription.
@@ -369,7 +380,8 @@ class SessionQueue:
             for stored in block.entries:
                 match = matches[stored.match]
                 at = first + stored.place
-                entry = Queued(at, events[stored.offset], match.subscriptions, match.bound)
+                event = events[EventId(*block.origins[stored.origin], stored.number)]
+                entry = Queued(at, event, match.subscriptions, match.bound)
                 for _, through, gaps, target in targets[stored.match]:
                     if at > through and (gaps is None or not is_in(gaps, at)):
                         target.append(entry)

@@ -12,57 +12,55 @@ import msgspec
 
 from wanderbus.broker.queues.queue import Block, SessionQueue
 from wanderbus.broker.state.rows import EventRow
+from wanderbus.event import EventId
 
 
 class Events:
-    """The waiting events by offset, and the number of sessions in which each waits."""
+    """The waiting events by id; each counts the sessions in which it waits."""
 
     name = "events"
 
     def __init__(self) -> None:
-        self.rows: dict[int, EventRow] = {}
-        self._sessions: dict[int, int] = {}
-        self._changed: dict[int, EventRow | None] = {}
+        self.rows: dict[EventId, EventRow] = {}
+        self._changed: dict[EventId, EventRow | None] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def items(self) -> Iterator[tuple[str, EventRow]]:
         """Yield all keys and rows."""
-        return ((str(offset), row) for offset, row in self.rows.items())
+        return ((str(identity), row) for identity, row in self.rows.items())
 
-    def add(self, row: EventRow, sessions: int) -> None:
-        """Add an event that waits in this number of sessions."""
-        self.rows[row.offset] = self._changed[row.offset] = row
-        self._sessions[row.offset] = sessions
+    def add(self, row: EventRow) -> None:
+        """Add an event."""
+        self.rows[row.id] = self._changed[row.id] = row
 
-    def release(self, offset: int) -> None:
+    def release(self, row: EventRow) -> None:
         """Count one session less for an event; remove the event after the last one."""
-        if (sessions := self._sessions[offset] - 1) > 0:
-            self._sessions[offset] = sessions
+        row.sessions -= 1
+        if row.sessions > 0:
             return
-        del self._sessions[offset], self.rows[offset]
-        if self._changed.pop(offset, None) is None:
-            self._changed[offset] = None
+        del self.rows[row.id]
+        if self._changed.pop(row.id, None) is None:
+            self._changed[row.id] = None
 
     def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Load stored rows; ``msgspec.DecodeError`` if one is not of this table."""
         decode = msgspec.msgpack.Decoder(EventRow).decode
         for _, data in rows:
             row = decode(data)
-            self.rows[row.offset] = row
-            self._sessions[row.offset] = 0
+            row.sessions = 0
+            self.rows[row.id] = row
 
     def counted(self, queue: SessionQueue) -> None:
         """Count the events of a session's queue after loading it."""
-        counts = self._sessions
         for entry in queue:
-            counts[entry.event.offset] += 1
+            entry.event.sessions += 1
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the rows changed since the last call, without events that were added and removed since."""
         encode = msgspec.msgpack.encode
-        changed = {str(offset): None if row is None else encode(row) for offset, row in self._changed.items()}
+        changed = {str(identity): None if row is None else encode(row) for identity, row in self._changed.items()}
         self._changed.clear()
         return changed
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from wanderbus.event import EventId
 from wanderbus.subscription import Subscription
 
 Status = Literal["CONNECTED", "DISCONNECTED"]
@@ -79,10 +80,13 @@ class FormerRow(msgspec.Struct):
     devices: list[str] = msgspec.field(default_factory=list)
 
 
-class ClockRow(msgspec.Struct):
-    """The time of the last record, µs since the Unix epoch: the broker's clock continues from it (DESIGN 5.8)."""
+class ServerRow(msgspec.Struct):
+    """The server itself: the time of its last record, and the incarnation of its log."""
 
     at_us: int = 0
+    """µs since the Unix epoch; the broker's clock continues from it (DESIGN 5.8)."""
+    incarnation: int = 0
+    """Part of the ids that the server gives; 0 before the first record."""
 
 
 class SubscriptionRow(msgspec.Struct):
@@ -102,12 +106,14 @@ class SubscriptionRow(msgspec.Struct):
     reason: str = ""
 
 
-class EventRow(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """An event that waits in some queue: its offset, its time of publishing, and its encoded bytes."""
+class EventRow(msgspec.Struct, gc=False, array_like=True):
+    """An event that waits in some queue: its id, its time of publishing, and its encoded bytes."""
 
-    offset: int
+    id: EventId
     at_us: int
     data: bytes
+    sessions: int = 0
+    """Sessions in which it waits; counted again when the row is loaded."""
 
 
 def session_key(user: str, name: str) -> str:

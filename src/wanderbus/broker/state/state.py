@@ -13,11 +13,11 @@ from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import Events, Queues
 from wanderbus.broker.state.rows import (
-    ClockRow,
     DeviceRow,
     EventRow,
     FormerRow,
     PublisherRow,
+    ServerRow,
     SessionRow,
     Status,
     SubscriptionRow,
@@ -26,6 +26,7 @@ from wanderbus.broker.state.rows import (
     session_key,
 )
 from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Subscription
 
@@ -51,9 +52,9 @@ class BrokerState:
         """Records below this have been applied."""
         self.wall_us = 0
         self._reported_offset = 0
-        self.clock: Table[ClockRow] = Table("clock", ClockRow)
+        self.servers: Table[ServerRow] = Table("servers", ServerRow)
         """One row, for this server."""
-        self.clock.put(server, ClockRow())
+        self.servers.put(server, ServerRow())
         self.sessions: Table[SessionRow] = Table("sessions", SessionRow)
         self.devices: Table[DeviceRow] = Table("devices", DeviceRow)
         self.publishers: Table[PublisherRow] = Table("publishers", PublisherRow)
@@ -73,7 +74,7 @@ class BrokerState:
     def tables(self) -> tuple[Stored, ...]:
         """Return every table, in the order in which they must be loaded."""
         return (
-            self.clock,
+            self.servers,
             self.sessions,
             self.devices,
             self.publishers,
@@ -88,7 +89,7 @@ class BrokerState:
         """Load the rows that the store committed together with ``offset``."""
         for table in self.tables:
             table.load(rows.get(table.name, ()))
-        self.wall_us = self.clock[self.server].at_us
+        self.wall_us = self.servers[self.server].at_us
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
             self.queued_bytes += session.queued_bytes
@@ -97,9 +98,18 @@ class BrokerState:
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
         """Return the rows changed since the last call, by table; they reflect every record below ``offset``."""
         if self.offset > self._reported_offset:
-            self.clock.put(self.server, self.clock[self.server])
+            self.servers.put(self.server, self.servers[self.server])
             self._reported_offset = self.offset
         return {table.name: changed for table in self.tables if (changed := table.changes())}
+
+    @property
+    def incarnation(self) -> int:
+        """Return the incarnation of the log, 0 before its first record."""
+        return self.servers[self.server].incarnation
+
+    def identity(self, offset: int) -> EventId:
+        """Return the id of the event, or of the subscription, whose record is at ``offset`` of this log."""
+        return EventId(self.server, self.servers[self.server].incarnation, offset)
 
     def sessions_of(self, user: str) -> Sequence[SessionRow]:
         """Return the sessions of a user."""
@@ -117,7 +127,7 @@ class BrokerState:
         assert offset == self.offset, (offset, self.offset)
         self.offset = offset + 1
         self.wall_us = max(self.wall_us, record.at_us)
-        self.clock[self.server].at_us = self.wall_us
+        self.servers[self.server].at_us = self.wall_us
         match record:
             case records.Published():
                 self._on_published(offset, record)
@@ -163,8 +173,9 @@ class BrokerState:
             session.restricted += 1
             self.sessions.put(session.key, session)
         if record.notified:
-            event = EventRow(offset, record.at_us, protocol.encode_event(record.event))
-            self.events.add(event, len(record.notified))
+            data = protocol.encode_event(record.event)
+            event = EventRow(self.identity(offset), record.at_us, data, sessions=len(record.notified))
+            self.events.add(event)
             for notified in record.notified:
                 self._enqueue(notified, event)
 
@@ -199,7 +210,7 @@ class BrokerState:
             _count(session, "device_left", len(strays))
         self.sessions.put(session.key, session)
         if not subscriptions:
-            self.events.release(event.offset)
+            self.events.release(event)
             return
         bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
         self.queue.ensure(session.key).append(Queued(notified.number, event, subscriptions, bound))
@@ -274,7 +285,7 @@ class BrokerState:
             session.waiting -= 1
             session.queued_bytes -= size
             self.queued_bytes -= size
-            self.events.release(entry.event.offset)
+            self.events.release(entry.event)
         self.sessions.put(session.key, session)
 
     def _put_known(self, row: SubscriptionRow) -> None:
@@ -439,6 +450,8 @@ class BrokerState:
 
     def _on_started(self, record: records.Started) -> None:
         """Mark every device as disconnected: a server that starts has no links yet."""
+        server = self.servers[self.server]
+        server.incarnation = server.incarnation or record.incarnation
         for key, device in list(self.devices.items()):
             if not device.session:
                 self.devices.drop(key)

@@ -2,12 +2,12 @@
 
 ::
 
-    <notification xmlns="urn:wanderbus:1" origin="wb1" offset="17" epoch="1" number="4">
+    <notification xmlns="urn:wanderbus:1" id="wb1-mibx2f9c-17" epoch="1" number="4">
       <event subject="StockExchange" published_us="1795255200000000">
         <String name="Stock">PETR4</String><Double name="Price">24.5</Double>
         <list name="Scores"><Integer>5</Integer><String>high</String></list>
       </event>
-      <subscription id="wb1-3"/>
+      <subscription id="wb1-mibx2f9c-3"/>
     </notification>
 
 A name that comes more than once has the list of its values in order, which is written as ``<list>``.
@@ -27,7 +27,7 @@ from wanderbus.literals import from_text
 BOUNDS: Final = Bounds(limits.XML_NOTIFICATION_BYTES_MAX, 4, limits.XML_NOTIFICATION_ELEMENTS_MAX)
 """Bounds of one notification."""
 
-_PLACE: Final = frozenset({"origin", "offset", "epoch", "number"})
+_PLACE: Final = frozenset({"id", "epoch", "number"})
 _NAME: Final = frozenset({"name"})
 
 
@@ -39,8 +39,7 @@ def write_notification(notification: Notification) -> str:
     event = check_event(notification.event)
     place = {
         "xmlns": NAMESPACE,
-        "origin": notification.id.origin,
-        "offset": notification.id.offset,
+        "id": notification.id,
         "epoch": notification.position.epoch,
         "number": notification.position.number,
         "redelivered": "true" if notification.redelivered else None,
@@ -92,9 +91,16 @@ def _notification(element: Element) -> Notification:
         event,
         subscriptions,
         Position(_count(element, "epoch"), _count(element, "number")),
-        EventId(element.attributes["origin"], _count(element, "offset")),
+        _event_id(element),
         _flag(element, "redelivered"),
     )
+
+
+def _event_id(element: Element) -> EventId:
+    try:
+        return EventId.parse(element.attributes["id"])
+    except EventError as error:
+        element.fail(str(error))
 
 
 def _event(element: Element) -> Event:

@@ -36,7 +36,7 @@ def _check_stuck(traveller: Traveller) -> Iterator[str]:
 def _check_publishes(log: Sequence[records.AnyRecord], traveller: Traveller) -> Iterator[str]:
     """Check that acknowledged events are in the log under the acknowledged id, in the order of publishing."""
     for uid, identity in traveller.accepted.items():
-        record = log[identity.offset] if identity.offset < len(log) else None
+        record = log[identity.number] if identity.number < len(log) else None
         if not isinstance(record, records.Published) or record.event["Uid"] != uid:
             yield f"publish {uid} was acknowledged as {identity} but is not there"
     uids = [r.event["Uid"] for r in log if isinstance(r, records.Published) and r.user == traveller.uri]

@@ -96,7 +96,7 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
     assert server.broker is not None
     state, config = server.broker.state, server.config
     queues = [its_own for _, queue in state.queue.waiting() for its_own in queue.queues.values()]
-    events = {entry.event.offset for _, queue in state.queue.waiting() for entry in queue}
+    events = {entry.event.id for _, queue in state.queue.waiting() for entry in queue}
     if set(state.events.rows) != events:
         yield f"{len(state.events.rows)} events are kept, {len(events)} of them wait"
     for its_own in queues:
@@ -125,7 +125,7 @@ def _check_ages(server: WeeksServer, truth: Truth, log: Sequence[AnyRecord]) -> 
         matched = [truth.known[identity] for identity in sent.subscriptions]
         policies = [each.subscription.queue for each in matched if sent.at_us <= (each.forgotten_us or sent.at_us)]
         ages_s = [each.age_max_s for each in (server.config.queue, *policies) if each.age_max_s is not None]
-        age_s = (sent.at_us - log[sent.notify.id.offset].at_us) / 1e6
+        age_s = (sent.at_us - log[sent.notify.id.number].at_us) / 1e6
         if ages_s and age_s > min(ages_s) + _HELD_S:
             yield f"{sent.user} {sent.device} received {sent.notify.id} after {age_s:.0f} s, {min(ages_s)} at most"
 
@@ -138,7 +138,7 @@ def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth
     not.
     """
     for uid, identity in device.accepted.items():
-        record = log[identity.offset]
+        record = log[identity.number]
         if not isinstance(record, Published) or name_of(record.event) != uid:
             yield f"event {uid} was acknowledged as {identity} but is not there"
     for uid, refusal in device.refused.items():
@@ -237,7 +237,7 @@ class _Listener:
 
     def _notified(self, notify: protocol.Notify, received: Received) -> Iterator[str]:
         number, entry = notify.number, self._stream.entries[notify.number]
-        if entry.offset != notify.id.offset:
+        if entry.offset != notify.id.number:
             yield f"{number} is event {notify.id}, it should be {entry.offset}"
         concerned = self._present(entry.subscriptions_on(self._device.name))
         if not self._present(notify.subscriptions) <= concerned:

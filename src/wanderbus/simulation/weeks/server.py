@@ -249,9 +249,9 @@ class WeeksServer:
                     read = self.broker.readers(link)
                     subscriptions = tuple(read[handle] for handle in notify.readers if handle in read)
                     self.sent.append(Sent(self.broker.state.wall_us, *opened, notify, subscriptions))
-                self._check_durable(identity.offset)
+                self._check_durable(identity.number)
             case protocol.PublishAccepted(id=identity):
-                self._check_durable(identity.offset)
+                self._check_durable(identity.number)
         if wire := self._wires.get(link):
             wire.down.send(payload)
 
