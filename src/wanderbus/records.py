@@ -98,9 +98,13 @@ class Acknowledged(Record, frozen=True, tag="acknowledged", kw_only=True):
 
 
 class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
-    """A subscription was accepted; it inherits the queue of the ended subscription ``inherits``, if any."""
+    """A subscription was accepted; it inherits the queue of the ended subscription ``inherits``, if any.
+
+    ``number`` gives the order in which this server created its subscriptions; it is used once.
+    """
 
     subscription: Subscription
+    number: int
     inherits: str | None = None
 
 

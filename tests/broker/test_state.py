@@ -88,7 +88,7 @@ def test_a_cursor_never_runs_backwards() -> None:
     state.apply(0, records.Attached(at_us=0, user=ALICE, session="default", device="phone", epoch=1))
     wanted = Subscription("wb-1", ALICE, "default", SUBJECT, "")
     state.apply(1, records.Attached(at_us=0, user=ALICE, session="default", device="laptop", epoch=1))
-    state.apply(2, records.Subscribed(at_us=0, subscription=wanted))
+    state.apply(2, records.Subscribed(at_us=0, subscription=wanted, number=1))
     for offset in range(3, 9):
         notified = (records.Notified(ALICE, "default", offset - 2, ("wb-1",)),)
         event = Event(SUBJECT, {})

@@ -55,7 +55,7 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
     subscription = Subscription("n-1", "sip:bob@localhost", "default", "Departure", "", device="urn:uuid:b")
     records: list[Record] = [
         Started(at_us=1, server="north", incarnation=1),
-        Subscribed(at_us=2, subscription=subscription),
+        Subscribed(at_us=2, subscription=subscription, number=1),
         Unsubscribed(at_us=3, user="sip:bob@localhost", subscription="n-1", reason="asked"),
         Acknowledged(at_us=4, user="sip:bob@localhost", session="default", device="d", number=9),
         DialogStored(at_us=5, user="sip:bob@localhost", device="d", address="127.0.0.1:5", binding=b"\x00\xff"),

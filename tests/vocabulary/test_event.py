@@ -145,10 +145,9 @@ def test_a_text_of_an_id_is_read_as_the_same_id(identity: EventId) -> None:
 def test_a_text_that_is_no_id_is_refused_and_no_id_has_two_texts(text: str) -> None:
     try:
         identity = EventId.parse(text)
-    except EventError as error:
-        assert str(error).startswith("invalid id ")
-    else:
-        assert str(identity) == text
+    except EventError:
+        return
+    assert str(identity) == text
 
 
 @pytest.mark.parametrize("text", ["", "wb", "wb-17", "-1-1", "wb-A-1", "wb-1-01", f"wb-1-{2**63}", "wb-1-\u0661"])

@@ -45,7 +45,7 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         "dropped",
     ),
     (records.Acknowledged(at_us=4, user=USER, session="default", device="phone", number=9), "acknowledged"),
-    (records.Subscribed(at_us=5, subscription=SUBSCRIPTION), "subscribed"),
+    (records.Subscribed(at_us=5, subscription=SUBSCRIPTION, number=1), "subscribed"),
     (records.Changed(at_us=6, subscription=SUBSCRIPTION), "changed"),
     (records.Forgotten(at_us=7, subscriptions=("wb-3",)), "forgotten"),
     (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),

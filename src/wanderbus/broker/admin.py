@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -48,6 +49,8 @@ _ROW_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1_024
 """A larger row is sent without its fields above :data:`_FIELD_BYTES_MAX`; ``cut`` names them."""
 
 _FIELD_BYTES_MAX: Final = 512
+
+_number = attrgetter("number")
 
 OF_SERVER: Final = ("limits", "bounds")
 """Listings of the whole server; the broker alone cannot answer them."""
@@ -149,7 +152,7 @@ class Operating:
     def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
         """Yield the rows of the sessions from place ``start`` on; in the first session, those behind ``after``.
 
-        Sessions are never removed, so a place stays valid. Subscriptions are removed, so their ids give the order.
+        Sessions are never removed, so a place stays valid. Subscriptions are removed, so the cursor has their number.
         """
         for place, session in enumerate(sessions, start):
             behind = self._behind(place + 1, "")
@@ -159,10 +162,10 @@ class Operating:
                 case "queues":
                     yield self._listings.queue(session), behind
                 case "subscriptions":
-                    identities = sorted(session.subscriptions)
-                    for identity in identities[bisect_right(identities, after) if place == start else 0 :]:
-                        row = self._listings.subscription(self._state.subscriptions[identity])
-                        yield row, self._behind(place, identity)
+                    rows = [self._state.subscriptions[identity] for identity in session.subscriptions]
+                    seen = int(after) if place == start and _is_number(after) else 0
+                    for row in rows[bisect_right(rows, seen, key=_number) :]:
+                        yield self._listings.subscription(row), self._behind(place, str(row.number))
                     yield None, behind
 
     def _peek(self, link: Link, request: protocol.Peek) -> None:
@@ -284,7 +287,7 @@ class Operating:
         return f"{self._life}.{place}.{within}"
 
     def _place(self, after: str | None) -> tuple[int, str]:
-        """Return the place and the id in a cursor of :meth:`_behind`."""
+        """Return the place and the rest in a cursor of :meth:`_behind`."""
         if after is None:
             return 0, ""
         life, _, rest = after.partition(".")

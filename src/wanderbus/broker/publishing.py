@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from operator import attrgetter
 
 from wanderbus import protocol, records
 from wanderbus.broker.links import Links
@@ -18,6 +19,8 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import EventError
 from wanderbus.event import Event, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
+
+_number = attrgetter("number")
 
 DISK_FULL = "the disk of the broker is full; nothing was stored, try again later"
 
@@ -156,17 +159,18 @@ class Publishing:
         self._subscriptions.end_expired()
         matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
         restricted = []
-        for identity in self._subscriptions.interests.matching(event):
-            row = self._state.subscriptions[identity]
+        rows = [self._state.subscriptions[each] for each in self._subscriptions.interests.matching(event)]
+        rows.sort(key=_number)
+        for row in rows:
             subscription = row.subscription
             if subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us:
                 self._subscriptions.end(subscription, "expired")
             elif subscription.restrictions and (place := self._blocked(row, event)) is not None:
-                restricted.append((identity, place))
+                restricted.append((subscription.id, place))
             else:
                 matched.setdefault((subscription.owner, subscription.session), []).append(row)
-        sessions = [(self._state.sessions[session_key(*key)], rows) for key, rows in matched.items()]
-        return [(session, self._notification(session, rows)) for session, rows in sessions], restricted
+        sessions = [(self._state.sessions[session_key(*key)], of_session) for key, of_session in matched.items()]
+        return [(session, self._notification(session, of_session)) for session, of_session in sessions], restricted
 
     def _blocked(self, row: SubscriptionRow, event: Event) -> int | None:
         return blocked_by(

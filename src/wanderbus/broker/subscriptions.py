@@ -72,7 +72,7 @@ class Subscriptions:
         """The index of subscriptions."""
         self._live = Roster()
         self._ended = Roster()
-        kept = [row.subscription for row in state.subscriptions.values()]
+        kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
         for subscription in kept:
             self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         for subscription, error in interests.add_many(kept):
@@ -240,10 +240,13 @@ class Subscriptions:
         inherits = self._inheritable(link, wanted, reads=request.reader is not None)
         accepted = msgspec.structs.replace(wanted, id=str(self._state.identity(self._state.offset)))
         admission.check_size(accepted)
-        self._journal.write(
-            records.Subscribed(at_us=self._state.wall_us, subscription=accepted, inherits=inherits),
-            urgent=True,
+        subscribed = records.Subscribed(
+            at_us=self._state.wall_us,
+            subscription=accepted,
+            number=self._state.next_subscription,
+            inherits=inherits,
         )
+        self._journal.write(subscribed, urgent=True)
         self._take_up(accepted, interest)
         if inherits is not None:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)

@@ -116,7 +116,7 @@ class Interests:
         self._prematched = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
 
     def matching(self, event: Event) -> list[str]:
-        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, oldest first.
+        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in no order.
 
         They include the undecided ones, which :meth:`FilterWork.take_undecided` returns.
         """
@@ -125,9 +125,6 @@ class Interests:
             [found] = self._match([event])
         elif self._removed:
             found = [identity for identity in found if identity not in self._removed]
-        # The index has no order. Sort by the number in the id: shorter numbers are smaller.
-        found.sort()
-        found.sort(key=len)
         return found
 
     def wanted_kernel(self) -> Kernel | None:

@@ -39,6 +39,7 @@ class SessionRow(msgspec.Struct, dict=True):
     """Dropped matches by reason."""
     devices: list[str] = msgspec.field(default_factory=list)
     subscriptions: list[str] = msgspec.field(default_factory=list)
+    """Live subscriptions, in the order of their creation."""
     ended: list[str] = msgspec.field(default_factory=list)
     """Subscriptions that can still be renewed: those in the table of tombstones (SPEC X21)."""
 
@@ -87,6 +88,8 @@ class ServerRow(msgspec.Struct):
     """µs since the Unix epoch; the broker's clock continues from it (DESIGN 5.8)."""
     incarnation: int = 0
     """Part of the ids that the server gives; 0 before the first record."""
+    subscriptions: int = 0
+    """Number of the subscription that was created last."""
 
 
 class SubscriptionRow(msgspec.Struct):
@@ -96,6 +99,8 @@ class SubscriptionRow(msgspec.Struct):
     """
 
     subscription: Subscription
+    number: int
+    """Place in the order in which this server created its subscriptions."""
     last_us: int | None = None
     cursors: dict[str, int] | None = None
     """Acknowledged number by device. None while nothing waits; a member without an entry has acknowledged nothing."""

@@ -6,6 +6,7 @@ Rows are kept in tables, which report their changes to the state store.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from wanderbus import protocol, records
@@ -110,6 +111,11 @@ class BrokerState:
     def identity(self, offset: int) -> EventId:
         """Return the id of the event, or of the subscription, whose record is at ``offset`` of this log."""
         return EventId(self.server, self.servers[self.server].incarnation, offset)
+
+    @property
+    def next_subscription(self) -> int:
+        """Return the number of the next subscription that is created."""
+        return self.servers[self.server].subscriptions + 1
 
     def sessions_of(self, user: str) -> Sequence[SessionRow]:
         """Return the sessions of a user."""
@@ -296,7 +302,8 @@ class BrokerState:
 
     def _on_subscribed(self, record: records.Subscribed) -> None:
         subscription = record.subscription
-        row = SubscriptionRow(subscription)
+        self.servers[self.server].subscriptions = record.number
+        row = SubscriptionRow(subscription, record.number)
         self._revive(row)
         if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
             return
@@ -329,7 +336,7 @@ class BrokerState:
         subscription = row.subscription
         self.subscriptions.put(subscription.id, row)
         session = self._session(subscription.owner, subscription.session)
-        session.subscriptions.append(subscription.id)
+        insort(session.subscriptions, subscription.id, key=lambda identity: self.subscriptions[identity].number)
         self.sessions.put(session.key, session)
 
     def _on_unsubscribed(self, record: records.Unsubscribed) -> None:
