@@ -32,9 +32,9 @@ def published(payloads: Sequence[bytes]) -> list[Logged]:
     """Return the events of a log from its first record on."""
     decoded = enumerate(map(decode_record, payloads))
     return [
-        Logged(offset, record.event.attributes["by"], record.event.attributes["n"])
+        Logged(offset, event.attributes["by"], event.attributes["n"])
         for offset, record in decoded
-        if isinstance(record, Published)
+        if isinstance(record, Published) and (event := record.event)
     ]
 
 

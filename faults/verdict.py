@@ -64,9 +64,9 @@ def check_order(verdict: Verdict, promised: Iterable[int], found: list[int], wha
 def check_publishes(verdict: Verdict, payloads: Iterable[bytes]) -> None:
     """Check that no publish of a device is in the log twice."""
     counted = Counter(
-        (record.user, record.device, record.epoch, record.outbox, record.number)
+        (by.user, by.device, by.epoch, by.outbox, by.number)
         for record in map(decode_record, payloads)
-        if isinstance(record, Published)
+        if isinstance(record, Published) and (by := record.acceptance)
     )
     if twice := [publish for publish, count in counted.items() if count > 1]:
         verdict.broken("repeated", f"{len(twice)} publishes are in the log more than once: {twice[0]}", len(twice))

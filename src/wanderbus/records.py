@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.subscription import Subscription
 
 SCHEMA_VERSION: Final = 4
@@ -48,24 +48,45 @@ class Notified(msgspec.Struct, frozen=True, array_like=True):
     bound: tuple[tuple[str, str], ...] = ()
 
 
-class Published(Record, frozen=True, tag="published", kw_only=True):
-    """An event was accepted and generated these notifications: one record, so one commit.
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event was accepted under ``id``; it stays encoded, so that each event is encoded only once.
 
-    (``device``, ``epoch``, ``number``) is the publisher's own identifier, by which a repeat is recognised; events of
-    its ``outbox`` are numbered separately. ``restricted`` names the subscriptions that matched without a notification,
-    each with the place of the first restriction that blocked it. ``received_us`` is the wall clock as read, if the
-    broker's clock, ``at_us``, differs from it; time windows use it (DESIGN 5.8).
+    (``user``, ``device``, ``epoch``, ``number``) is the publisher's own identifier, by which a repeat is recognised;
+    events of its ``outbox`` are numbered separately. ``received_us`` is the wall clock as read, if the broker's clock
+    differs from it; time windows use it (DESIGN 5.8).
     """
 
-    event: Event
+    id: EventId
+    event: msgspec.Raw
     user: str
     device: str
     epoch: int
     number: int
+    outbox: bool = False
+    received_us: int | None = None
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The notifications that an accepted event generated.
+
+    ``restricted`` names the subscriptions that matched without a notification, each with the place of the first
+    restriction that blocked it.
+    """
+
     notified: tuple[Notified, ...] = ()
     restricted: tuple[tuple[str, int], ...] = ()
-    received_us: int | None = None
-    outbox: bool = False
+
+
+class Published(Record, frozen=True, tag="published", kw_only=True):
+    """An event was accepted and delivered: two decisions of one server, one record, so one commit."""
+
+    acceptance: Acceptance
+    delivery: Delivery = Delivery()
+
+    @property
+    def event(self) -> Event:
+        """Return the event, which is decoded at each access; ``msgspec.DecodeError`` if it is none."""
+        return _event_decoder.decode(self.acceptance.event)
 
 
 class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
@@ -196,6 +217,7 @@ AnyRecord = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
+_event_decoder = msgspec.msgpack.Decoder(Event)
 _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
 
 

@@ -85,12 +85,12 @@ class Model:
         """Restrictions decide, and time counts from the last notification that was generated (SPEC H-11)."""
         matched = {s for s in self.live if self.known[s].expression.split()[0] in record.event.attributes}
         restricted = {s for s in matched if self.too_soon(s, record.at_us)}
-        assert {s for s, _ in record.restricted} == restricted
+        assert {s for s, _ in record.delivery.restricted} == restricted
         self.restricted += len(restricted)
         if not matched - restricted:
-            assert record.notified == ()
+            assert record.delivery.notified == ()
             return
-        (notified,) = record.notified
+        (notified,) = record.delivery.notified
         assert notified.number == len(self.meant) + 1
         assert set(notified.subscriptions) == matched - restricted
         self.meant[notified.number] = set(notified.subscriptions)

@@ -143,7 +143,7 @@ def test_u01_the_record_of_an_event_names_who_was_restricted_and_by_what(desk: D
     shut = desk.subscribed(link, "N > 0", restrictions=(Frequency(1.0, "away"), window))
     often = desk.subscribed(link, "N > 1", restrictions=(Frequency(60.0),))
     publish(desk, 1, 2, 3)
-    restricted = [record.restricted for record in desk.written(records.Published)]
+    restricted = [record.delivery.restricted for record in desk.written(records.Published)]
     assert restricted == [((shut.id, 1),), ((shut.id, 1),), ((shut.id, 1), (often.id, 0))]
     assert (account(desk).restricted, account(desk).generated) == (4, 1)
 
@@ -155,8 +155,8 @@ def test_design_5_8_the_wall_clock_as_it_was_read_is_recorded_where_it_is_anothe
     publishing = MessageArrived(link, encode(Publish(1, Event(SUBJECT, {"N": 1}))))
     desk.perform(desk.broker.step([ClockRead(jumped_us), publishing], desk.now + 1.0))
     one, two = desk.written(records.Published)
-    assert one.received_us is None
-    assert two.received_us == jumped_us
+    assert one.acceptance.received_us is None
+    assert two.acceptance.received_us == jumped_us
     assert one.at_us < two.at_us < one.at_us + 2_000_000
 
 

@@ -393,7 +393,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         for accepted in self.desk.received(self.bob, PublishAccepted):
             record = decode_record(self.desk.log[accepted.id.number])
             assert isinstance(record, Published)
-            assert record.number == accepted.number
+            assert record.acceptance.number == accepted.number
             self.accepted.add(accepted.number)
 
     # Invariants -----------------------------------------------------------------------------------------------------

@@ -55,7 +55,11 @@ def test_h10_a_kind_that_is_registered_restricts() -> None:
     for n in (2, 3, 4):
         desk.publish(link, n)
     assert desk.stream(link) == [3, 4]
-    assert [record.restricted for record in desk.written(records.Published)] == [((subscription.id, 0),), (), ()]
+    assert [record.delivery.restricted for record in desk.written(records.Published)] == [
+        ((subscription.id, 0),),
+        (),
+        (),
+    ]
     changed = desk.ask(link, Restrict(1, subscription.id, (Custom("worth", {"least": 4}),)))
     assert isinstance(changed, Done)
     desk.publish(link, 3)

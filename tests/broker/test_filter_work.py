@@ -57,7 +57,7 @@ def test_each_user_has_work_for_an_event_and_others_have_their_own() -> None:
     theirs = costly(desk, other)
     publish(desk, other, 1)
     [published] = desk.written(Published)
-    assert {each for its in published.notified for each in its.subscriptions} == {*mine, theirs}
+    assert {each for its in published.delivery.notified for each in its.subscriptions} == {*mine, theirs}
     dropped = desk.written(Dropped)
     assert [each.reason for each in dropped] == ["user_event_filter_work_max"]
     assert len(dropped[0].subscriptions) == 2

@@ -63,7 +63,7 @@ def test_an_event_of_a_time_beyond_the_calendar_is_refused_and_nothing_else(desk
     assert [(m.number, name in m.reason) for m in desk.received(alice, PublishRefused)] == [(1, True)]
     assert desk.accepted(alice) == [2]
     assert desk.stream(bob) == [2, 3]
-    assert [record.number for record in desk.written(records.Published)] == [1, 2]
+    assert [record.acceptance.number for record in desk.written(records.Published)] == [1, 2]
 
 
 @pytest.mark.parametrize("number", [-1, -(2**63), NUMBER_MAX + 1, 2**64 - 1])

@@ -217,10 +217,10 @@ def test_matched_subscriptions_and_listings_are_in_order_of_creation_also_after_
     assert [each.id for each in listed.subscriptions] == created
     desk.save()
     desk.restart(with_rows=True)
-    link = desk.attach()
+    link = desk.attach(epoch=2)
     desk.publish(link, 2)
     published = desk.written(records.Published)
-    assert [each.notified[0].subscriptions for each in published] == [tuple(created)] * 2
+    assert [each.delivery.notified[0].subscriptions for each in published] == [tuple(created)] * 2
 
 
 @pytest.mark.parametrize("saved", [False, True])

@@ -25,7 +25,7 @@ def answers(desk: Desk, link: int) -> list[tuple[int, bool, str | None]]:
 
 
 def published(desk: Desk) -> list[int]:
-    return [record.number for record in desk.written(records.Published)]
+    return [record.acceptance.number for record in desk.written(records.Published)]
 
 
 def test_x25_those_after_one_that_found_no_room_wait_for_it() -> None:
@@ -82,7 +82,9 @@ def test_x25_other_publishes_of_the_device_do_not_wait() -> None:
     send(desk, link, 1)
     desk.give(DiskFreed())
     desk.publish(link, 5)
-    assert [(record.number, record.outbox) for record in desk.written(records.Published)] == [(1, False)]
+    assert [(each.acceptance.number, each.acceptance.outbox) for each in desk.written(records.Published)] == [
+        (1, False)
+    ]
 
 
 def test_x25_a_removed_device_that_returns_does_not_publish_accepted_events_twice() -> None:

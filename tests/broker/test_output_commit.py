@@ -67,15 +67,15 @@ def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple
     desk, link = busy
     desk.publish(link, 1)
     published = desk.written(records.Published)
-    assert [(n.user, n.session, n.number) for n in published[0].notified] == [(ALICE, "default", 1)]
+    assert [(n.user, n.session, n.number) for n in published[0].delivery.notified] == [(ALICE, "default", 1)]
 
 
 @pytest.mark.parametrize(
     ("asked", "answer", "written"),
     [
         (Subscribe(1, SUBJECT, "A == 1", None, (), False), Done, [records.Subscribed]),
-        (protocol.Renew(1, "wb-3", 60.0), Done, [records.Changed]),
-        (protocol.Unsubscribe(1, "wb-3"), Done, [records.Unsubscribed]),
+        (protocol.Renew(1, "wb-loyw3v28-3", 60.0), Done, [records.Changed]),
+        (protocol.Unsubscribe(1, "wb-loyw3v28-3"), Done, [records.Unsubscribed]),
         (protocol.Leave(1), Done, [records.Left]),
     ],
 )
@@ -83,7 +83,7 @@ def test_design_5_1_requests_are_answered_when_durable(
     busy: tuple[Desk, int], asked: protocol.AgentMessage, answer: object, written: list[object]
 ) -> None:
     desk, link = busy
-    assert next(iter(desk.broker.state.subscriptions.values())).subscription.id == "wb-3"
+    assert next(iter(desk.broker.state.subscriptions.values())).subscription.id == "wb-loyw3v28-3"
     outputs = desk.step(message(link, asked))
     assert sent_kinds(outputs) == []
     assert kinds_written(outputs) == written

@@ -166,7 +166,7 @@ def test_a_bad_event_is_refused_with_its_fault_and_the_next_one_is_taken(desk: D
     assert refused.number == 1
     assert reason in refused.reason
     assert desk.accepted(link) == [2]
-    assert [record.number for record in desk.written(records.Published)] == [2]
+    assert [record.acceptance.number for record in desk.written(records.Published)] == [2]
 
 
 def test_a_refused_publish_is_refused_when_repeated_after_others(desk: Desk) -> None:

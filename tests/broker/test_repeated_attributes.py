@@ -63,9 +63,9 @@ def test_a16_x4_repeated_attributes_match_by_both_quantifiers(desk: Desk) -> Non
     names = published(desk)
     found: dict[str, list[str]] = {identity: [] for identity in subscribed}
     for record in desk.written(records.Published):
-        for notified in record.notified:
+        for notified in record.delivery.notified:
             for identity in notified.subscriptions:
-                found[identity].append(names[record.number])
+                found[identity].append(names[record.acceptance.number])
     assert {identity: set(matched) for identity, matched in found.items()} == {
         identity: MATCHING[text] for identity, text in subscribed.items()
     }

@@ -164,7 +164,7 @@ def test_h03_the_record_of_an_event_names_the_index_of_the_restriction(desk: Des
     for second in (0, 10, 11, 45):
         desk.now = float(second)
         desk.publish(link, second)
-    written = [record.restricted for record in desk.written(records.Published)]
+    written = [record.delivery.restricted for record in desk.written(records.Published)]
     assert written == [((subscription.id, 1),), (), ((subscription.id, 0),), ((subscription.id, 1),)]
 
 

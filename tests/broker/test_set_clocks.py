@@ -70,7 +70,11 @@ def test_x27_a_window_opens_and_shuts_at_once_when_the_clock_is_set() -> None:
     desk.set_us = 0
     desk.publish(link, 3)
     assert desk.stream(link) == [2]
-    assert [record.received_us for record in desk.written(records.Published)] == [None, START_US + HOUR_US, None]
+    assert [record.acceptance.received_us for record in desk.written(records.Published)] == [
+        None,
+        START_US + HOUR_US,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("with_rows", [False, True])

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
+from tests.published import published
 from wanderbus import records
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.state.tables import Table
@@ -92,10 +93,7 @@ def test_a_cursor_never_runs_backwards() -> None:
     for offset in range(3, 9):
         notified = (records.Notified(ALICE, "default", offset - 2, ("wb-1",)),)
         event = Event(SUBJECT, {})
-        published = records.Published(
-            at_us=0, event=event, user=BOB, device="desk", epoch=1, number=offset, notified=notified
-        )
-        state.apply(offset, published)
+        state.apply(offset, published(event, number=offset, notified=notified))
     for offset, number in enumerate([5, 3], 9):
         state.apply(offset, records.Acknowledged(at_us=0, user=ALICE, session="default", device="phone", number=number))
     assert state.subscriptions["wb-1"].cursors == {"phone": 5}

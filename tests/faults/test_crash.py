@@ -11,6 +11,7 @@ from faults import crash
 from faults.agents import Role
 from faults.reckoning import reckon
 from faults.verdict import Verdict
+from tests.published import published as record_of
 from wanderbus import records
 from wanderbus.event import Event
 from wanderbus.runtime.files.server_files import ServerFiles
@@ -35,9 +36,9 @@ def left(directory: Path, *, published: list[int], told: list[str], taken: list[
                 offset,
                 1,
                 records.encode_record(
-                    records.Published(
+                    record_of(
+                        Event("Trade", {"by": "p1", "n": n}),
                         at_us=1,
-                        event=Event("Trade", {"by": "p1", "n": n}),
                         user="sip:p1@localhost",
                         device="p1",
                         epoch=1,

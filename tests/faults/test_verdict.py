@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from faults.verdict import Verdict, check_order, check_publishes, check_state, folded
+from tests.published import published as record_of
 from wanderbus import records
 from wanderbus.event import Event
 
 
 def published(number: int, *, epoch: int = 1) -> bytes:
     event = Event("Trade", {"n": number})
-    return records.encode_record(
-        records.Published(at_us=number, event=event, user="sip:a@x", device="d", epoch=epoch, number=number)
-    )
+    return records.encode_record(record_of(event, number=number, epoch=epoch, at_us=number))
 
 
 @pytest.mark.parametrize(

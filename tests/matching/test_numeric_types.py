@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.published import published
 from wanderbus import protocol
 from wanderbus.event import Event
 from wanderbus.filters import Filter, parse, xml
@@ -83,7 +84,7 @@ def test_x42_cesql_has_no_double_so_a_double_is_a_string_there(index: Index) -> 
 @pytest.mark.parametrize("value", [25, 25.0, -(2**63), 2**63 - 1, 0.0, 1e300])
 def test_x42_each_keeps_its_type_in_the_event(value: int | float) -> None:
     event = Event("S", {"n": value, "L": [value, 1, 1.0]})
-    record = Published(at_us=0, event=event, user="sip:a@b", device="d", epoch=1, number=1)
+    record = published(event, number=1)
     stored = decode_record(encode_record(record))
     assert isinstance(stored, Published)
     for read in (protocol.decode_event(protocol.encode_event(event)), stored.event):

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from wanderbus.broker.delivery import Delivery
 from wanderbus.broker.disconnection import Handling
 from wanderbus.broker.links import Links, _losses
 from wanderbus.broker.presence import Presence
-from wanderbus.broker.publishing import Publishing
 from wanderbus.broker.queues import queue_limits
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Hole, Queued
@@ -58,7 +58,7 @@ def asking_restrictions(patch: Patch, change: Callable[[dict[str, Any]], None]) 
         change(asked)
         return blocked_by(asked.pop("restrictions"), **asked)
 
-    patch.setattr("wanderbus.broker.publishing.blocked_by", blocked)
+    patch.setattr("wanderbus.broker.delivery.blocked_by", blocked)
 
 
 # Restrictions and lifetimes -------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def advance_frequency_when_blocked(patch: Patch) -> None:
     """SPEC H-11: a notification that a restriction blocks counts for the frequency."""
 
     def also(state: BrokerState, record: AnyRecord) -> None:
-        for identity, _ in record.restricted if isinstance(record, Published) else ():
+        for identity, _ in record.delivery.restricted if isinstance(record, Published) else ():
             state.subscriptions[identity].last_us = record.at_us
 
     after_each_record(patch, also)
@@ -97,25 +97,26 @@ def open_windows_every_day(patch: Patch) -> None:
 
 def ignore_expiry(patch: Patch) -> None:
     """SPEC G-05: an expired subscription is notified until it is looked for."""
-    generated, blocked = Publishing._generated, Publishing._blocked
+    generated, blocked = Delivery._generated, Delivery._blocked
 
-    def timeless(self: Publishing, event: Event) -> Any:
+    def timeless(self: Delivery, event: Event, received_us: int) -> Any:
         state = self._state
         self.now_us, state.wall_us = state.wall_us, 0  # type: ignore[attr-defined]
         try:
-            return generated(self, event)
+            return generated(self, event, received_us)
         finally:
             state.wall_us = self.now_us  # type: ignore[attr-defined]
 
-    def in_time(self: Publishing, row: SubscriptionRow, event: Event) -> int | None:
+    def in_time(self: Delivery, row: SubscriptionRow, event: Event, received_us: int) -> int | None:
         self._state.wall_us = self.now_us  # type: ignore[attr-defined]
         try:
-            return blocked(self, row, event)
+            return blocked(self, row, event, received_us)
         finally:
             self._state.wall_us = 0
 
-    patch.setattr(Publishing, "_generated", timeless)
-    patch.setattr(Publishing, "_blocked", in_time)
+    patch.setattr(Subscriptions, "end_expired", lambda self: None)
+    patch.setattr(Delivery, "_generated", timeless)
+    patch.setattr(Delivery, "_blocked", in_time)
 
 
 def forget_when_the_renewed_was_notified(patch: Patch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.published import published
 from wanderbus.event import Event
 from wanderbus.pipeline.session import spark_session
 from wanderbus.records import Notified, Published, Record, encode_record
@@ -49,9 +50,9 @@ def make_published() -> Callable[..., Published]:
     """Return a function that makes the record of the event of one row of the input."""
 
     def make(row: int, users: Sequence[str] = (), subject: str = "Departure") -> Published:
-        return Published(
+        return published(
+            Event(subject, {"Row": row, "Dest": "IAH"}, published_us=START_US + row * 1_000 - 500),
             at_us=START_US + row * 1_000,
-            event=Event(subject, {"Row": row, "Dest": "IAH"}, published_us=START_US + row * 1_000 - 500),
             user="sip:airline@localhost",
             device="urn:uuid:1",
             epoch=1,

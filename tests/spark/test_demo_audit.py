@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from demo.audit import JourneysResult, Traveller, away_facts, journeys, read_evidence, taking_facts
+from tests.published import published
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.pipeline.lake import ingest
-from wanderbus.records import Notified, Published, encode_record
+from wanderbus.records import Notified, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 
 Lines = Sequence[Mapping[str, Any]]
@@ -87,9 +88,9 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     log.mkdir()
     users = ("a-fine", "stranger")
     records = [
-        Published(
+        published(
+            Event("Departure" if row < 7 else "Arrival", {"Row": row}, published_us=START_US + row * 1_000),
             at_us=START_US + row * 1_000 + 300,
-            event=Event("Departure" if row < 7 else "Arrival", {"Row": row}, published_us=START_US + row * 1_000),
             user="sip:airline@localhost",
             device="d",
             epoch=1,

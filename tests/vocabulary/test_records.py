@@ -7,6 +7,7 @@ import typing
 import msgspec
 import pytest
 
+from tests.published import published
 from wanderbus import records
 from wanderbus.event import Event
 from wanderbus.records import AnyRecord, Notified, decode_record, encode_record
@@ -29,9 +30,9 @@ SUBSCRIPTION = Subscription(
 EXAMPLES: list[tuple[AnyRecord, str]] = [
     (records.Started(at_us=1, server="wb", incarnation=1), "started"),
     (
-        records.Published(
+        published(
+            Event("Trade", {"A": 1, "B": [1.5, "x", True]}, 7),
             at_us=2,
-            event=Event("Trade", {"A": 1, "B": [1.5, "x", True]}, 7),
             user=USER,
             device="phone",
             epoch=2**56 - 1,

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from wanderbus import protocol, records
+from wanderbus.broker.acceptance import DISK_FULL
 from wanderbus.broker.admin import Operating, ServerAnswered, ServerAsked
 from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
@@ -20,7 +21,7 @@ from wanderbus.broker.interest.matcher import Interests, KernelWanted
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence, UserStatusChanged
-from wanderbus.broker.publishing import DISK_FULL, Publishing
+from wanderbus.broker.publishing import Publishing
 from wanderbus.broker.queues.queue_limits import Bounds
 from wanderbus.broker.queues.queue_policies import Policies
 from wanderbus.broker.readers import Link, Reader

@@ -113,13 +113,13 @@ class Pair:
             return True
         return self._waits_for.encode() in payload
 
-    def apply(self, offset: int, record: AnyRecord) -> None:
-        """Apply the record at ``offset``; the caller may leave out those that do not concern the pair."""
+    def apply(self, record: AnyRecord) -> None:
+        """Apply the next record; the caller may leave out those that do not concern the pair."""
         if self.settled:
             return
         match record:
             case records.Published():
-                self._on_published(offset, record)
+                self._on_published(record)
             case records.Subscribed(subscription=subscription, inherits=inherits):
                 self._store_subscription(subscription, record.at_us)
                 if inherits == self._waits_for and self._number is not None:
@@ -146,9 +146,9 @@ class Pair:
             if self._submitted_us is None:
                 self._submitted_us = at_us
 
-    def _on_published(self, offset: int, record: records.Published) -> None:
-        ours = next((each for each in record.notified if self._identity in each.subscriptions), None)
-        if offset == self._event.number:
+    def _on_published(self, record: records.Published) -> None:
+        ours = next((each for each in record.delivery.notified if self._identity in each.subscriptions), None)
+        if record.acceptance.id == self._event:
             self._published = record
             self._number = None if ours is None else ours.number
             self._trim(record.at_us)
@@ -228,14 +228,15 @@ class Pair:
         if not expression.matches(event):
             predicates = deciding(expression.root, event)
             return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
-        place = dict(published.restricted).get(self._identity)
+        received_us = published.acceptance.received_us
+        place = dict(published.delivery.restricted).get(self._identity)
         if place is None:
             return self._outcome("restricted", "by a restriction that the log does not name")
         why = forbidding(
             subscription.restrictions,
             place,
             now_us=published.at_us,
-            received_us=published.at_us if published.received_us is None else published.received_us,
+            received_us=published.at_us if received_us is None else received_us,
             last_us=self._last_us,
         )
         return self._outcome("restricted", why, restriction=subscription.restrictions[place])

@@ -238,7 +238,7 @@ class Subscriptions:
         interest = measured(read)
         self._check_quota(link.user, interest)
         inherits = self._inheritable(link, wanted, reads=request.reader is not None)
-        accepted = msgspec.structs.replace(wanted, id=str(self._state.identity(self._state.offset)))
+        accepted = msgspec.structs.replace(wanted, id=str(self._state.next_id))
         admission.check_size(accepted)
         subscribed = records.Subscribed(
             at_us=self._state.wall_us,

@@ -61,7 +61,7 @@ def _explained(directory: Path, event: EventId, identity: str, device: str | Non
         reading = progress.add_task("reading the log", total=end - first)
         for frame in read_log(directory, first, end):
             if pair.concerns(frame.offset, frame.payload):
-                pair.apply(frame.offset, _record(frame))
+                pair.apply(_record(frame))
             if pair.settled:
                 break
             if frame.offset % _RECORDS_A_STEP == 0:

@@ -19,7 +19,9 @@ PARTITION_COLUMNS = ("kind", "date")
 
 _FIELDS = """
     epoch bigint, number bigint, first bigint, last bigint, reason string, status string, address string,
-    event struct<attributes: string, published_us: bigint>, notified array<array<string>>
+    acceptance struct<id: array<string>, epoch: bigint, number: bigint,
+                      event: struct<attributes: string, published_us: bigint>>,
+    delivery struct<notified: array<array<string>>>
 """
 
 
@@ -33,20 +35,11 @@ def lake_rows(records: DataFrame) -> DataFrame:
         "session",
         "device",
         "subject",
-        *(
-            f"fields.{name}"
-            for name in (
-                "epoch",
-                "number",
-                "first",
-                "last",
-                "reason",
-                "status",
-                "address",
-            )
-        ),
-        F.col("fields.event.published_us").alias("published_us"),
-        F.parse_json(F.col("fields.event.attributes")).alias("attributes"),
+        _event_id().alias("event_id"),
+        *(F.coalesce(f"fields.acceptance.{name}", f"fields.{name}").alias(name) for name in ("epoch", "number")),
+        *(f"fields.{name}" for name in ("first", "last", "reason", "status", "address")),
+        F.col("fields.acceptance.event.published_us").alias("published_us"),
+        F.parse_json(F.col("fields.acceptance.event.attributes")).alias("attributes"),
         _notified().alias("notified"),
         "record",
         "kind",
@@ -54,10 +47,16 @@ def lake_rows(records: DataFrame) -> DataFrame:
     )
 
 
+def _event_id() -> Column:
+    """Return the text form of an event's id (:class:`wanderbus.event.EventId`)."""
+    origin, incarnation, number = (F.col("fields.acceptance.id")[place] for place in range(3))
+    return F.concat(origin, F.lit("-"), F.lower(F.conv(incarnation, 10, 36)), F.lit("-"), number)
+
+
 def _notified() -> Column:
     """Return the notifications of an event: in JSON they are mixed arrays, which Spark reads as texts."""
     return F.transform(
-        "fields.notified",
+        "fields.delivery.notified",
         lambda item: F.struct(
             item[0].alias("user"),
             item[1].alias("session"),

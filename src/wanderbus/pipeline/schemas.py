@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from wanderbus.event import Event
 from wanderbus.records import AnyRecord, Published
 
 LOG_SCHEMA: Final = (
@@ -30,7 +31,8 @@ NOTIFIED_TYPE: Final = "array<struct<user: string, session: string, number: bigi
 
 LAKE_SCHEMA: Final = (
     "offset bigint, at_us bigint, user string, session string, device string, subject string, "
-    "epoch bigint, number bigint, first bigint, last bigint, reason string, status string, address string, "
+    "event_id string, epoch bigint, number bigint, first bigint, last bigint, reason string, status string, "
+    "address string, "
     f"published_us bigint, attributes variant, notified {NOTIFIED_TYPE}, record string, kind string, date date"
 )
 """The lake: a record's own fields as typed columns, an event's attributes as VARIANT, partitioned by the last two."""
@@ -42,8 +44,11 @@ def log_row(offset: int, record: AnyRecord) -> tuple[Any, ...]:
     """Return the row of :data:`LOG_SCHEMA` for ``record``; infinite numbers become null, because JSON cannot represent
     them.
     """
-    subscription = getattr(record, "subscription", None)
-    source = record if subscription is None or isinstance(subscription, str) else subscription
+    event = None
+    if isinstance(record, Published):
+        event = record.event
+        record = _readable(record, event)
+    source = _source(record)
     return (
         offset,
         record.at_us,
@@ -51,6 +56,20 @@ def log_row(offset: int, record: AnyRecord) -> tuple[Any, ...]:
         getattr(source, "owner", None) or getattr(source, "user", None),
         getattr(source, "session", None),
         getattr(source, "device", None),
-        record.event.subject if isinstance(record, Published) else getattr(source, "subject", None),
+        event.subject if event is not None else getattr(source, "subject", None),
         _json.encode(record).decode(),
     )
+
+
+def _source(record: AnyRecord) -> object:
+    """Return the part of a record that names the user, the session and the device."""
+    if isinstance(record, Published):
+        return record.acceptance
+    subscription = getattr(record, "subscription", None)
+    return record if subscription is None or isinstance(subscription, str) else subscription
+
+
+def _readable(published: Published, event: Event) -> Published:
+    """Return the record with its event as JSON."""
+    acceptance = msgspec.structs.replace(published.acceptance, event=msgspec.Raw(_json.encode(event)))
+    return msgspec.structs.replace(published, acceptance=acceptance)

@@ -68,11 +68,14 @@ class DeviceRow(msgspec.Struct):
 
 
 class PublisherRow(msgspec.Struct):
-    """Publishes of a device, or of its outbox, in the present epoch: highest number, and the recent offsets."""
+    """Publishes of a device, or of its outbox, in the present epoch: highest number, and the recent answers."""
 
     epoch: int
     number: int = 0
     recent: dict[int, int] = msgspec.field(default_factory=dict)
+    """Number in the id of each event that this server has accepted, in the present incarnation of its log."""
+    elsewhere: dict[int, EventId] = msgspec.field(default_factory=dict)
+    """Id of each event that another server has accepted."""
 
 
 class FormerRow(msgspec.Struct):

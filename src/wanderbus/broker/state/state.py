@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 
-from wanderbus import protocol, records
+from wanderbus import records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import Events, Queues
@@ -108,6 +108,11 @@ class BrokerState:
         """Return the incarnation of the log, 0 before its first record."""
         return self.servers[self.server].incarnation
 
+    @property
+    def next_id(self) -> EventId:
+        """Return the id of the event, or of the subscription, whose record is the next one."""
+        return self.identity(self.offset)
+
     def identity(self, offset: int) -> EventId:
         """Return the id of the event, or of the subscription, whose record is at ``offset`` of this log."""
         return EventId(self.server, self.servers[self.server].incarnation, offset)
@@ -136,7 +141,7 @@ class BrokerState:
         self.servers[self.server].at_us = self.wall_us
         match record:
             case records.Published():
-                self._on_published(offset, record)
+                self._on_published(record)
             case records.Acknowledged():
                 self._on_acknowledged(record)
             case records.Dropped():
@@ -171,32 +176,34 @@ class BrokerState:
 
     # Publishing -------------------------------------------------------------------------------------------------
 
-    def _on_published(self, offset: int, record: records.Published) -> None:
-        self._remember_publish(offset, record)
-        for identity, _ in record.restricted:
+    def _on_published(self, record: records.Published) -> None:
+        acceptance, delivery = record.acceptance, record.delivery
+        self._remember_publish(acceptance)
+        for identity, _ in delivery.restricted:
             subscription = self.subscriptions[identity].subscription
             session = self._session(subscription.owner, subscription.session)
             session.restricted += 1
             self.sessions.put(session.key, session)
-        if record.notified:
-            data = protocol.encode_event(record.event)
-            event = EventRow(self.identity(offset), record.at_us, data, sessions=len(record.notified))
+        if delivery.notified:
+            event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), sessions=len(delivery.notified))
             self.events.add(event)
-            for notified in record.notified:
+            for notified in delivery.notified:
                 self._enqueue(notified, event)
 
-    def _remember_publish(self, offset: int, record: records.Published) -> None:
-        key = publisher_key(record.user, record.device, outbox=record.outbox)
+    def _remember_publish(self, acceptance: records.Acceptance) -> None:
+        key = publisher_key(acceptance.user, acceptance.device, outbox=acceptance.outbox)
         publisher = self.publishers.get(key)
-        if publisher is None or publisher.epoch != record.epoch:
-            publisher = PublisherRow(record.epoch)
-        oldest = record.number - self._publishes_remembered + 1
-        if record.number == publisher.number + 1:
+        if publisher is None or publisher.epoch != acceptance.epoch:
+            publisher = PublisherRow(acceptance.epoch)
+        oldest = acceptance.number - self._publishes_remembered + 1
+        if acceptance.number == publisher.number + 1:
             publisher.recent.pop(oldest - 1, None)
         else:
-            publisher.recent = {number: at for number, at in publisher.recent.items() if number >= oldest}
-        publisher.number = record.number
-        publisher.recent[record.number] = offset
+            publisher.recent = {number: own for number, own in publisher.recent.items() if number >= oldest}
+        if publisher.elsewhere:
+            publisher.elsewhere = {number: other for number, other in publisher.elsewhere.items() if number >= oldest}
+        publisher.number = acceptance.number
+        publisher.recent[acceptance.number] = acceptance.id.number
         self.publishers.put(key, publisher)
 
     def _enqueue(self, notified: records.Notified, event: EventRow) -> None:

@@ -39,7 +39,7 @@ def _check_publishes(log: Sequence[records.AnyRecord], traveller: Traveller) -> 
         record = log[identity.number] if identity.number < len(log) else None
         if not isinstance(record, records.Published) or record.event["Uid"] != uid:
             yield f"publish {uid} was acknowledged as {identity} but is not there"
-    uids = [r.event["Uid"] for r in log if isinstance(r, records.Published) and r.user == traveller.uri]
+    uids = [r.event["Uid"] for r in log if isinstance(r, records.Published) and r.acceptance.user == traveller.uri]
     if uids != sorted(uids):
         yield "its events are in the log out of order"
 
@@ -91,9 +91,8 @@ def _expected(log: Sequence[records.AnyRecord], traveller: Traveller, expression
             case records.Subscribed(subscription=subscription):
                 if (subscription.owner, subscription.expression) == (traveller.uri, expression):
                     wanted = filters.parse(subscription.expression, subscription.language)
-            case records.Published(event=event):
-                if wanted is not None and wanted.evaluate(event) is True:
-                    yield event["Uid"]
+            case records.Published(event=event) if wanted is not None and wanted.evaluate(event) is True:
+                yield event["Uid"]
 
 
 def _in_order(some: Sequence[object], of: Sequence[object]) -> bool:

@@ -18,7 +18,7 @@ _OWN: Final = "subscription."
 
 def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Known], event: Published) -> Iterator[str]:
     """Yield the exceeded bounds once ``event`` is in its queues and the excess was dropped."""
-    for notified in event.notified:
+    for notified in event.delivery.notified:
         stream = streams[notified.user, notified.session]
         yield from _over(config.queue, list(stream.queue()), f"{notified.user}/{notified.session}")
         for identity in notified.subscriptions:
@@ -28,7 +28,7 @@ def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Kno
                 yield from check_stale(waiting, identity)
         if _bytes_of(streams, notified.user) > config.user_queued_bytes_max:
             yield f"more than user_queued_bytes_max wait for {notified.user}"
-    if event.notified and _bytes_of(streams) > config.queued_bytes_max:
+    if event.delivery.notified and _bytes_of(streams) > config.queued_bytes_max:
         yield "more than queued_bytes_max wait"
 
 

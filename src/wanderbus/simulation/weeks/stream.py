@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wanderbus.event import Event
-from wanderbus.protocol import encode_event
 from wanderbus.records import Notified, Published
 from wanderbus.subscription import Subscription
 
@@ -75,8 +74,8 @@ class Stream:
     def add(self, offset: int, record: Published, notified: Notified) -> None:
         """Append a new notification."""
         matches = dict.fromkeys(notified.subscriptions) | dict(notified.bound)
-        size = len(encode_event(record.event))
-        stock, price = str(record.event.get("Stock")), int(record.event.get("Price", 0))
+        event, size = record.event, len(bytes(record.acceptance.event))
+        stock, price = str(event.get("Stock")), int(event.get("Price", 0))
         entry = Entry(notified.number, offset, record.at_us, size, stock, price, matches, dict.fromkeys(matches))
         self.entries[notified.number] = entry
         self.next = notified.number + 1

@@ -179,16 +179,16 @@ class Truth:
     def _take_event(self, offset: int, record: records.Published) -> None:
         self._published = record
         wall_us = self.happened.walls_us[offset]
-        if (record.received_us or record.at_us) != wall_us:
-            self._wrong(offset, f"received at {record.received_us or record.at_us}, the wall clock showed {wall_us}")
+        if (received_us := record.acceptance.received_us or record.at_us) != wall_us:
+            self._wrong(offset, f"received at {received_us}, the wall clock showed {wall_us}")
         name = name_of(record.event)
         if name in self.events:
             self._wrong(offset, f"event {name} was published twice")
         self.events[name] = offset
         allowed, forbidden = self._wanted(record.event, record.at_us, wall_us)
-        if dict(record.restricted) != forbidden:
-            self._wrong(offset, f"restrictions forbade {dict(record.restricted)}, they should {forbidden}")
-        notifications = {(n.user, n.session): n for n in record.notified}
+        if dict(record.delivery.restricted) != forbidden:
+            self._wrong(offset, f"restrictions forbade {dict(record.delivery.restricted)}, they should {forbidden}")
+        notifications = {(n.user, n.session): n for n in record.delivery.notified}
         for key in allowed.keys() | notifications.keys():
             given = notifications[key].subscriptions if key in notifications else ()
             if sorted(given) != sorted(allowed.get(key, ())):
@@ -196,7 +196,7 @@ class Truth:
         for identity in forbidden:
             owner = self.known[identity].subscription
             self.stream(owner.owner, owner.session).restricted += 1
-        for notified in record.notified:
+        for notified in record.delivery.notified:
             self._take_notified(offset, record, notified)
 
     def _wanted(

@@ -1,0 +1,129 @@
+"""Acceptance of a published event: it is new, in its turn, permitted and valid (SPEC A-13, X25; DESIGN 5.2).
+
+:func:`accept` decides this alone. The sessions that get the event are another decision, which takes an accepted event:
+see :mod:`wanderbus.broker.delivery`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.state.rows import PublisherRow
+from wanderbus.errors import EventError
+from wanderbus.event import Event, EventId, check_event
+from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.records import Acceptance
+
+DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try again later"
+
+
+class Candidate(NamedTuple):
+    """A publish to decide about: the event, and the publisher's own identifier of it."""
+
+    event: Event
+    user: str
+    device: str
+    epoch: int
+    number: int
+    outbox: bool
+    encoded: bytes | None = None
+    """The bytes of the event, if it has been checked and encoded already."""
+
+
+class Conditions(NamedTuple):
+    """The state of the server that the decision needs."""
+
+    id: EventId
+    """The id that the event gets if it is accepted."""
+    at_us: int
+    """The broker's clock."""
+    received_us: int
+    """The wall clock as read."""
+    permissions: Permissions
+    is_disk_full: bool = False
+    held_up: tuple[int, str] | None = None
+    """Number of an event of the outbox that was refused temporarily, and the bound that it met."""
+
+
+class Accepted(NamedTuple):
+    """The event is accepted; ``acceptance`` is the part of the record about this."""
+
+    event: Event
+    acceptance: Acceptance
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the event."""
+        return len(memoryview(self.acceptance.event))
+
+
+class Repeated(NamedTuple):
+    """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
+
+    id: EventId | None
+
+
+class Rejected(NamedTuple):
+    """The event is refused because of ``reason``; ``limit`` is the bound that was met."""
+
+    reason: str
+    limit: str | None = None
+
+
+def accept(candidate: Candidate, publisher: PublisherRow | None, now: Conditions) -> Accepted | Repeated | Rejected:
+    """Return the decision about an event of ``publisher``; nothing changes."""
+    if publisher is not None and is_repeated(publisher, candidate.epoch, candidate.number):
+        return Repeated(_first_answer(publisher, candidate.number, now.id))
+    if candidate.outbox and not is_in_turn(candidate.number, now.held_up):
+        return Rejected("an earlier event of the outbox must be accepted first", now.held_up[1] if now.held_up else None)
+    if now.is_disk_full:
+        return Rejected(DISK_FULL, "disk_full")
+    if refusal := now.permissions.refusal(candidate.user, candidate.event.subject):
+        return Rejected(refusal)
+    try:
+        encoded = candidate.encoded or checked_bytes(candidate.event)
+    except EventError as error:
+        return Rejected(protocol.shortened(error))
+    acceptance = Acceptance(
+        id=now.id,
+        event=msgspec.Raw(encoded),
+        user=candidate.user,
+        device=candidate.device,
+        epoch=candidate.epoch,
+        number=candidate.number,
+        outbox=candidate.outbox,
+        received_us=None if now.received_us == now.at_us else now.received_us,
+    )
+    return Accepted(candidate.event, acceptance)
+
+
+def _first_answer(publisher: PublisherRow, number: int, next_id: EventId) -> EventId | None:
+    if (own := publisher.recent.get(number)) is not None:
+        return EventId(next_id.origin, next_id.incarnation, own)
+    return publisher.elsewhere.get(number)
+
+
+def is_repeated(publisher: PublisherRow, epoch: int, number: int) -> bool:
+    """Return whether the publisher has used ``number``, or a higher one, in this epoch."""
+    return number <= publisher.number and publisher.epoch == epoch
+
+
+def is_in_turn(number: int, held_up: tuple[int, str] | None) -> bool:
+    """Return whether all earlier events of the outbox were accepted.
+
+    A number counts as a repeat once a higher one was accepted, so no event may overtake another (SPEC X25).
+    """
+    return held_up is None or number <= held_up[0]
+
+
+def checked_bytes(event: Event) -> bytes:
+    """Return the bytes of an event; :class:`EventError` for one that may not be published or fits no notification."""
+    check_event(event)
+    encoded = protocol.encode_event(event)
+    if len(encoded) > EVENT_BYTES_MAX:
+        raise EventError(f"the event takes {len(encoded)} bytes; the limit is {EVENT_BYTES_MAX} (event_bytes_max)")
+    return encoded

@@ -1,0 +1,104 @@
+"""Delivery of an accepted event: the sessions that get it, for which subscriptions (SPEC B-01, J-04; DESIGN 5.1).
+
+The event may have been accepted by this server or by another one: see :mod:`wanderbus.broker.acceptance`.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import NamedTuple
+
+from wanderbus import records
+from wanderbus.broker.acceptance import Accepted
+from wanderbus.broker.interest.filter_work import Undecided
+from wanderbus.broker.links import Links
+from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.event import Event
+from wanderbus.subscription import Subscription
+
+_number = attrgetter("number")
+
+
+class Delivered(NamedTuple):
+    """The notifications of an event: the part of the record, and the session of each notification in order."""
+
+    delivery: records.Delivery
+    sessions: list[SessionRow]
+    undecided: dict[str, Undecided]
+    """Subscriptions whose filters were not evaluated; they get a gap."""
+    expired: list[Subscription]
+    """Subscriptions that the event matched after their expiry."""
+    full: str | None
+    """The bound of a full queue whose policy refuses the event; None if the event is delivered."""
+
+
+class Delivery:
+    """Decides which sessions get an event; it records and sends nothing."""
+
+    def __init__(self, state: BrokerState, links: Links, subscriptions: Subscriptions, bounds: Bounds) -> None:
+        self._state = state
+        self._links = links
+        self._subscriptions = subscriptions
+        self._bounds = bounds
+
+    def deliver(self, accepted: Accepted, received_us: int) -> Delivered:
+        """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
+        event = accepted.event
+        sessions, restricted, expired = self._generated(event, received_us)
+        undecided = self._subscriptions.interests.work.take_undecided(event)
+        self._subscriptions.ask_for_kernel()
+        notified = decided = [notification for _, notification in sessions]
+        if undecided:
+            decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
+        full = self._bounds.refuses(event.subject, accepted.size, decided)
+        delivery = records.Delivery(notified=tuple(notified), restricted=tuple(restricted))
+        return Delivered(delivery, [session for session, _ in sessions], undecided, expired, full)
+
+    def _generated(
+        self, event: Event, received_us: int
+    ) -> tuple[list[tuple[SessionRow, records.Notified]], list[tuple[str, int]], list[Subscription]]:
+        """Return the notifications that ``event`` generates, one for each session.
+
+        Also return the subscriptions whose restrictions blocked one, with the place of the first such restriction, and
+        the expired ones.
+        """
+        matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
+        restricted, expired = [], []
+        rows = [self._state.subscriptions[each] for each in self._subscriptions.interests.matching(event)]
+        rows.sort(key=_number)
+        for row in rows:
+            subscription = row.subscription
+            if subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us:
+                expired.append(subscription)
+            elif subscription.restrictions and (place := self._blocked(row, event, received_us)) is not None:
+                restricted.append((subscription.id, place))
+            else:
+                matched.setdefault((subscription.owner, subscription.session), []).append(row)
+        sessions = [(self._state.sessions[session_key(*key)], of_session) for key, of_session in matched.items()]
+        return [(session, _notification(session, of_session)) for session, of_session in sessions], restricted, expired
+
+    def _blocked(self, row: SubscriptionRow, event: Event, received_us: int) -> int | None:
+        return blocked_by(
+            row.subscription.restrictions,
+            now_us=self._state.wall_us,
+            received_us=received_us,
+            last_us=row.last_us,
+            away=self._links.status(row.subscription.owner) == "DISCONNECTED",
+            event=event,
+            kinds=self._subscriptions.kinds,
+        )
+
+
+def _notification(session: SessionRow, rows: list[SubscriptionRow]) -> records.Notified:
+    subscriptions = [row.subscription for row in rows]
+    return records.Notified(
+        session.user,
+        session.name,
+        session.next,
+        tuple([s.id for s in subscriptions]),
+        tuple([(s.id, s.device) for s in subscriptions if s.device is not None]),
+    )
