@@ -24,6 +24,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.disk import is_full
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.committer import GroupCommit, LogEntry, Rows
@@ -89,7 +90,7 @@ class Life:
         queue = QueuePolicy(notifications_max=8, bytes_max=2**20, when_full="drop_oldest")
         config = BrokerConfig(server=self.server, queue=queue, publishes_remembered=PUBLISHES_REMEMBERED)
         self._broker = Broker(state, config)
-        self._group = GroupCommit(self._files.log, self._durable)
+        self._group = GroupCommit({SERVER_LOG: self._files.log}, self._durable)
         self._told: list[int] = []
         for device in world.devices:
             device.link = 0
@@ -176,7 +177,7 @@ class Life:
         self._try_to_commit()
         told, self._told = self._told, []
         for durable in told:
-            self._give(Appended(durable))
+            self._give(Appended(SERVER_LOG, durable))
 
     def _try_to_commit(self) -> None:
         rows: Rows | None = None
@@ -198,7 +199,7 @@ class Life:
         """Save as the server does: the current rows, behind all records that they reflect; committed together later."""
         self._group.save(self._broker.state.changes(), self._broker.state.offset)
 
-    def _durable(self, durable: int) -> None:
+    def _durable(self, log: str, durable: int) -> None:
         self._promise(durable)
         self._told.append(durable)
 
@@ -219,9 +220,9 @@ class Life:
 
     def _perform(self, output: Output) -> None:
         match output:
-            case Append(entries=entries):
+            case Append(log=log, entries=entries):
                 self.handed += entries
-                self._group.append(entries)
+                self._group.append(log, entries)
             case SendOnLink(link=link, payload=payload):
                 device = next((each for each in self._world.devices if each.link == link), None)
                 if device is not None:

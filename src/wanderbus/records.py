@@ -17,6 +17,9 @@ from wanderbus.subscription import Subscription
 
 SCHEMA_VERSION: Final = 4
 
+SERVER_LOG: Final = "server"
+"""Name of the log with the records of a server's own roles; a process may write several logs, each by its name."""
+
 
 class Record(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True, omit_defaults=True):
     """Base of all records; ``at_us`` is the broker's clock when it wrote the record."""

@@ -39,7 +39,7 @@ from wanderbus.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.records import AnyRecord, decode_record
+from wanderbus.records import SERVER_LOG, AnyRecord, decode_record
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
 
 START_US = 1_700_000_000_000_000
@@ -153,7 +153,7 @@ class Desk:
                     )
                     self.log.extend(payload for _, _, payload in entries)
                     if not self.held:
-                        self.give(Appended(len(self.log)))
+                        self.give(Appended(SERVER_LOG, len(self.log)))
                 case LinkDropped():
                     self.dropped_links.append(output)
                 case UserStatusChanged():
@@ -167,7 +167,7 @@ class Desk:
 
     def sync(self) -> None:
         """Make everything that was written durable."""
-        self.give(Appended(len(self.log)))
+        self.give(Appended(SERVER_LOG, len(self.log)))
 
     def later(self, seconds: float) -> None:
         """Advance the clock, and fire the timers that are due."""

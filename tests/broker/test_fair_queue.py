@@ -18,6 +18,7 @@ from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Notify, Publish, PublishAccepted, Subscribe, Take
+from wanderbus.records import SERVER_LOG
 from wanderbus.refusal_table import Limited
 
 CAROL = "sip:carol@example.org"
@@ -45,7 +46,7 @@ class Hall(Desk):
         for output in outputs:  # the list grows while it is read
             if isinstance(output, Append):
                 self.log.extend(payload for _, _, payload in output.entries)
-                outputs += self.step(Appended(len(self.log)))
+                outputs += self.step(Appended(SERVER_LOG, len(self.log)))
         return outputs
 
     def turns(self, count: int) -> list[Output]:
@@ -168,7 +169,7 @@ def test_work_that_waits_for_the_disk_is_bounded_and_resumes_after_the_sync() ->
     assert len(append.entries) < 60
     assert not [each for each in outputs if isinstance(each, SetTimer) and each.key == TURN]
     hall.log.extend(payload for _, _, payload in append.entries)
-    outputs = hall.step(Appended(len(hall.log)))
+    outputs = hall.step(Appended(SERVER_LOG, len(hall.log)))
     assert len(accepted(outputs, alice)) == len(append.entries)
     assert [each for each in outputs if isinstance(each, Append)]
 

@@ -27,7 +27,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.link = self.desk.attach()
         self.epoch = 1
         self.live: dict[str, list[Any]] = {}
-        """Content and second of expiry, by id."""
+        """Content and second of expiry, by id, in the order of creation."""
         self.ended: dict[str, tuple[int, float]] = {}
         """Content and second of the end, by id, in that order."""
         self.seen: list[str] = []
@@ -71,6 +71,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
                 identity = [each for each, (of_it, _) in self.ended.items() if of_it == content][-1]
                 del self.ended[identity]
                 self.live[identity] = [content, None]
+                self.live = {each: self.live[each] for each in sorted(self.live, key=self.seen.index)}
         assert isinstance(answer, Done)
         assert [subscription.id for subscription in answer.subscriptions] == [identity]
         self.live[identity][1] = self.until(lifetime_s)
@@ -121,7 +122,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
     def a_query_lists_what_lives(self) -> None:
         answer = self.desk.ask(self.link, Query(1))
         assert isinstance(answer, Done)
-        assert [subscription.id for subscription in answer.subscriptions] == sorted(self.live, key=self.seen.index)
+        assert [subscription.id for subscription in answer.subscriptions] == list(self.live)
 
     @invariant()
     def what_expired_was_told(self) -> None:

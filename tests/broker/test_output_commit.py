@@ -25,7 +25,7 @@ from wanderbus.protocol import (
     Subscribe,
     Take,
 )
-from wanderbus.records import decode_record
+from wanderbus.records import SERVER_LOG, decode_record
 from wanderbus.subscription import QueuePolicy
 
 
@@ -58,8 +58,8 @@ def test_design_5_1_a_publish_is_acknowledged_and_notified_after_its_sync_and_no
     assert sent_kinds(outputs) == []
     assert kinds_written(outputs) == [records.Published]
     offset = len(desk.log)
-    assert desk.step(Appended(offset)) == []
-    assert sent_kinds(desk.step(Appended(offset + 1))) == [Notify, PublishAccepted]
+    assert desk.step(Appended(SERVER_LOG, offset)) == []
+    assert sent_kinds(desk.step(Appended(SERVER_LOG, offset + 1))) == [Notify, PublishAccepted]
 
 
 def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple[Desk, int]) -> None:
@@ -87,7 +87,7 @@ def test_design_5_1_requests_are_answered_when_durable(
     outputs = desk.step(message(link, asked))
     assert sent_kinds(outputs) == []
     assert kinds_written(outputs) == written
-    assert sent_kinds(desk.step(Appended(len(desk.log) + 1))) == [answer]
+    assert sent_kinds(desk.step(Appended(SERVER_LOG, len(desk.log) + 1))) == [answer]
 
 
 def test_design_5_1_an_attachment_is_confirmed_when_durable(desk: Desk) -> None:
@@ -95,7 +95,7 @@ def test_design_5_1_an_attachment_is_confirmed_when_durable(desk: Desk) -> None:
     link = desk.open(ALICE, "phone")
     outputs = desk.step(message(link, Attach(1, "default", None, True)))
     assert sent_kinds(outputs) == []
-    assert sent_kinds(desk.step(Appended(len(desk.log) + 1))) == [Attachment]
+    assert sent_kinds(desk.step(Appended(SERVER_LOG, len(desk.log) + 1))) == [Attachment]
 
 
 def test_design_5_1_several_commits_release_their_outputs_one_by_one_in_order(busy: tuple[Desk, int]) -> None:
@@ -104,7 +104,7 @@ def test_design_5_1_several_commits_release_their_outputs_one_by_one_in_order(bu
     for n in (1, 2, 3):
         desk.publish(link, n)
     start = len(desk.log) - 3
-    released = [sent_kinds(desk.step(Appended(start + done))) for done in (1, 2, 3)]
+    released = [sent_kinds(desk.step(Appended(SERVER_LOG, start + done))) for done in (1, 2, 3)]
     assert released == [[Notify, PublishAccepted]] * 3
 
 
@@ -190,11 +190,11 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
     (append,) = journal.drain()
     assert isinstance(append, Append)
     assert [entry[:2] for entry in append.entries] == [(7, 1)]
-    journal.appended(7)
+    journal.appended(SERVER_LOG, 7)
     assert journal.drain() == []
-    journal.appended(8)
+    journal.appended(SERVER_LOG, 8)
     assert journal.drain() == [CancelTimer("held")]
-    journal.appended(3)
+    journal.appended(SERVER_LOG, 3)
     journal.emit(CancelTimer("free"))
     assert journal.drain() == [CancelTimer("free")]
 
@@ -210,7 +210,7 @@ def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
     desk.publish(link, 4)
     published = len(desk.log) - 1
     assert isinstance(decode_record(desk.log[published]), records.Dropped)
-    desk.give(Appended(published))
+    desk.give(Appended(SERVER_LOG, published))
     desk.take(link, 1)
     assert desk.received(link, NotifyGap) == []
     desk.sync()
@@ -227,3 +227,13 @@ def test_the_end_of_a_reader_syncs_its_acknowledgements(busy: tuple[Desk, int]) 
     (ended,) = [o for o in desk.step(message(link, StopReading(handle))) if isinstance(o, Append)]
     assert ended.urgent
     assert not [o for o in desk.step(message(link, StopReading(handle))) if isinstance(o, Append)]
+
+
+def test_a_report_about_the_log_of_others_releases_nothing(desk: Desk) -> None:
+    desk.held = True
+    link = desk.open(ALICE, "phone")
+    outputs = desk.step(message(link, Attach(1, "default", None, True)))
+    (append,) = [each for each in outputs if isinstance(each, Append)]
+    assert append.log == SERVER_LOG
+    assert desk.step(Appended("channel", append.entries[-1][0] + 1)) == []
+    assert sent_kinds(desk.step(Appended(append.log, append.entries[-1][0] + 1))) == [Attachment]

@@ -10,6 +10,7 @@ from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_ATTRIBUTES_MAX, EVENT_BYTES_MAX, EVENT_LIST_ITEMS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Notify, Publish, PublishAccepted, PublishRefused, decode_event, size_of
+from wanderbus.subscription import QueuePolicy
 
 
 def test_a01_an_agent_receives_its_own_event(desk: Desk) -> None:
@@ -199,3 +200,19 @@ def test_nothing_is_published_before_the_attachment(desk: Desk) -> None:
     desk.publish(link, 1)
     assert desk.out.get(link) is None
     assert desk.written(records.Published) == []
+
+
+def test_the_id_is_that_of_the_record_also_if_drops_are_written_before_it() -> None:
+    queue = QueuePolicy(notifications_max=1, age_max_s=10.0)
+    desk = Desk(BrokerConfig(queue=queue, refuse_when_full=(SUBJECT,), sweep_s=None))
+    reader, bob = desk.attach(), desk.attach(BOB)
+    desk.subscribed(reader)
+    desk.publish(bob, 1)
+    desk.later(11.0)
+    desk.publish(bob, 2)
+    assert len(desk.written(records.Dropped)) == 1
+    for accepted in desk.received(bob, PublishAccepted):
+        record = records.decode_record(desk.log[accepted.id.number])
+        assert isinstance(record, records.Published)
+        assert (record.acceptance.id, record.acceptance.number) == (accepted.id, accepted.number)
+    assert len(desk.received(bob, PublishAccepted)) == 2

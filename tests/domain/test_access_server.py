@@ -31,7 +31,7 @@ from wanderbus.mobility.admission import Admission
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.status import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.records import decode_record
+from wanderbus.records import SERVER_LOG, decode_record
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator, DigestClient
@@ -486,8 +486,8 @@ def test_design_5_8_the_time_of_a_batch_is_told_once_and_not_in_a_later_one(
     """A later batch would take it for its own time."""
     town.run(5.0)
     watched, clock = Watched(town, monkeypatch), ClockRead(town.world.wall_us)
-    town.access.step([clock, Appended(0), Appended(0)], town.world.now)
+    town.access.step([clock, Appended(SERVER_LOG, 0), Appended(SERVER_LOG, 0)], town.world.now)
     town.access.step([clock], town.world.now)
-    town.access.step([Appended(0)], town.world.now + 60.0)
+    town.access.step([Appended(SERVER_LOG, 0)], town.world.now + 60.0)
     told = [told for _, told, _ in watched.batches]
-    assert told == [[[clock, Appended(0)], [Appended(0)]], [], [[Appended(0)]]]
+    assert told == [[[clock, Appended(SERVER_LOG, 0)], [Appended(SERVER_LOG, 0)]], [], [[Appended(SERVER_LOG, 0)]]]

@@ -79,8 +79,8 @@ def promised_before_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = GroupCommit.commit
 
     def early(self: GroupCommit) -> None:
-        if self._entries:
-            self._on_durable(self._entries[-1][0] + 1)
+        for log, entries in self._entries.items():
+            self._on_durable(log, entries[-1][0] + 1)
         whole(self)
 
     monkeypatch.setattr(GroupCommit, "commit", early)

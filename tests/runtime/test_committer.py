@@ -14,8 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
+from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.state_store import StateStore
-from wanderbus.runtime.log.committer import Committer, LogEntry
+from wanderbus.runtime.log.committer import Committer, GroupCommit, LogEntry
 from wanderbus.runtime.log.event_log import EventLog
 
 PATIENCE_S = 30
@@ -32,9 +33,9 @@ class Desk:
         self.failures: list[Exception] = []
         self.reports: list[str] = []
         self.committer = Committer(
-            self.log,
+            {SERVER_LOG: self.log},
             self.store,
-            on_durable=self.durable.append,
+            on_durable=lambda log, durable: self.durable.append(durable),
             on_failure=self.failures.append,
             on_full=lambda reason: self.reports.append("full"),
             on_room=lambda: self.reports.append("room"),
@@ -77,7 +78,7 @@ def test_order_is_write_sync_mark_callback_save(tmp_path: Path, monkeypatch: pyt
     async def story() -> list[str]:
         desk = Desk(tmp_path)
         steps = recorded(monkeypatch, desk)
-        desk.committer.append(entries(0, 3), urgent=False)
+        desk.committer.append(SERVER_LOG, entries(0, 3), urgent=False)
         desk.committer.save({"sessions": {"a": b"1"}}, 3)
         await desk.until(lambda: desk.store.offset == 3 and desk.durable)
         desk.close()
@@ -97,10 +98,10 @@ def test_entries_during_a_sync_go_into_the_next_one(tmp_path: Path, monkeypatch:
             assert go_on.wait(PATIENCE_S)
 
         monkeypatch.setattr(os, "fdatasync", slow)
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         assert await asyncio.to_thread(syncing.wait, PATIENCE_S)
         for offset in range(1, 9):
-            desk.committer.append(entries(offset, 1))
+            desk.committer.append(SERVER_LOG, entries(offset, 1))
         assert desk.durable == []
         go_on.set()
         await desk.until(lambda: desk.durable and desk.durable[-1] == 9)
@@ -121,18 +122,18 @@ def test_after_a_failure_nothing_is_acknowledged(
 
     async def story() -> None:
         desk = Desk(tmp_path)
-        desk.committer.append(entries(0, 2))
+        desk.committer.append(SERVER_LOG, entries(0, 2))
         await desk.until(lambda: desk.durable)
 
         def fail(*arguments: object) -> int:
             raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(os, failing, fail)
-        desk.committer.append(entries(2, 2), urgent=False)
+        desk.committer.append(SERVER_LOG, entries(2, 2), urgent=False)
         desk.committer.save({"sessions": {"a": b"1"}}, 4)
         await desk.until(lambda: desk.failures)
         monkeypatch.undo()
-        desk.committer.append(entries(4, 2))
+        desk.committer.append(SERVER_LOG, entries(4, 2))
         await asyncio.sleep(0.02)
         desk.close()
         assert desk.durable == [2]
@@ -152,7 +153,7 @@ def test_a_store_that_fails_stops_everything_too(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(desk.store, "_write", fail)
         desk.committer.save({"sessions": {"a": b"1"}}, 0)
         await desk.until(lambda: desk.failures)
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         await asyncio.sleep(0.02)
         desk.close()
         assert desk.durable == []
@@ -164,7 +165,7 @@ def test_stopping_finishes_what_was_handed_over(tmp_path: Path) -> None:
     async def story() -> None:
         desk = Desk(tmp_path)
         for offset in range(0, 100, 10):
-            desk.committer.append(entries(offset, 10))
+            desk.committer.append(SERVER_LOG, entries(offset, 10))
         desk.committer.save({"sessions": {"a": b"1"}}, 100)
         desk.close()
         await asyncio.sleep(0)
@@ -181,15 +182,15 @@ def test_stopping_finishes_what_was_handed_over(tmp_path: Path) -> None:
 def test_entries_that_are_not_urgent_wait_for_the_next_urgent_ones(tmp_path: Path, then: str) -> None:
     async def story() -> None:
         desk = Desk(tmp_path)
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         await desk.until(lambda: desk.durable == [1])
         for offset in (1, 2, 3):
-            desk.committer.append(entries(offset, 1), urgent=False)
+            desk.committer.append(SERVER_LOG, entries(offset, 1), urgent=False)
         await asyncio.sleep(0.05)
         assert (desk.durable, desk.committer.syncs, desk.log.next_offset) == ([1], 1, 1)
         match then:
             case "urgent":
-                desk.committer.append(entries(4, 1))
+                desk.committer.append(SERVER_LOG, entries(4, 1))
             case "save":
                 desk.committer.save({"sessions": {"a": b"1"}}, 4)
             case _:
@@ -231,11 +232,11 @@ def test_no_record_waits_for_rows_and_rows_that_come_meanwhile_are_saved_togethe
     async def story() -> None:
         desk = Desk(tmp_path)
         gate = Gate(desk, monkeypatch)
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         desk.committer.save({"sessions": {"a": b"1"}}, 1)
         assert await asyncio.to_thread(gate.saving.wait, PATIENCE_S)
         for offset in (1, 2, 3):
-            desk.committer.append(entries(offset, 1))
+            desk.committer.append(SERVER_LOG, entries(offset, 1))
             desk.committer.save({"sessions": {"a": b"%d" % offset, f"b{offset}": b"1"}}, offset + 1)
         await desk.until(lambda: desk.durable[-1:] == [4])
         assert gate.saved == []
@@ -254,10 +255,10 @@ def test_rows_without_room_are_saved_with_those_that_came_since(
         desk = Desk(tmp_path)
         gate = Gate(desk, monkeypatch)
         gate.errors += [OSError(errno.ENOSPC, "No space left on device") for _ in range(2)]
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         desk.committer.save({"sessions": {"a": b"1", "b": b"1"}}, 1)
         assert await asyncio.to_thread(gate.saving.wait, PATIENCE_S)
-        desk.committer.append(entries(1, 1))
+        desk.committer.append(SERVER_LOG, entries(1, 1))
         desk.committer.save({"sessions": {"a": b"2"}}, 2)
         await desk.until(lambda: desk.durable[-1:] == [2])
         gate.go_on.set()
@@ -276,9 +277,26 @@ def test_a_loop_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
         return Desk(tmp_path)
 
     desk = asyncio.run(begin())
-    desk.committer.append(entries(0, 5))
+    desk.committer.append(SERVER_LOG, entries(0, 5))
     deadline = time.monotonic() + PATIENCE_S
     while desk.log.durable_offset < 5 and time.monotonic() < deadline:
         time.sleep(0.001)
     desk.close()
     assert (desk.log.durable_offset, desk.failures) == (5, [])
+
+
+def test_each_log_is_written_and_reported_by_its_name(tmp_path: Path) -> None:
+    reports: list[tuple[str, int]] = []
+    logs = {name: EventLog.open(tmp_path / name) for name in ("server", "channel")}
+    group = GroupCommit(logs, lambda log, durable: reports.append((log, durable)))
+    group.append("server", entries(0, 2))
+    group.append("channel", entries(0, 3))
+    group.append("server", entries(2, 1))
+    group.commit()
+    assert reports == [("server", 3), ("channel", 3)]
+    group.append("channel", entries(3, 1))
+    group.commit()
+    assert reports[2:] == [("channel", 4)]
+    assert [[frame.offset for frame in log.read()] for log in logs.values()] == [[0, 1, 2], [0, 1, 2, 3]]
+    for log in logs.values():
+        log.close()

@@ -15,6 +15,7 @@ import apsw
 import pytest
 
 from wanderbus.errors import StorageError
+from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.disk import is_full, replace_file
 from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log import committer as committing
@@ -35,7 +36,7 @@ class Desk:
         self.said: list[Any] = []
         self.durable = 0
         self.committer = Committer(
-            self.log,
+            {SERVER_LOG: self.log},
             self.store,
             on_durable=self._durable,
             on_failure=self.said.append,
@@ -44,7 +45,7 @@ class Desk:
             reserve_bytes=reserve_bytes,
         )
 
-    def _durable(self, durable: int) -> None:
+    def _durable(self, log: str, durable: int) -> None:
         self.durable = durable
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -76,14 +77,14 @@ def test_submitted_records_wait_and_continue_in_order(
 ) -> None:
     async def story() -> None:
         desk = Desk(tmp_path)
-        desk.committer.append(entries(0, 2))
+        desk.committer.append(SERVER_LOG, entries(0, 2))
         await desk.until(lambda: desk.durable == 2)
         with monkeypatch.context() as patch:
             patch.setattr(os, failing, full(number))
-            desk.committer.append(entries(2, 2))
+            desk.committer.append(SERVER_LOG, entries(2, 2))
             desk.committer.save({"sessions": {"a": b"1", "b": b"1", "c": b"1"}}, 4)
             await desk.until(lambda: desk.said)
-            desk.committer.append(entries(4, 3))
+            desk.committer.append(SERVER_LOG, entries(4, 3))
             desk.committer.save({"sessions": {"a": b"2", "b": None}}, 7)
             await asyncio.sleep(0.1)
             assert desk.durable == 2
@@ -108,7 +109,7 @@ def test_a_segment_for_which_there_is_no_room_is_begun_later(
         desk = Desk(tmp_path, segment_bytes_max=size)
         with monkeypatch.context() as patch:
             patch.setattr(os, failing, full(number))
-            desk.committer.append(entries(0, 8))
+            desk.committer.append(SERVER_LOG, entries(0, 8))
             await desk.until(lambda: desk.said)
             assert len(list((tmp_path / "log").glob("*.seg"))) == 1
         await desk.until(lambda: desk.durable == 8)
@@ -132,7 +133,7 @@ def test_a_state_file_without_room_does_not_hold_up_the_log(tmp_path: Path, monk
             patch.setattr(desk.store, "_write", refuse)
             desk.committer.save({"sessions": {"a": b"1"}}, 0)
             await desk.until(lambda: desk.said)
-            desk.committer.append(entries(0, 3))
+            desk.committer.append(SERVER_LOG, entries(0, 3))
             await desk.until(lambda: desk.durable == 3)
         await desk.until(lambda: desk.said == ["full", "room"])
         assert list(desk.store.load("sessions")) == [("a", b"1")]
@@ -165,18 +166,18 @@ def test_below_the_reserve_it_is_full_though_everything_is_written(
         monkeypatch.setattr(committing, "free_bytes", lambda directory: free[0])
         desk = Desk(tmp_path, reserve_bytes=1_000)
         free[0] = 999
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         await desk.until(lambda: desk.durable == 1)
         await asyncio.sleep(0.02)
         assert desk.said == [], "not for one record"
         if then == "save":
             desk.committer.save({"sessions": {"a": b"1"}}, 1)
         else:
-            desk.committer.append([(1, 1, bytes(1_000 // committing.RESERVE_CHECKS))])
+            desk.committer.append(SERVER_LOG, [(1, 1, bytes(1_000 // committing.RESERVE_CHECKS))])
         await desk.until(lambda: desk.said == ["full"])
         next_offset = desk.log.next_offset
         free[0] = 1_249
-        desk.committer.append(entries(next_offset, 1))
+        desk.committer.append(SERVER_LOG, entries(next_offset, 1))
         await desk.until(lambda: desk.durable == next_offset + 1)
         assert desk.said == ["full"], "at the edge it would change with every record"
         free[0] = 1_250
@@ -200,7 +201,7 @@ def test_stopping_does_not_wait_for_room(tmp_path: Path, monkeypatch: pytest.Mon
     async def story() -> None:
         desk = Desk(tmp_path)
         monkeypatch.setattr(os, "write", full())
-        desk.committer.append(entries(0, 1))
+        desk.committer.append(SERVER_LOG, entries(0, 1))
         await desk.until(lambda: desk.said)
         await asyncio.to_thread(desk.close)
         assert desk.said == ["full"]
@@ -214,9 +215,9 @@ def test_memory_is_bounded_while_it_is_full(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(committing, "UNWRITTEN_BYTES_MAX", 100)
         desk = Desk(tmp_path)
         monkeypatch.setattr(os, "write", full())
-        desk.committer.append(entries(0, 10))
+        desk.committer.append(SERVER_LOG, entries(0, 10))
         await desk.until(lambda: desk.said == ["full"])
-        desk.committer.append(entries(10, 1))
+        desk.committer.append(SERVER_LOG, entries(10, 1))
         await desk.until(lambda: len(desk.said) == 2)
         assert isinstance(desk.said[1], StorageError)
         assert "free some space and start again" in str(desk.said[1])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import pytest
 
 from wanderbus.machine import CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
@@ -103,7 +105,7 @@ def test_the_disk_syncs_in_groups_and_tells_after_each() -> None:
     world = World(1)
     disk, synced = Disk(world), list[int]()
     for n in range(3):
-        disk.append([entry(n)], synced.append)
+        disk.append(SERVER_LOG, [entry(n)], synced.append)
     assert synced == []
     world.run(1.0)
     assert synced == [1, 3]
@@ -113,9 +115,9 @@ def test_the_disk_syncs_in_groups_and_tells_after_each() -> None:
 def test_a_crash_keeps_what_was_synced_and_some_first_part_of_the_rest(seed: int) -> None:
     world = World(seed)
     disk, synced = Disk(world), list[int]()
-    disk.append([entry(n) for n in range(5)], synced.append)
+    disk.append(SERVER_LOG, [entry(n) for n in range(5)], synced.append)
     world.run(1.0)
-    disk.append([entry(n) for n in range(5, 10)], synced.append)
+    disk.append(SERVER_LOG, [entry(n) for n in range(5, 10)], synced.append)
     disk.crash()
     assert disk.log == [entry(n) for n in range(len(disk.log))]
     assert 5 <= len(disk.log) <= 10
@@ -127,21 +129,38 @@ def test_crashes_differ_in_what_they_keep() -> None:
     kept = set()
     for seed in range(20):
         disk = Disk(World(seed))
-        disk.append([entry(n) for n in range(3)], lambda durable: None)
+        disk.append(SERVER_LOG, [entry(n) for n in range(3)], lambda durable: None)
         disk.crash()
         kept.add(len(disk.log))
     assert kept == {0, 1, 2, 3}
 
 
+def _report(synced: list[tuple[str, int]], name: str, durable: int) -> None:
+    synced.append((name, durable))
+
+
+def test_each_log_is_kept_by_its_name() -> None:
+    world = World(1)
+    disk, synced = Disk(world), list[tuple[str, int]]()
+    for name, count in (("server", 2), ("channel", 3)):
+        reported = partial(_report, synced, name)
+        disk.append(name, [entry(n) for n in range(count)], reported)
+    world.run(1.0)
+    assert set(synced) == {("server", 2), ("channel", 3)}
+    disk.append("channel", [entry(3)], lambda durable: None)
+    disk.crash()
+    assert (len(disk.log), len(disk.logs["channel"])) in {(2, 3), (2, 4)}
+
+
 def test_rows_are_never_ahead_of_the_durable_log() -> None:
     world = World(1)
     disk = Disk(world)
-    disk.append([entry(0)], lambda durable: None)
+    disk.append(SERVER_LOG, [entry(0)], lambda durable: None)
     disk.save({"sessions": {"a": b"1", "b": b"2"}}, 1)
     assert (disk.rows, disk.rows_offset) == ({}, 0)
     world.run(1.0)
     assert (disk.rows, disk.rows_offset) == ({"sessions": {"a": b"1", "b": b"2"}}, 1)
-    disk.append([entry(1)], lambda durable: None)
+    disk.append(SERVER_LOG, [entry(1)], lambda durable: None)
     disk.save({"sessions": {"a": None}}, 2)
     disk.crash()
     world.run(2.0)

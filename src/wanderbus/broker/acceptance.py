@@ -38,7 +38,7 @@ class Conditions(NamedTuple):
     """The state of the server that the decision needs."""
 
     id: EventId
-    """The id that the event gets if it is accepted."""
+    """The id that the event gets if it is accepted, and its record is the next one."""
     at_us: int
     """The broker's clock."""
     received_us: int

@@ -19,6 +19,19 @@ from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Interests, KernelWanted
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
+from wanderbus.broker.messages import (
+    Append,
+    Appended,
+    DialogChanged,
+    DiskFreed,
+    DiskFull,
+    ExtensionFailed,
+    KernelLoaded,
+    LinkClosed,
+    LinkOpened,
+    MessageArrived,
+    ServerStarted,
+)
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import Publishing
@@ -27,7 +40,7 @@ from wanderbus.broker.queues.queue_policies import Policies
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import Kinds
 from wanderbus.broker.state.broker_clock import DisciplinedClock
-from wanderbus.broker.state.journal import Append, Journal
+from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pacing import Submissions
@@ -70,76 +83,6 @@ PREMATCHED_MAX: Final = 1_024
 """Messages that are searched for publishes to match in one batch; this batch size costs least for each event."""
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-class ServerStarted(Input, frozen=True):
-    """The server begins to serve; first input after a start or restart."""
-
-
-class LinkOpened(Input, frozen=True):
-    """A data channel to ``device`` of the authenticated ``user`` is open; it replaces an earlier one of the device.
-
-    If the user has too many devices, the broker refuses the link and then drops it. On an ``unattended`` link the
-    broker sends everything at once and counts it as acknowledged, because nobody there acknowledges.
-    """
-
-    link: int
-    user: str
-    device: str
-    unattended: bool = False
-
-
-class LinkClosed(Input, frozen=True):
-    """A data channel is closed because of ``reason``: sending failed, or its session was ended (SPEC G-02)."""
-
-    link: int
-    reason: str
-
-
-class DialogChanged(Input, frozen=True):
-    """The signalling layer changed a device's dialog; ``binding`` is opaque to the broker, and empty for no dialog.
-
-    The device's data goes to ``address``. The broker stores nothing for a device that is no member and has no link.
-    """
-
-    user: str
-    device: str
-    address: str
-    binding: bytes
-
-
-class MessageArrived(Input, frozen=True):
-    """``payload`` arrived on ``link``."""
-
-    link: int
-    payload: bytes
-
-
-class Appended(Input, frozen=True):
-    """Every record below offset ``durable`` is on disk."""
-
-    durable: int
-
-
-class DiskFull(Input, frozen=True):
-    """The disk has no room for the log: the broker refuses new events and subscriptions from now on."""
-
-
-class DiskFreed(Input, frozen=True):
-    """The disk has room for the log again."""
-
-
-class KernelLoaded(Input, frozen=True):
-    """The kernel that :class:`KernelWanted` requested is loaded."""
-
-    kernel: Kernel
-
-
-class ExtensionFailed(Output, frozen=True):
-    """A restriction, policy or hook of the operator has failed ``count`` times, the last time for ``reason``."""
-
-    count: int
-    reason: str
 
 
 class Broker:
@@ -243,8 +186,8 @@ class Broker:
 
     def _on_input(self, given: Input) -> None:
         match given:
-            case Appended(durable=durable):
-                self._journal.appended(durable)
+            case Appended(log=log, durable=durable):
+                self._journal.appended(log, durable)
             case ClockRead(wall_us=wall_us):
                 self.state.wall_us = self._clock.read(wall_us, self._links.now)
                 self._publishing.received_us = wall_us

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 
+import msgspec
+
 from wanderbus import protocol, records
 from wanderbus.broker.acceptance import (
     Accepted,
@@ -84,8 +86,7 @@ class Publishing:
         if limit := delivered.full:
             self._refuse(link, message, f"a destination queue is full ({limit}); try again later", limit)
         else:
-            self._write(decided, delivered)
-            self._answer(link, message, decided.acceptance.id)
+            self._answer(link, message, self._write(decided, delivered))
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
 
@@ -110,10 +111,12 @@ class Publishing:
         )
         return accept(candidate, self._publisher(link, message), conditions)
 
-    def _write(self, accepted: Accepted, delivered: Delivered) -> None:
-        """Write the record, bound the queues, and send what the windows allow."""
-        delivery = delivered.delivery
-        published = records.Published(at_us=self._state.wall_us, acceptance=accepted.acceptance, delivery=delivery)
+    def _write(self, accepted: Accepted, delivered: Delivered) -> EventId:
+        """Write the record, bound the queues, and send what the windows allow; return the event's id."""
+        acceptance, delivery = accepted.acceptance, delivered.delivery
+        if acceptance.id != self._state.next_id:  # the check of full queues has written drops
+            acceptance = msgspec.structs.replace(acceptance, id=self._state.next_id)
+        published = records.Published(at_us=self._state.wall_us, acceptance=acceptance, delivery=delivery)
         self._journal.write(published, urgent=True)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in zip(delivered.sessions, delivery.notified, strict=True):
@@ -121,6 +124,7 @@ class Publishing:
                 self._bounds.leave_undecided(session, notification, delivered.undecided)
             self._bounds.enforce(session, notification)
             self._links.notify(session, notification.subscriptions)
+        return acceptance.id
 
     def _epoch(self, link: Link, message: protocol.Publish) -> int:
         """Return the epoch in which the message is numbered."""

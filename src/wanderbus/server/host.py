@@ -207,9 +207,9 @@ class Host:
 
         def perform(output: Output) -> None:
             match output:
-                case Append(entries=entries, urgent=urgent):
+                case Append(log=log, entries=entries, urgent=urgent):
                     if self.storage is not None and state is not None:
-                        self.storage.append(state, entries, urgent=urgent)
+                        self.storage.append(log, state, entries, urgent=urgent)
                 case Limited() | LoginRefused():
                     refusals.note(output)
                 case KernelWanted(kernel=kernel):
@@ -244,9 +244,9 @@ class Host:
         for driver in self._writers():
             driver.feed(given)
 
-    def _on_durable(self, durable: int) -> None:
+    def _on_durable(self, log: str, durable: int) -> None:
         for driver in self._writers():
-            driver.take(Appended(durable))
+            driver.take(Appended(log, durable))
 
     def _on_fault(self, role: Role, error: Exception) -> None:
         """Stop after a defect in a role that keeps a state."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from wanderbus.errors import StorageError
+from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
 from wanderbus.runtime.log.committer import Committer, LogEntry
 
@@ -29,7 +30,7 @@ class Storage:
 
     :param files: the open data directory, which this closes
     :param states: the states of the roles, loaded
-    :param on_durable: called with the offset below which every record is durable
+    :param on_durable: called with a log and the offset below which every record of it is durable
     :param on_full: called when the disk becomes full, ``on_room`` when it has room again
     :param on_failure: called with the error after which nothing is written any more
     """
@@ -40,7 +41,7 @@ class Storage:
         states: Sequence[LoggedState],
         *,
         reserve_bytes: int,
-        on_durable: Callable[[int], None],
+        on_durable: Callable[[str, int], None],
         on_full: Callable[[], None],
         on_room: Callable[[], None],
         on_failure: Callable[[StorageError], None],
@@ -64,7 +65,7 @@ class Storage:
     def start(self) -> None:
         """Begin to write; the callbacks come in later turns of the loop."""
         self._committer = Committer(
-            self.files.log,
+            {SERVER_LOG: self.files.log},
             self.files.store,
             on_durable=self._written,
             on_failure=self._failed,
@@ -74,12 +75,12 @@ class Storage:
         )
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
 
-    def append(self, state: LoggedState, entries: Sequence[LogEntry], *, urgent: bool) -> None:
-        """Enqueue records of ``state``, which are applied to it already, to be written and synced."""
+    def append(self, log: str, state: LoggedState, entries: Sequence[LogEntry], *, urgent: bool) -> None:
+        """Enqueue records of ``state``, which are applied to it already, to be written to ``log`` and synced."""
         if self._committer is None:
             return
         self._is_asked = self._is_asked or urgent
-        self._committer.append(entries, urgent=urgent)
+        self._committer.append(log, entries, urgent=urgent)
         for other in self._states:
             if other is not state:
                 other.offset = state.offset
@@ -115,9 +116,9 @@ class Storage:
         await asyncio.to_thread(self.end)
         self.files.close()
 
-    def _written(self, durable: int) -> None:
+    def _written(self, log: str, durable: int) -> None:
         self._first.set()
-        self._on_durable(durable)
+        self._on_durable(log, durable)
 
     def _filled(self, reason: str) -> None:
         self._shortage = reason

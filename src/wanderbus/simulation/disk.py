@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.world import World
 
 LogEntry = tuple[int, int, bytes]
 
 
 class Disk:
-    """The event log and the state store of one simulated server."""
+    """The logs, by name, and the state store of one simulated server; its rows reflect the server's own log."""
 
     def __init__(self, world: World) -> None:
-        self.log: list[LogEntry] = []
+        self.logs: dict[str, list[LogEntry]] = {SERVER_LOG: []}
         self.rows: dict[str, dict[str, bytes]] = {}
         self.rows_offset = 0
         self._world = world
-        self._synced = 0
+        self._synced: dict[str, int] = {}
+        """Durable next offset, by log."""
         self._syncing = False
         self._urgent = False
         """True if somebody waits for entries that are not being synced yet."""
@@ -25,16 +27,23 @@ class Disk:
         self.on_append: Callable[[], None] = lambda: None
         """Called when entries were written but not synced yet: the worst moment for a crash."""
         self._pending: list[tuple[Mapping[str, Mapping[str, bytes | None]], int]] = []
-        self._synced_to: Callable[[int], None] = lambda durable: None
+        self._synced_to: dict[str, Callable[[int], None]] = {}
 
-    def append(self, entries: Sequence[LogEntry], synced: Callable[[int], None], *, urgent: bool = True) -> None:
-        """Write ``entries``; call ``synced`` with the durable next offset after each sync of the group commit.
+    @property
+    def log(self) -> list[LogEntry]:
+        """Return the server's own log."""
+        return self.logs[SERVER_LOG]
+
+    def append(
+        self, log: str, entries: Sequence[LogEntry], synced: Callable[[int], None], *, urgent: bool = True
+    ) -> None:
+        """Write ``entries`` to ``log``; call ``synced`` with its durable next offset after each sync of all logs.
 
         Entries that are not ``urgent`` wait for urgent ones, or for rows to save.
         """
-        self.log.extend(entries)
+        self.logs.setdefault(log, []).extend(entries)
         self._urgent |= urgent
-        self._synced_to = synced
+        self._synced_to[log] = synced
         self.on_append()
         self._sync_if_wanted()
 
@@ -49,10 +58,12 @@ class Disk:
         self._power += 1
         self._syncing = self._urgent = False
         self._pending.clear()
-        kept = self._world.random.randint(self._synced, len(self.log))
-        self._world.note("disk", f"crash keeps {kept} of {len(self.log)} records, {self._synced} synced")
-        del self.log[kept:]
-        self._synced = kept
+        for name, log in self.logs.items():
+            synced = self._synced.get(name, 0)
+            kept = self._world.random.randint(synced, len(log))
+            self._world.note("disk", f"crash keeps {kept} of {len(log)} records, {synced} synced")
+            del log[kept:]
+            self._synced[name] = kept
 
     def forget_rows(self) -> None:
         """Delete the state file; the log is whole."""
@@ -63,21 +74,23 @@ class Disk:
         if self._syncing or not (self._urgent or self._pending):
             return
         self._syncing, self._urgent = True, False
-        target, power = len(self.log), self._power
+        targets, power = {name: len(log) for name, log in self.logs.items()}, self._power
 
         def finished() -> None:
             if power != self._power:
                 return
             self._syncing = False
-            self._synced = target
+            self._synced |= targets
             self._commit_rows()
-            self._synced_to(target)
+            for name, synced in list(self._synced_to.items()):
+                if name in targets:
+                    synced(targets[name])
             self._sync_if_wanted()
 
         self._world.after(self._world.random.uniform(0.0002, 0.01), finished)
 
     def _commit_rows(self) -> None:
-        while self._pending and self._pending[0][1] <= self._synced:
+        while self._pending and self._pending[0][1] <= self._synced.get(SERVER_LOG, 0):
             changes, self.rows_offset = self._pending.pop(0)
             for table, rows in changes.items():
                 stored = self.rows.setdefault(table, {})

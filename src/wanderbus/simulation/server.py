@@ -170,11 +170,11 @@ class SimulatedServer:
             node = self._access
 
             def appended(durable: int) -> None:
-                inputs: list[Input] = [Appended(durable)]
+                inputs: list[Input] = [Appended(output.log, durable)]
                 if node is self._access and node is not None:
                     node.feed(inputs)
 
-            self.disk.append(output.entries, appended, urgent=output.urgent)
+            self.disk.append(output.log, output.entries, appended, urgent=output.urgent)
 
     def _save_later(self, node: AccessNode) -> None:
         def save() -> None:

@@ -9,27 +9,19 @@ from __future__ import annotations
 from collections import deque
 
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
+from wanderbus.broker.messages import Append
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import Output
-from wanderbus.records import AnyRecord, encode_record
+from wanderbus.records import SERVER_LOG, AnyRecord, encode_record
 from wanderbus.refusal_table import Tally
-
-
-class Append(Output, frozen=True):
-    """Write ``entries`` (offset, wall time in µs, record bytes) to the log and sync; then report :class:`Appended`.
-
-    If it is not ``urgent``, nothing waits for the sync: it may be delayed and combined with the next one.
-    """
-
-    entries: tuple[tuple[int, int, bytes], ...]
-    urgent: bool = True
 
 
 class Journal:
     """Writes records and releases outputs in the order of durability."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, log: str = SERVER_LOG) -> None:
         self._state = state
+        self._log = log
         self._durable = state.offset
         self._barrier = 0
         self._entries: list[tuple[int, int, bytes]] = []
@@ -82,8 +74,13 @@ class Journal:
         """Sync every record so far with the next :meth:`drain`: the agent that would repeat their cause is leaving."""
         self._is_hurried = True
 
-    def appended(self, durable: int) -> None:
-        """Release the outputs that waited for records below offset ``durable``, which are on disk now."""
+    def appended(self, log: str, durable: int) -> None:
+        """Release the outputs that waited for records below offset ``durable``, which are on disk now.
+
+        Does nothing for a log of others.
+        """
+        if log != self._log:
+            return
         self._durable = max(self._durable, durable)
         while self._marks and self._marks[0][0] <= self._durable:
             self._synced_work = self._marks.popleft()[1]
@@ -95,7 +92,7 @@ class Journal:
         outputs, self._ready = self._ready, []
         if self._entries or (self._is_hurried and self._is_waiting):
             urgent = self._is_hurried or self._entries[0][0] < self._barrier
-            outputs.append(Append(tuple(self._entries), urgent))
+            outputs.append(Append(self._log, tuple(self._entries), urgent))
             self._marks.append((self._state.offset, self.work))
             self._entries = []
             self._is_waiting = not urgent

@@ -37,9 +37,9 @@ RESERVE_CHECKS: Final = 8
 
 
 class _Enqueued(NamedTuple):
-    """Input from the loop: records and rows to write."""
+    """Input from the loop: records of each log, and rows to write."""
 
-    entries: Sequence[LogEntry]
+    entries: Mapping[str, Sequence[LogEntry]]
     rows: Rows | None
 
 
@@ -53,22 +53,23 @@ class _Saved(NamedTuple):
 class GroupCommit:
     """Records and rows that are not on disk yet, and the order in which they are written; without a thread."""
 
-    def __init__(self, log: EventLog, on_durable: Callable[[int], None]) -> None:
+    def __init__(self, logs: Mapping[str, EventLog], on_durable: Callable[[str, int], None]) -> None:
         self.syncs = 0
-        self._log = log
+        self._logs = logs
         self._on_durable = on_durable
-        self._entries: list[LogEntry] = []
+        self._entries: dict[str, list[LogEntry]] = {}
+        """Records to write, by log."""
         self._rows: dict[str, dict[str, bytes | None]] = {}
         self._rows_offset: int | None = None
 
     @property
     def unwritten_bytes(self) -> int:
         """Return how many bytes of records wait."""
-        return sum(len(payload) for _, _, payload in self._entries)
+        return sum(len(payload) for entries in self._entries.values() for _, _, payload in entries)
 
-    def append(self, entries: Sequence[LogEntry]) -> None:
-        """Enqueue ``entries`` to be written after all earlier ones, and synced."""
-        self._entries += entries
+    def append(self, log: str, entries: Sequence[LogEntry]) -> None:
+        """Enqueue ``entries`` to be written to ``log`` after all earlier ones, and synced."""
+        self._entries.setdefault(log, []).extend(entries)
 
     def save(self, changes: Changes, offset: int) -> None:
         """Enqueue rows that reflect every record below ``offset``; the last state of a row replaces earlier ones."""
@@ -78,13 +79,14 @@ class GroupCommit:
 
     def commit(self) -> None:
         """Write the records to disk and sync. After ``OSError`` for lack of room the call may be retried."""
-        if self._entries:
-            written = self._log.next_offset - self._entries[0][0]
-            self._log.append(self._entries[written:])
-            durable = self._log.sync()
-            self._entries = []
+        for name in list(self._entries):
+            log, entries = self._logs[name], self._entries[name]
+            written = log.next_offset - entries[0][0]
+            log.append(entries[written:])
+            durable = log.sync()
+            del self._entries[name]
             self.syncs += 1
-            self._on_durable(durable)
+            self._on_durable(name, durable)
 
     def take_rows(self) -> Rows | None:
         """Return and remove the rows that may be saved after a commit; None if there are none."""
@@ -129,34 +131,34 @@ class _Saver:
 
 
 class Committer:
-    """Owner of the log and the store of a running server.
+    """Owner of the logs, by name, and of the store of a running server; all are on one disk.
 
-    ``on_durable(next_offset)``, ``on_full(reason)``, ``on_room()`` and ``on_failure(error)`` are called on the loop.
-    The disk counts as full when a write fails for lack of room, or already when less than ``reserve_bytes`` are free,
-    so that records which cannot be refused still have room. Free space is checked whenever rows or many records were
-    written. After a failure nothing more is written, so nothing more is acknowledged.
+    ``on_durable(log, next_offset)``, ``on_full(reason)``, ``on_room()`` and ``on_failure(error)`` are called on the
+    loop. The disk counts as full when a write fails for lack of room, or already when less than ``reserve_bytes`` are
+    free, so that records which cannot be refused still have room. Free space is checked whenever rows or many records
+    were written. After a failure nothing more is written, so nothing more is acknowledged.
     """
 
     def __init__(
         self,
-        log: EventLog,
+        logs: Mapping[str, EventLog],
         store: StateStore,
         *,
-        on_durable: Callable[[int], None],
+        on_durable: Callable[[str, int], None],
         on_failure: Callable[[Exception], None],
         on_full: Callable[[str], None] = lambda reason: None,
         on_room: Callable[[], None] = lambda: None,
         reserve_bytes: int = 0,
     ) -> None:
-        self._group = GroupCommit(log, lambda durable: self._call(on_durable, durable))
-        self._directory = log.directory
+        self._group = GroupCommit(logs, lambda log, durable: self._call(on_durable, log, durable))
+        self._directory = next(iter(logs.values())).directory
         self._on_failure = on_failure
         self._on_full = on_full
         self._on_room = on_room
         self._reserve_bytes = reserve_bytes
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[LogEntry] = []
-        """Entries, of the loop's thread, that are enqueued together with the next urgent ones."""
+        self._waiting: dict[str, list[LogEntry]] = {}
+        """Entries of each log, of the loop's thread, that are enqueued together with the next urgent ones."""
         self._inputs: SimpleQueue[_Enqueued | _Saved] = SimpleQueue()
         self._saver = _Saver(store, self._inputs.put)
         self._saving = False
@@ -175,12 +177,16 @@ class Committer:
 
     @property
     def syncs(self) -> int:
-        """Return how often the log was synced."""
+        """Return how often a log was synced."""
         return self._group.syncs
 
-    def append(self, entries: Sequence[LogEntry], *, urgent: bool = True) -> None:
-        """Write ``entries`` after all earlier ones, and sync; if not ``urgent``, together with the next urgent ones."""
-        self._waiting += entries
+    def append(self, log: str, entries: Sequence[LogEntry], *, urgent: bool = True) -> None:
+        """Write ``entries`` to ``log`` after all earlier ones, and sync; if not ``urgent``, with the next urgent ones.
+
+        An urgent call without entries syncs those that wait.
+        """
+        if entries:
+            self._waiting.setdefault(log, []).extend(entries)
         if urgent:
             self._enqueue()
 
@@ -199,7 +205,7 @@ class Committer:
         self._thread.join()
 
     def _enqueue(self, rows: tuple[Changes, int] | None = None) -> None:
-        entries, self._waiting = self._waiting, []
+        entries, self._waiting = self._waiting, {}
         self._inputs.put(_Enqueued(entries, rows))
 
     def _work(self) -> None:
@@ -229,8 +235,9 @@ class Committer:
     def _process(self, item: _Enqueued | _Saved) -> bool:
         """Process input of the loop, or the result of a save; return whether there may be something to write."""
         if isinstance(item, _Enqueued):
-            self._group.append(item.entries)
-            self._unchecked_bytes += sum(len(payload) for _, _, payload in item.entries)
+            for log, entries in item.entries.items():
+                self._group.append(log, entries)
+                self._unchecked_bytes += sum(len(payload) for _, _, payload in entries)
             if item.rows is not None:
                 self._group.save(*item.rows)
             return bool(item.entries or item.rows)

@@ -156,10 +156,10 @@ class WeeksServer:
         match output:
             case SendOnLink(link=link, payload=payload):
                 self._send(link, payload)
-            case Append(entries=entries, urgent=urgent):
+            case Append(log=log, entries=entries, urgent=urgent):
                 self.walls_us.update((offset, wall_us) for offset, _, _ in entries)
                 broker = self.broker
-                self.disk.append(entries, lambda durable: self._appended(broker, durable), urgent=urgent)
+                self.disk.append(log, entries, lambda durable: self._appended(broker, log, durable), urgent=urgent)
             case SetTimer(key=key, at=at):
                 self._set_timer(key, at)
             case CancelTimer(key=key):
@@ -172,10 +172,10 @@ class WeeksServer:
                     wire.on_drop()
                     self.close(link, reason)
 
-    def _appended(self, broker: Broker | None, durable: int) -> None:
+    def _appended(self, broker: Broker | None, log: str, durable: int) -> None:
         if broker is self.broker:
             self._durable = durable
-            self.feed(Appended(durable))
+            self.feed(Appended(log, durable))
 
     def _set_timer(self, key: Hashable, at: float) -> None:
         token = self._timers[key] = object()

@@ -1,0 +1,88 @@
+"""Inputs and outputs of the broker: links open and close, agents ask, the log confirms, the clock ticks."""
+
+from __future__ import annotations
+
+from wanderbus.machine import Input, Output
+from wanderbus.matching import Kernel
+
+
+class ServerStarted(Input, frozen=True):
+    """The server begins to serve; first input after a start or restart."""
+
+
+class LinkOpened(Input, frozen=True):
+    """A data channel to ``device`` of the authenticated ``user`` is open; it replaces an earlier one of the device.
+
+    If the user has too many devices, the broker refuses the link and then drops it. On an ``unattended`` link the
+    broker sends everything at once and counts it as acknowledged, because nobody there acknowledges.
+    """
+
+    link: int
+    user: str
+    device: str
+    unattended: bool = False
+
+
+class LinkClosed(Input, frozen=True):
+    """A data channel is closed because of ``reason``: sending failed, or its session was ended (SPEC G-02)."""
+
+    link: int
+    reason: str
+
+
+class DialogChanged(Input, frozen=True):
+    """The signalling layer changed a device's dialog; ``binding`` is opaque to the broker, and empty for no dialog.
+
+    The device's data goes to ``address``. The broker stores nothing for a device that is no member and has no link.
+    """
+
+    user: str
+    device: str
+    address: str
+    binding: bytes
+
+
+class MessageArrived(Input, frozen=True):
+    """``payload`` arrived on ``link``."""
+
+    link: int
+    payload: bytes
+
+
+class Appended(Input, frozen=True):
+    """Every record of ``log`` below offset ``durable`` is on disk."""
+
+    log: str
+    durable: int
+
+
+class DiskFull(Input, frozen=True):
+    """The disk has no room for the log: the broker refuses new events and subscriptions from now on."""
+
+
+class DiskFreed(Input, frozen=True):
+    """The disk has room for the log again."""
+
+
+class KernelLoaded(Input, frozen=True):
+    """The kernel that :class:`KernelWanted` requested is loaded."""
+
+    kernel: Kernel
+
+
+class Append(Output, frozen=True):
+    """Write ``entries`` (offset, wall time in µs, record bytes) to ``log`` and sync; then report :class:`Appended`.
+
+    If it is not ``urgent``, nothing waits for the sync: it may be delayed and combined with the next one.
+    """
+
+    log: str
+    entries: tuple[tuple[int, int, bytes], ...]
+    urgent: bool = True
+
+
+class ExtensionFailed(Output, frozen=True):
+    """A restriction, policy or hook of the operator has failed ``count`` times, the last time for ``reason``."""
+
+    count: int
+    reason: str
