@@ -191,7 +191,7 @@ def _message(random: Random) -> Any:
     request = random.choice((-2, -1, 0, 1, 2, 3))
     one = _subscription(random.choice(NAMES), random.choice((None, *NUMBERS)))
     event = msgspec.Raw(msgspec.msgpack.encode(_event(random)))
-    origin = EventId(random.choice(NAMES), 1, number)
+    origin = EventId(random.choice(NAMES), 1, random.choice((number, 7)))
     reader = random.choice((1, 2, 99))
     match random.randrange(12):
         case 0:

@@ -45,7 +45,7 @@ def test_no_log_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["log", "check"], ["explain", "wb-0", "wb-0", "--data-dir"]])
+@pytest.mark.parametrize("arguments", [["log", "check"], ["explain", "wb-1-0", "wb-1-0", "--data-dir"]])
 def test_a_directory_in_the_place_of_a_segment_is_one_line(
     data: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:

@@ -90,7 +90,7 @@ class EchoMachine:
                     outputs.append(self._write(text))
                     answer = f"{len(self._state.echoes)} {text}".encode()
                     self._waiting.append((self._state.offset, source, answer))
-                case Appended(durable):
+                case Appended(durable=durable):
                     outputs += [SendDatagram(SOCKET, to, data) for at, to, data in self._waiting if at <= durable]
                     self._waiting = [each for each in self._waiting if each[0] > durable]
         return outputs
@@ -100,7 +100,7 @@ class EchoMachine:
         record = records.Forgotten(at_us=1, subscriptions=(self._state.name, text))
         offset = self._state.offset
         self._state.apply(offset, record)
-        return Append(((offset, 1, records.encode_record(record)),))
+        return Append(records.SERVER_LOG, ((offset, 1, records.encode_record(record)),))
 
 
 class EchoRole(Role):

@@ -79,7 +79,9 @@ def accept(candidate: Candidate, publisher: PublisherRow | None, now: Conditions
     if publisher is not None and is_repeated(publisher, candidate.epoch, candidate.number):
         return Repeated(_first_answer(publisher, candidate.number, now.id))
     if candidate.outbox and not is_in_turn(candidate.number, now.held_up):
-        return Rejected("an earlier event of the outbox must be accepted first", now.held_up[1] if now.held_up else None)
+        return Rejected(
+            "an earlier event of the outbox must be accepted first", now.held_up[1] if now.held_up else None
+        )
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
     if refusal := now.permissions.refusal(candidate.user, candidate.event.subject):
