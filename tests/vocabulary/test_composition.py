@@ -69,14 +69,14 @@ def test_an_output_precedes_what_the_same_step_causes_elsewhere(pair: Pair) -> N
     assert pair.run() == ["a", "b", "far 1", "far 2"]
 
 
-def test_what_a_route_gives_waits_for_the_batches_before_it(pair: Pair) -> None:
+def test_inputs_from_a_route_wait_for_the_batches_before_them(pair: Pair) -> None:
     pair.parts.give("near", [Wanted("far 1")])
     pair.parts.give("near", [Wanted("far 2")])
     pair.run()
     assert [names for _, names, _ in pair.steps] == [["far 1"], ["far 2"], ["far 1"], ["far 2"]]
 
 
-def test_an_output_that_precedes_all_others_does(pair: Pair) -> None:
+def test_records_precede_all_other_outputs(pair: Pair) -> None:
     pair.parts.give("near", [Wanted("a")])
     pair.parts.run(0.0)
     pair.parts.emit_first(Done("record 1"))
