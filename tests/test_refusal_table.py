@@ -41,7 +41,7 @@ def test_a_tally_reports_at_once_and_then_once_a_second_with_the_count_since() -
     assert tally.take(9.0) == []
 
 
-def test_a_tally_tells_a_bounded_number_of_parties_apart_and_loses_none() -> None:
+def test_a_tally_distinguishes_a_bounded_number_of_parties_and_loses_no_count() -> None:
     tally = Tally()
     reports = []
     for number in range(3 * TALLIED_MAX):

@@ -128,7 +128,7 @@ def test_lost_datagrams_are_not_retransmitted(town: EciTown) -> None:
     assert buyer.statuses == ["CONNECTED"]
 
 
-def test_a_publish_without_an_answer_is_settled_after_its_time_and_says_so(town: EciTown) -> None:
+def test_an_unanswered_publish_is_settled_after_its_timeout_with_a_reason(town: EciTown) -> None:
     pager = Pager(town).connect()
     town.network.cut("10.1.0.1")
     town.sent.clear()
@@ -220,7 +220,7 @@ def test_malformed_datagrams_are_ignored(data: bytes) -> None:
     assert agent.connected
 
 
-def test_nobody_but_the_broker_is_heard() -> None:
+def test_only_the_brokers_datagrams_are_accepted() -> None:
     agent = alone()
     agent.step([Connect()], 0.0)
     assert receive(agent, protocol.Attachment(99), source=("192.0.2.2", 5070)) == []
@@ -228,7 +228,7 @@ def test_nobody_but_the_broker_is_heard() -> None:
     assert not agent.connected
 
 
-def test_leaving_says_nothing_by_itself() -> None:
+def test_leaving_sends_no_message() -> None:
     agent = attached()
     assert agent.step([Disconnect()], 0.0) == [Disconnected()]
     assert not agent.connected

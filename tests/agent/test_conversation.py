@@ -169,7 +169,7 @@ def test_a_notification_arrives_with_everything_that_it_carries() -> None:
     assert output == Arrived(expected, ("wb-1",))
 
 
-def test_taking_is_said_once_and_remembered_for_the_next_connection() -> None:
+def test_an_acknowledgement_is_sent_once_and_repeated_on_the_next_connection() -> None:
     talk = reading()
     receive(talk, Attachment(1), notify(1), notify(2))
     assert talk.send(acknowledgement(2)) == protocol.encode(Take(1, 2))
@@ -186,7 +186,7 @@ def test_unread_notifications_are_not_acknowledged_on_the_next_connection() -> N
     assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 1)))]
 
 
-def test_a_position_to_resume_from_is_said_on_every_connection() -> None:
+def test_each_connection_sends_the_resume_position() -> None:
     """The broker may have removed the device meanwhile, with its position."""
     talk = conversation(resume=Position(1, 70))
     for _ in range(2):
@@ -252,7 +252,7 @@ def test_g25_a_subscription_is_read_from_its_answer_on_without_another_message()
     assert opening(talk)[1:] == [reads((1, "wb-1", None))]
 
 
-def test_g25_each_reader_has_what_is_for_it_and_says_for_itself_what_it_took() -> None:
+def test_g25_each_reader_receives_and_acknowledges_its_own_notifications() -> None:
     talk = reading()
     talk.send(StartReading("wb-2"))
     receive(talk, Attachment(1))
@@ -361,7 +361,7 @@ def losses(*outputs: Output) -> list[tuple[Loss, ...]]:
     return [output.item.lost for output in outputs if isinstance(output, Arrived) and isinstance(output.item, Gap)]
 
 
-def test_u02_a_gap_that_has_grown_tells_of_what_came_since_alone() -> None:
+def test_u02_a_grown_gap_reports_only_its_growth() -> None:
     """A slow reader meets a gap at the head of its queue again and again, longer each time."""
     talk = reading()
     receive(talk, Attachment(1))
@@ -377,7 +377,7 @@ def test_u02_a_notification_received_before_its_drop_is_no_loss() -> None:
     assert output == Arrived(Gap(2, "purged", Position(1, 5), (Loss("wb-1", "purged", 2),)), ("wb-1",))
 
 
-def test_u02_a_gap_that_reaches_back_to_an_earlier_life_never_tells_of_more_than_there_can_be() -> None:
+def test_u02_a_gap_from_an_earlier_life_never_counts_more_than_possible() -> None:
     talk = conversation()
     receive(talk, Attachment(1))
     talk.send(Ask(msgspec.structs.replace(SUBSCRIBE, resume=Position(1, 7)), reads=True))
@@ -398,5 +398,5 @@ def test_acknowledgements_of_an_earlier_stream_do_not_count_for_the_present_one(
     assert talk.send(acknowledgement(1, epoch=2)) == protocol.encode(Take(1, 1))
 
 
-def test_x20_the_first_attachment_says_whether_the_queue_is_kept() -> None:
+def test_x20_the_first_attachment_has_the_choice_about_the_queue() -> None:
     assert opening(conversation(keep=False, keep_queue=True)) == [Attach(7, "default", None, False, True)]

@@ -39,7 +39,7 @@ over_both = pytest.mark.parametrize("over", ["UDP", "TCP"])
 """Transports of the data channel: the handling of failures is the same for both (SPEC F-01)."""
 
 
-def test_d06_register_and_invite_and_then_data_where_sdp_says(town: Town) -> None:
+def test_d06_register_and_invite_and_then_data_to_the_address_in_sdp(town: Town) -> None:
     start = town.world.now
     phone = Phone(town).connect()
     sent = town.since(start)
@@ -196,7 +196,7 @@ def test_d10_while_disconnected_a_fresh_reinvite_goes_out_at_intervals(town: Tow
     assert len({invite.cseq.number for invite in invites if invite}) >= 4
 
 
-def test_d08_a_move_does_not_begin_the_conversation_anew(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d08_a_move_continues_the_conversation(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     phone = connected(town)
     monkeypatch.setattr(phone.agent._conversation, "opening", lambda: pytest.fail("said again"))
     phone.move("10.1.7.7")
@@ -247,7 +247,7 @@ def test_a_refused_attachment_is_reported(town: Town) -> None:
     assert "session's name" in refusal.reason
 
 
-def test_disconnect_says_bye_and_unregisters_and_keeps_the_subscription(town: Town) -> None:
+def test_disconnect_sends_bye_unregisters_and_keeps_the_subscription(town: Town) -> None:
     alice, bob = connected(town), connected(town, "bob", number=2)
     start = town.world.now
     alice.node.feed([Disconnect()])
@@ -263,7 +263,7 @@ def test_disconnect_says_bye_and_unregisters_and_keeps_the_subscription(town: To
     assert again.received == [1]
 
 
-def test_disconnect_waits_until_what_was_said_has_arrived() -> None:
+def test_disconnect_waits_until_sent_messages_have_arrived() -> None:
     """Also with retransmissions: on a bad network no acknowledged notification is delivered again in the next life."""
     town = Town(Conditions(delay_min_s=0.005, delay_max_s=0.005))
     alice, bob = connected(town, takes=False), connected(town, "bob", number=2)

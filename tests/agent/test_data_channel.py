@@ -106,9 +106,7 @@ def test_d10_an_agent_that_leaves_sends_no_more_probes(town: Town) -> None:
 
 @over_both
 @pytest.mark.parametrize("broker_encrypts", [True, False])
-def test_u05_less_or_more_than_the_broker_demands_is_a_refusal_that_says_what_to_do(
-    broker_encrypts: bool, over: Over
-) -> None:
+def test_u05_a_mismatch_of_encryption_is_a_refusal_with_advice(broker_encrypts: bool, over: Over) -> None:
     town = Town(encryption=broker_encrypts)
     phone = Phone(town, encryption=not broker_encrypts, data_transport=over).connect()
     town.run(20.0)

@@ -53,7 +53,7 @@ def test_d10_once_healed_healing_is_tried_soon_again(town: Town) -> None:
     assert pause_s(phone) == pytest.approx(6.0)
 
 
-def test_d10_a_channel_that_ends_before_anything_came_is_not_begun_anew_at_once(town: Town) -> None:
+def test_d10_a_channel_that_ends_before_any_data_is_not_replaced_at_once(town: Town) -> None:
     """Something on its way has no room for it: each new session would meet the same."""
     phone = connected(town)
     agent = phone.agent

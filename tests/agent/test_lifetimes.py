@@ -162,7 +162,7 @@ def test_g11_the_lifetime_is_the_one_that_the_application_asked_for_last() -> No
     assert talk.sent_messages() == [Renew(-1, "wb-1", 5.0)]
 
 
-def test_g11_x21_resubmit_asks_for_the_same_anew() -> None:
+def test_g11_x21_resubmit_requests_the_same_subscription_again() -> None:
     talk = Talk("resubmit")
     assert receive(talk, ended()) == []
     assert talk.sent_messages() == [msgspec.structs.replace(ASKED, request=-1)]

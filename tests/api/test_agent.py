@@ -158,7 +158,7 @@ def test_another_subject_is_not_notified(world: World) -> None:
     run(story())
 
 
-def test_two_users_hear_of_each_other(world: World) -> None:
+def test_two_users_receive_each_others_events(world: World) -> None:
     async def story() -> None:
         async with (
             world.server(),
@@ -289,7 +289,7 @@ def test_a_second_agent_in_the_same_directory_is_another_device_for_a_while(worl
     run(story())
 
 
-def test_changes_are_told_from_the_call_on(world: World) -> None:
+def test_changes_are_reported_from_the_call_on(world: World) -> None:
     """No change between the call and the first iteration is missed; closing the agent ends the iteration."""
 
     async def story() -> None:
@@ -332,7 +332,7 @@ def test_an_abandoned_iteration_costs_nothing(world: World) -> None:
     run(story())
 
 
-def test_an_agent_follows_the_route_unless_told_otherwise(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_follows_the_route_by_default(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC D-05: a change reported by the address monitor is a move; ``rebind`` stops following it."""
     from wanderbus.runtime.net import addresses
 

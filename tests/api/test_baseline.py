@@ -173,7 +173,7 @@ def test_the_server_forgets_an_agent_that_closes(world: World) -> None:
     run(story())
 
 
-def test_nobody_there_is_said_in_the_time_of_one_answer(world: World) -> None:
+def test_a_missing_server_is_reported_within_one_timeout(world: World) -> None:
     async def story() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
             deaf.bind(("127.0.0.1", 0))
@@ -197,7 +197,7 @@ def test_a_request_above_one_datagram_is_refused(world: World) -> None:
     run(story())
 
 
-def test_a_full_server_says_which_bound_was_met(world: World) -> None:
+def test_a_full_server_names_the_limit(world: World) -> None:
     async def story() -> None:
         async with (
             world.server(eci_port=0, eci=BaselineConfig(identities_max=1)) as server,
@@ -209,7 +209,7 @@ def test_a_full_server_says_which_bound_was_met(world: World) -> None:
     run(story())
 
 
-def test_the_mode_is_off_unless_asked_for_and_on_loopback_unless_told_otherwise(world: World) -> None:
+def test_the_mode_is_off_and_on_loopback_by_default(world: World) -> None:
     async def story() -> None:
         async with world.server() as server:
             assert server.eci_address is None
@@ -233,7 +233,7 @@ def test_a_place_that_cannot_be_served_is_refused(world: World, options: dict[st
     run(story())
 
 
-def test_a_port_in_use_is_said_with_its_option(world: World) -> None:
+def test_a_port_in_use_is_reported_with_its_option(world: World) -> None:
     async def story() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(("127.0.0.1", 0))

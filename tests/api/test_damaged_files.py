@@ -66,7 +66,7 @@ def lines_about(path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("damage", DAMAGES[:3])
 @pytest.mark.parametrize("name", MADE_GOOD)
-def test_a_server_makes_good_what_it_can_and_says_so_in_one_line(
+def test_a_server_repairs_damaged_files_and_logs_one_line(
     world: World, caplog: pytest.LogCaptureFixture, name: str, damage: Callable[[Path], None]
 ) -> None:
     async def story() -> None:

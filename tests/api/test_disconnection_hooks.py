@@ -155,7 +155,7 @@ def test_g24_a_hook_that_never_returns_costs_bounded_memory_and_ends_with_the_ag
     run(story())
 
 
-def test_g24_a_hook_is_told_what_waits() -> None:
+def test_g24_a_hook_receives_the_waiting_requests() -> None:
     seen: list[tuple[int, OutboxSize]] = []
 
     async def note(change: Disconnection) -> None:

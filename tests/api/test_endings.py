@@ -32,7 +32,7 @@ async def rest(notifications: Notifications[Any]) -> list[Any]:
     return [each.event["n"] async for each in notifications]
 
 
-def test_g10_g07_ignored_it_is_told_and_what_was_queued_is_read_before_the_iteration_ends(world: World) -> None:
+def test_g10_g07_an_ignored_end_is_reported_and_the_queue_is_read_first(world: World) -> None:
     async def story() -> None:
         async with (
             world.server(),

@@ -170,11 +170,11 @@ def refused(story: Story, expected: str, **options: Any) -> None:
     run(tale())
 
 
-def test_nobody_of_another_domain_is_admitted_unless_the_settings_say_so(story: Story) -> None:
+def test_users_of_other_domains_need_a_setting(story: Story) -> None:
     refused(story, "Not For Users Of Your Domain", broker={"user_domains": ()})
 
 
-def test_a_home_domain_that_does_not_trust_the_broker_tells_it_nothing(story: Story) -> None:
+def test_a_home_domain_asserts_nothing_to_an_untrusted_broker(story: Story) -> None:
     refused(story, "Nobody Vouches For You", home_domains={"trusted": ()})
 
 
@@ -200,7 +200,7 @@ def test_nobody_is_vouched_for_over_a_route_in_the_clear(story: Story) -> None:
     run(tale())
 
 
-def test_a_server_with_the_certificate_of_another_domain_is_told_of(
+def test_a_server_with_the_certificate_of_another_domain_is_reported(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = {"c.example": (f"{BROKER}:{_port(2)}",)}

@@ -181,7 +181,7 @@ def test_events_that_are_under_way_together_are_matched_together(world: World, m
     run(story())
 
 
-def test_an_expression_that_this_version_cannot_read_is_told_of_at_the_start(
+def test_an_unreadable_expression_is_reported_at_the_start(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     parse = filters.parse

@@ -210,7 +210,7 @@ def test_an_offline_agent_stores_before_it_ever_met_the_server(world: World) -> 
     run(story())
 
 
-def test_an_offline_agent_hears_that_it_is_refused(world: World) -> None:
+def test_an_offline_agent_learns_of_a_refusal(world: World) -> None:
     async def story() -> None:
         async with world.server(), world.agent(offline=True, password="guess") as alice:
             await alice.publish(SUBJECT, {"n": 1}, outbox=True)
@@ -236,7 +236,7 @@ def test_a_device_for_this_time_only_has_no_outbox(world: World) -> None:
     run(story())
 
 
-def test_a_damaged_outbox_is_told_when_the_agent_opens(world: World) -> None:
+def test_a_damaged_outbox_is_reported_when_the_agent_opens(world: World) -> None:
     (world.directory / "alice").mkdir()
     (world.directory / "alice" / "outbox.db").write_bytes(b"\xff" * 10_000)
 

@@ -137,7 +137,7 @@ class EdgeProxy(Phone):
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_known_proxy_says_where_a_phone_is(tmp_path: Path, known: bool) -> None:
+def test_a_known_proxy_reports_the_address_of_a_phone(tmp_path: Path, known: bool) -> None:
     async def story() -> None:
         async with server(tmp_path, edge_proxies=("127.0.0.1",) if known else ()) as running:
             edge = EdgeProxy(running.address)

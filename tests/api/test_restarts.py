@@ -146,7 +146,7 @@ def test_a_crash_with_resume_is_exactly_once(world: World) -> None:
     assert results == list(range(1, 12))
 
 
-def test_a_crash_without_resume_repeats_and_says_so(world: World) -> None:
+def test_after_a_crash_without_resume_notifications_are_redelivered(world: World) -> None:
     results: list[Any] = []
 
     async def story() -> None:
@@ -282,7 +282,7 @@ def test_a_failed_disk_stops_acknowledgements(world: World, monkeypatch: pytest.
     run(story())
 
 
-def test_a_disk_that_stays_full_at_the_start_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_stays_full_at_the_start_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: object, entries: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -282,7 +282,7 @@ def test_unusable_arguments_are_refused_in_one_line(host: str, port: int, option
     run(story())
 
 
-def test_a_port_in_use_is_said() -> None:
+def test_a_port_in_use_is_reported() -> None:
     async def story() -> None:
         async with rudp.listen("127.0.0.1", secret=SECRET) as listener:
             with pytest.raises(ConfigurationError, match=rf"127\.0\.0\.1:{listener.address[1]}"):
@@ -304,7 +304,7 @@ def test_a_message_too_long_harms_nothing() -> None:
     run(story())
 
 
-def test_a_fault_of_ours_ends_the_channel_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_fault_closes_the_channel_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with two_ends(config=HASTY) as (here, _):
 

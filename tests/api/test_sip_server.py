@@ -219,7 +219,7 @@ def test_another_user_is_the_broker(proxy: Proxy) -> None:
         ({"broker_user": "mallory", "broker_password": "guess"}, "rejects sip:mallory@localhost: 403"),
     ],
 )
-def test_a_broker_that_is_not_taken_says_so_at_once(proxy: Proxy, options: dict[str, Any], said: str) -> None:
+def test_a_refused_broker_reports_it_at_once(proxy: Proxy, options: dict[str, Any], said: str) -> None:
     async def story() -> None:
         with pytest.raises(AuthenticationError, match=said):
             await broker(proxy, "udp", **options).__aenter__()

@@ -12,7 +12,7 @@ from wanderbus.errors import FilterError, LocalProtocolError, Refused
 from wanderbus.subscription import QueuePolicy
 
 
-def test_the_broker_tells_what_it_holds(world: World) -> None:
+def test_the_broker_lists_subscriptions(world: World) -> None:
     async def story() -> None:
         async with (
             world.server(),

@@ -41,7 +41,7 @@ def test_c03_one_that_raises_does_not_block_the_other(caplog: pytest.LogCaptureF
     assert "a fault of the application" in caplog.text
 
 
-def test_c03_adding_twice_tells_once_and_removing_ends_it() -> None:
+def test_c03_a_listener_added_twice_is_called_once_and_can_be_removed() -> None:
     manager = SIPMobilityListenerManager()
     listener, other = Recorder(), Recorder()
     for each in (listener, listener, other):
@@ -54,7 +54,7 @@ def test_c03_adding_twice_tells_once_and_removing_ends_it() -> None:
     assert (listener.names, other.names) == (["unregistered"], ["unregistered", "unregistered"])
 
 
-def test_c03_a_listener_may_leave_while_it_is_told() -> None:
+def test_c03_a_listener_may_remove_itself_in_a_callback() -> None:
     manager = SIPMobilityListenerManager()
     second = Recorder()
 
@@ -111,7 +111,7 @@ def test_c04_a_scripted_scenario_fires_all_eleven() -> None:
 
 
 @pytest.mark.integration
-def test_c11_c14_a_session_is_told_as_it_was() -> None:
+def test_c11_c14_a_reported_session_does_not_change() -> None:
     async def scenario() -> None:
         async with two() as (alice, bob):
             session = await alice.mobility.create_session(BOB)

@@ -168,7 +168,7 @@ def test_d08_a_move_updates_every_session_and_media_follow_the_device() -> None:
     run(scenario())
 
 
-def test_d08_a_listener_may_say_its_new_port_in_the_callback_for_the_new_address() -> None:
+def test_d08_a_listener_may_set_its_new_port_in_the_callback_for_the_new_address() -> None:
     class Relistening(SIPMobilityListener):
         def __init__(self, party: Party) -> None:
             self.party = party
@@ -190,7 +190,7 @@ def test_d08_a_listener_may_say_its_new_port_in_the_callback_for_the_new_address
 
 
 @pytest.mark.integration
-def test_hold_is_told_to_the_application_and_ends_with_the_next_offer() -> None:
+def test_hold_is_reported_to_the_application_and_ends_with_the_next_offer() -> None:
     """RFC 3264 8.4."""
 
     async def scenario() -> None:

@@ -52,7 +52,7 @@ def test_requests_about_other_users_need_a_role(office: Office, asker: str, requ
 
 @pytest.mark.parametrize("request_", SEEING + CHANGING)
 @pytest.mark.parametrize("asker", [BOB, OLGA])
-def test_a_refusal_does_not_tell_whether_a_user_exists(office: Office, asker: str, request_: OfOperators) -> None:
+def test_a_refusal_does_not_reveal_users(office: Office, asker: str, request_: OfOperators) -> None:
     office.subscribed(office.attach())
     link = office.attach(asker, "desk")
     if asker == OLGA and request_ in SEEING:
@@ -73,7 +73,7 @@ def test_everybody_is_oneself_to_who_has_no_role(office: Office) -> None:
 # Changes --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_purge_drops_what_waits_and_leaves_a_gap_that_says_so(office: Office) -> None:
+def test_a_purge_drops_the_queue_and_leaves_a_gap(office: Office) -> None:
     bob = with_queue(office, 1, 2, 3)
     adam = office.attach(ADAM)
     assert purged(office, adam, ALICE) == 3
@@ -157,7 +157,7 @@ def test_a_device_kicks_all_others_of_its_user_and_never_itself(office: Office) 
 
 
 @pytest.mark.parametrize("held", [Purge(1, ALICE, "default", None), Kick(1, ALICE, "tablet", True)])
-def test_nothing_is_said_of_a_change_before_it_is_durable(office: Office, held: OfOperators) -> None:
+def test_a_change_is_answered_after_it_is_durable(office: Office, held: OfOperators) -> None:
     with_queue(office, 1)
     adam, _ = office.attach(ADAM), office.attach(ALICE, "tablet")
     office.held = True

@@ -79,7 +79,7 @@ def test_h10_h02_a_kind_may_hold_only_while_away() -> None:
     assert desk.stream(desk.attach()) == [1, 3]
 
 
-def test_h10_a_kind_is_told_all_that_the_others_know() -> None:
+def test_h10_a_kind_receives_all_inputs_of_other_restrictions() -> None:
     seen: list[Asked] = []
 
     def note(_parameters: Parameters, asked: Asked) -> bool:
@@ -130,7 +130,7 @@ def test_b01_no_restriction_is_asked_about_an_event_that_does_not_match(together
         ({"odd": Kind(worth, lambda given: given["x"])}, Custom("odd", {}), "does not accept these parameters"),
     ],
 )
-def test_h10_a_refusal_says_what_is_wrong(kinds: Mapping[str, Kind], restriction: Custom, reason: str) -> None:
+def test_h10_a_refusal_names_the_fault(kinds: Mapping[str, Kind], restriction: Custom, reason: str) -> None:
     desk = KindsDesk(kinds)
     link = desk.attach()
     answer = desk.subscribe(link, restrictions=(restriction,))

@@ -161,7 +161,7 @@ def test_e07_each_change_of_a_device_is_in_the_log_with_its_reason(desk: Desk) -
     ]
 
 
-def test_e06_after_a_restart_nobody_is_connected_until_reached_anew(desk: Desk) -> None:
+def test_e06_after_a_restart_users_are_disconnected_until_reached(desk: Desk) -> None:
     desk.attach()
     desk.restart()
     assert desk.broker.status(ALICE) == "DISCONNECTED"

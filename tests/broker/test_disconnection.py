@@ -54,7 +54,7 @@ def on(change: str, handling: Handling) -> Hook:
     return lambda asked: handling if asked.change == change else None
 
 
-def test_g24_the_hook_is_told_of_each_change_and_what_waits() -> None:
+def test_g24_the_hook_receives_each_change_and_the_queue_size() -> None:
     desk = HookDesk(on("none", Handling()))
     link = desk.attach()
     desk.subscribed(link)
@@ -120,7 +120,7 @@ def test_g24_without_a_decision_everything_is_as_without_a_hook() -> None:
 
 
 @pytest.mark.parametrize("change", ["disconnected", "reconnected"])
-def test_g24_drop_what_waits_is_counted_and_told_as_a_gap(change: str) -> None:
+def test_g24_a_hooks_drop_is_counted_and_reported_as_a_gap(change: str) -> None:
     desk = HookDesk(on(change, Handling(drop_waiting=True)))
     bob, link = desk.attach(BOB), desk.attach()
     desk.subscribed(link)

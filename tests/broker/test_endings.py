@@ -12,7 +12,7 @@ from wanderbus import records
 from wanderbus.protocol import Attach, SubscriptionEnded, Unsubscribe
 
 
-def test_g10_each_device_is_told_of_an_expiry_at_the_match(desk: Desk) -> None:
+def test_g10_an_expiry_at_the_match_is_reported_to_each_device(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     elsewhere = desk.attach(device="desk", session="work")
     subscription = desk.subscribed(phone, lifetime_s=10.0)
@@ -38,7 +38,7 @@ def test_g10_the_device_that_requested_the_end_gets_no_report(desk: Desk) -> Non
     assert ended_unasked(desk, phone) == ended_unasked(desk, laptop) == []
 
 
-def test_g10_g09_other_devices_are_told_of_a_discard(desk: Desk) -> None:
+def test_g10_g09_a_discard_is_reported_to_other_devices(desk: Desk) -> None:
     phone, laptop = desk.attach(), desk.attach(device="laptop")
     subscription = desk.subscribed(phone)
     desk.close(phone)
@@ -82,7 +82,7 @@ def test_g10_a_removal_by_an_operator_is_reported(desk: Desk) -> None:
     assert query(desk, link) == []
 
 
-def test_g10_g12_a_query_tells_the_same_to_who_was_away(desk: Desk) -> None:
+def test_g10_g12_a_query_gives_absent_devices_the_same_ends(desk: Desk) -> None:
     phone = desk.attach()
     short, lasting = desk.subscribed(phone, "A == 1", lifetime_s=10.0), desk.subscribed(phone, "A == 2")
     desk.close(phone)
@@ -93,7 +93,7 @@ def test_g10_g12_a_query_tells_the_same_to_who_was_away(desk: Desk) -> None:
     assert renewed(desk, back, short.id).id == short.id
 
 
-def test_an_end_that_is_told_of_is_in_the_log_before(desk: Desk) -> None:
+def test_an_end_is_logged_before_it_is_reported(desk: Desk) -> None:
     link = desk.attach()
     subscription = desk.subscribed(link)
     desk.held = True

@@ -66,7 +66,7 @@ def test_ending_the_earlier_reader_leaves_the_later_one_reading(desk: Desk) -> N
     assert desk.stream(phone)[-1] == 3
 
 
-def test_a_handle_of_before_that_reads_again_begins_where_the_device_is(desk: Desk) -> None:
+def test_an_old_handle_that_reads_again_starts_at_the_devices_cursor(desk: Desk) -> None:
     phone, tablet = desk.attach(device="phone"), desk.attach(device="tablet")
     ended, heir = inherited(desk, phone, tablet)
     desk.read(phone, heir.id)

@@ -143,7 +143,7 @@ def test_g06_x18_a_sweep_ends_what_has_expired_while_nothing_is_published(desk: 
     assert ended_unasked(desk, link) == [(short.id, "expired")]
 
 
-def test_g06_x18_the_broker_sweeps_by_itself_and_can_be_told_not_to() -> None:
+def test_g06_x18_the_sweep_runs_by_default_and_can_be_turned_off() -> None:
     for sweep_s, left in ((60.0, 0), (None, 1)):
         desk = Desk(BrokerConfig(sweep_s=sweep_s))
         desk.subscribed(desk.attach(), lifetime_s=10.0)
@@ -151,7 +151,7 @@ def test_g06_x18_the_broker_sweeps_by_itself_and_can_be_told_not_to() -> None:
         assert len(desk.broker.state.subscriptions) == left
 
 
-def test_x18_one_sweep_does_a_bounded_share_and_says_that_there_is_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_x18_one_sweep_does_a_bounded_share_and_reports_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "SWEEP_MAX", 10)
     desk = Desk(BrokerConfig(sweep_s=None))
     link = desk.attach()

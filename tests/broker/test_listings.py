@@ -24,7 +24,7 @@ def office() -> Office:
 # Visible rows ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_of_a_session_says_who_is_where_and_what_became_of_matches(office: Office) -> None:
+def test_a_row_of_a_session_has_devices_and_counts_of_matches(office: Office) -> None:
     phone, tablet = office.attach(), office.attach(ALICE, "tablet")
     first = office.subscribed(phone)
     office.subscribed(phone, "N > 1", restrictions=(Frequency(60.0),))
@@ -80,7 +80,7 @@ def test_a_row_of_a_subscription_has_every_field_of_it(office: Office) -> None:
     assert row == {**plain, **waits, "last_us": None, "readers": [{"device": "phone", "unacknowledged": 0}]}
 
 
-def test_a_row_of_a_queue_says_how_long_it_is_how_old_and_what_is_missing(office: Office) -> None:
+def test_a_row_of_a_queue_has_length_age_and_losses(office: Office) -> None:
     office = Office(BrokerConfig(roles=ROLES, queue=QueuePolicy(notifications_max=2, when_full="drop_oldest")))
     bob = with_queue(office, 1, 2, 3)
     office.later(10)

@@ -117,7 +117,7 @@ def test_nobody_looks_beyond_what_may_add_a_subscription(desk: Desk, matched: li
     assert desk.stream(link) == ([3, 4] if asked == "subscribe" else [])
 
 
-def test_a_renewed_subscription_hears_of_what_follows_in_the_batch(desk: Desk) -> None:
+def test_a_renewed_subscription_receives_later_events_of_the_batch(desk: Desk) -> None:
     link = desk.attach()
     other, first = desk.subscribed(link, "N > 3").id, desk.subscribed(link).id
     desk.send(link, Unsubscribe(8, first))

@@ -153,14 +153,14 @@ def test_a_status_change_is_reported_at_once(busy: tuple[Desk, int]) -> None:
     assert [change.status for change in desk.statuses] == ["CONNECTED", "DISCONNECTED"]
 
 
-def test_records_go_out_behind_what_may_be_said_already(busy: tuple[Desk, int]) -> None:
+def test_records_follow_outputs_that_are_already_released(busy: tuple[Desk, int]) -> None:
     """A slow disk write does not delay messages that are ready."""
     desk, link = busy
     outputs = desk.step(message(link, Query(1)), message(link, Publish(1, Event(SUBJECT, {"N": 1}))))
     assert [type(output) for output in outputs] == [SendOnLink, Append]
 
 
-def test_a_crash_before_the_sync_forgets_what_nobody_was_told(busy: tuple[Desk, int]) -> None:
+def test_a_crash_before_the_sync_loses_only_unacknowledged_records(busy: tuple[Desk, int]) -> None:
     desk, link = busy
     durable = len(desk.log)
     desk.held = True
@@ -199,7 +199,7 @@ def test_journal_starts_with_what_it_finds_durable() -> None:
     assert journal.drain() == [CancelTimer("free")]
 
 
-def test_u02_nobody_is_told_of_a_gap_before_its_drop_is_durable() -> None:
+def test_u02_a_gap_is_sent_after_its_drop_is_durable() -> None:
     """After a crash the notification would wait again, although its application was already notified of the gap."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2), unacknowledged_max=1))
     link = desk.attach()

@@ -156,7 +156,7 @@ def test_u03_the_window_holds_back_a_backlog_too() -> None:
     assert desk.stream(back) == [1, 2, 3, 4, 5]
 
 
-def test_the_pace_of_a_link_that_is_gone_is_nobodys(desk: Desk) -> None:
+def test_the_pace_of_a_closed_link_is_not_shared(desk: Desk) -> None:
     desk.give(TimerFired(("pace", 99)))
     desk.give(TimerFired(("pace", desk.open(BOB, "desk"))))
     assert desk.out == {}

@@ -83,7 +83,7 @@ def test_a_star_stays_through_a_restart_and_ends_with_its_subscription() -> None
     assert len(desk.received(alice, Notify)) == 1
 
 
-def test_a_user_ends_a_subscription_of_any_session_from_operations_and_its_devices_hear_of_it() -> None:
+def test_a_user_ends_any_own_subscription_from_operations_and_its_devices_are_notified() -> None:
     desk = Desk()
     alice = desk.attach(ALICE)
     subscription = desk.subscribed(alice)

@@ -24,7 +24,7 @@ def marks(desk: Desk, link: int) -> dict[int, bool]:
     return {notify.number: notify.redelivered for notify in desk.received(link, Notify)}
 
 
-def test_the_attachment_tells_the_epoch_and_the_reader_goes_on_at_its_place(desk: Desk) -> None:
+def test_the_attachment_has_the_epoch_and_the_reader_continues_at_its_position(desk: Desk) -> None:
     link = published(desk, 3)
     desk.take(link, 2)
     again = desk.attach()

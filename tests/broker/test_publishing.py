@@ -104,7 +104,7 @@ def test_design_5_2_a_repeated_publish_is_answered_as_at_first_and_published_onc
     assert desk.stream(again) == [3]
 
 
-def test_design_5_2_a_new_epoch_begins_anew(desk: Desk) -> None:
+def test_design_5_2_a_new_epoch_restarts_numbers(desk: Desk) -> None:
     first = desk.attach(epoch=5)
     desk.publish(first, 1)
     second = desk.attach(epoch=6)
@@ -113,7 +113,7 @@ def test_design_5_2_a_new_epoch_begins_anew(desk: Desk) -> None:
     assert desk.accepted(second) == [1]
 
 
-def test_publishers_are_told_apart_by_user_and_device(desk: Desk) -> None:
+def test_publishers_are_distinguished_by_user_and_device(desk: Desk) -> None:
     for user, device in [(ALICE, "phone"), (ALICE, "desk"), (BOB, "phone")]:
         link = desk.attach(user, device, epoch=1)
         desk.publish(link, 1)

@@ -118,7 +118,7 @@ def test_g16_a_gap_is_taken_like_a_notification_and_then_the_queue_may_grow_agai
     assert desk.stream(desk.attach()) == [4, 5]
 
 
-def test_g16_a_slow_device_is_told_of_the_drop_while_connected() -> None:
+def test_g16_a_slow_device_receives_the_gap_while_connected() -> None:
     """The cap counts notifications that the application has not taken, sent or not."""
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2), unacknowledged_max=1))
     link = desk.attach()

@@ -58,7 +58,7 @@ def losses(desk: Desk, link: int) -> list[tuple[Loss, ...]]:
     ],
 )
 @pytest.mark.parametrize("whose", ["system", "subscription"])
-def test_u02_a_full_queue_gives_way_as_its_policy_says(
+def test_u02_a_full_queue_drops_by_its_policy(
     policy: QueuePolicy, expected: list[object], reason: str, whose: str
 ) -> None:
     desk = Desk(BrokerConfig(queue=policy) if whose == "system" else None)
@@ -155,7 +155,7 @@ def test_u02_a_user_who_fills_their_own_bound_does_not_touch_others() -> None:
     assert session_of(desk, CAROL).dropped == {}
 
 
-def test_the_slow_one_is_told_of_a_gap_that_anothers_notification_made() -> None:
+def test_a_slow_device_receives_a_gap_caused_by_another_notification() -> None:
     """A connected session that gives way is sent the gap at once, without a new notification."""
     desk = Desk(BrokerConfig(queued_bytes_max=3 * SIZE, unacknowledged_max=1))
     slow = desk.attach()
@@ -181,9 +181,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("bounds", "limit"), REFUSALS, ids=[limit for _, limit in REFUSALS])
-def test_u02_a_publish_is_refused_before_any_fan_out_where_the_operator_says_so(
-    bounds: dict[str, Any], limit: str
-) -> None:
+def test_u02_refuse_when_full_refuses_before_any_fan_out(bounds: dict[str, Any], limit: str) -> None:
     desk = Desk(BrokerConfig(refuse_when_full=("Ord*", "Trad?"), **bounds))
     away(desk)
     carol = desk.attach(CAROL)
@@ -309,7 +307,7 @@ def test_g17_g18_a_shorter_age_of_a_subscription_takes_its_matches_alone(desk: D
     assert session_of(desk).queued == 0
 
 
-def test_g17_a_connected_but_slow_device_is_told_of_what_grew_too_old() -> None:
+def test_g17_a_slow_connected_device_receives_a_gap_for_old_notifications() -> None:
     desk = Desk(BrokerConfig(queue=QueuePolicy(age_max_s=10.0), unacknowledged_max=1, sweep_s=5.0))
     link = desk.attach()
     desk.subscribed(link)
@@ -340,7 +338,7 @@ def test_a_number_that_was_sent_and_then_dropped_can_still_be_taken() -> None:
     assert desk.stream(link)[-1] == 6
 
 
-def test_u02_each_subscription_is_told_of_its_own_loss() -> None:
+def test_u02_each_subscription_gets_a_gap_for_its_own_loss() -> None:
     config = BrokerConfig(server="wb0123456789", queue=QueuePolicy(notifications_max=1))
     desk = Desk(config)
     link = desk.attach()

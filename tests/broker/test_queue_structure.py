@@ -98,7 +98,7 @@ def test_u02_a_gap_is_taken_as_far_as_it_was_seen() -> None:
     assert shape(queue, "a") == [13]
 
 
-def test_u02_a_gap_of_more_than_is_numbered_tells_of_as_many_as_there_can_be() -> None:
+def test_u02_a_gap_above_the_stored_numbers_reports_the_possible_count() -> None:
     queue = queue_of(2_000, subscriptions=("a",))
     for number in range(1, 1_501):
         queue.drop("a", number, number, "cap" if number < 1_200 else "age")

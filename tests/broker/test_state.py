@@ -69,7 +69,7 @@ def test_design_5_1_every_prefix_of_the_log_is_a_state_that_could_be_saved() -> 
         assert rows_of(loaded) == whole
 
 
-def test_changes_are_what_the_store_lacks_and_are_told_once() -> None:
+def test_changes_are_returned_once() -> None:
     desk = eventful()
     desk.save()
     loaded = BrokerState("wb", desk.config.publishes_remembered)
@@ -120,7 +120,7 @@ class Row(msgspec.Struct):
     value: int
 
 
-def test_a_table_tells_what_changed_since_it_was_asked_last() -> None:
+def test_a_table_returns_its_changes_since_the_last_query() -> None:
     table = Table("rows", Row)
     table.load([("kept", msgspec.msgpack.encode(Row(1)))])
     assert table.changes() == {}

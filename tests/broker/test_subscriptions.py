@@ -343,7 +343,7 @@ REFUSALS: list[tuple[dict[str, Any], str, str | None, int | None]] = [
 @pytest.mark.parametrize(
     ("options", "reason", "limit", "position"), REFUSALS, ids=[str(i) for i in range(len(REFUSALS))]
 )
-def test_h06_a_refusal_says_why_where_and_which_limit(
+def test_h06_a_refusal_has_reason_position_and_limit(
     desk: Desk, options: dict[str, Any], reason: str, limit: str | None, position: int | None
 ) -> None:
     link = desk.attach()

@@ -91,7 +91,7 @@ def test_g25_absent_users_and_readers_on_another_device_give_no_warning(desk: Wa
     assert len(desk.warned) == 1, "nobody is there"
 
 
-def test_g25_a_reader_whose_window_was_full_hears_of_what_is_new(desk: WatchedDesk) -> None:
+def test_g25_a_reader_with_a_full_window_receives_new_notifications_later(desk: WatchedDesk) -> None:
     alice = desk.attach()
     desk.subscribed(alice)
     published(desk, 3)

@@ -93,7 +93,7 @@ def test_o03_the_agent_writes_xml_that_does_not_fit_into_a_message(desk: Desk) -
     assert xml.read_notification(text) == notification
 
 
-def test_o03_a_text_that_says_something_else_ends_the_connection(desk: Desk) -> None:
+def test_o03_a_differing_xml_text_closes_the_connection(desk: Desk) -> None:
     link = desk.attach()
     desk.subscribed(link, format="xml")
     publish(desk, {"N": 1})

@@ -40,7 +40,7 @@ def test_the_other_examples_can_be_used(shell: Shell, name: str) -> None:
     assert "quorum" not in out
 
 
-def test_check_says_what_was_understood_and_hides_secrets(shell: Shell) -> None:
+def test_check_prints_the_settings_and_hides_secrets(shell: Shell) -> None:
     agent = write(shell, "a.toml", 'uri = "sip:alice@localhost"\npassword = "hunter2"\n[rudp]\nretries_max = 9')
     assert shell.run("config", "check", agent) == (
         0,

@@ -37,7 +37,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Experiment, int, int
     return asked
 
 
-def test_it_measures_the_published_experiment_unless_told_otherwise(
+def test_it_measures_the_published_experiment_by_default(
     measured: list[tuple[Experiment, int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, plots = tmp_path / "report.json", tmp_path / "plots"

@@ -22,7 +22,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", ["", "log"])
-def test_a_whole_log_is_said_to_be_one(data: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+def test_an_intact_log_is_reported_as_intact(data: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
     assert run(["log", "check", str(data / place)]) == 0
     said = capsys.readouterr()
     assert f"{data / 'log'}: 1 segments, 1 records (0 to 0)" in said.out

@@ -180,7 +180,7 @@ def explained(shell: Shell, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stop", [lambda server: None, subprocess.Popen.kill], ids=["running", "killed"])
-def test_explain_tells_from_the_log_what_became_of_an_event(
+def test_explain_reads_the_fate_of_an_event_from_the_log(
     shell: Shell, stop: Callable[[subprocess.Popen[str]], None]
 ) -> None:
     server = shell.up()

@@ -34,7 +34,7 @@ def test_a_signal_is_the_ordinary_end(shell: Shell, number: signal.Signals) -> N
     assert {path.name for path in (shell.directory / "proxy").iterdir()} >= {"sip.key", "registrations.db"}
 
 
-def test_a_broker_at_a_proxy_says_where_it_is(shell: Shell) -> None:
+def test_a_broker_at_a_proxy_prints_its_address(shell: Shell) -> None:
     shell.write_users(USERS)
     place = start_proxy(shell)
     for more in ([], ["--json"]):

@@ -75,7 +75,7 @@ def test_a_kept_subscription_prints_later_what_it_missed(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("up", [(), ("--no-encryption",)])
-def test_u05_f01_events_over_tcp_and_in_the_clear_where_both_sides_say_so(shell: Shell, up: tuple[str, ...]) -> None:
+def test_u05_f01_events_over_tcp_and_unencrypted_if_both_sides_set_it(shell: Shell, up: tuple[str, ...]) -> None:
     shell.up(*up)
     how = (*up, "--data-transport", "tcp")
     assert shell.run("pub", "Departure", "n=1", *shell.as_user(), *how)[::2] == (0, "")

@@ -81,7 +81,7 @@ def test_a_broken_promise_is_exit_status_1_and_names_its_replay(
 
 
 @pytest.mark.parametrize("option", ["--json", "--trace"])
-def test_a_file_that_cannot_be_written_is_told_before_the_work(
+def test_an_unwritable_file_is_reported_before_the_work(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def work(*arguments: object) -> Result:

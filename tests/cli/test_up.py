@@ -110,7 +110,7 @@ def test_unusable_settings_are_one_line(shell: Shell) -> None:
     assert (status, line) == (2, "users, line 2: write name:password")
 
 
-def test_a_damaged_state_is_rebuilt_and_one_line_says_so(shell: Shell) -> None:
+def test_a_damaged_state_is_rebuilt_with_one_log_line(shell: Shell) -> None:
     server = shell.up()
     assert shell.run("pub", "Departure", "n=1", *shell.as_user())[0] == 0
     server.terminate()

@@ -100,7 +100,7 @@ def test_a_living_connection_is_described_alike_and_a_new_one_has_another_key(ca
 
 
 @either_offers
-def test_a_lost_connection_is_begun_anew_on_both_sides_with_fresh_ids(call: Call, offerer: str) -> None:
+def test_a_lost_connection_is_replaced_on_both_sides_with_fresh_ids(call: Call, offerer: str) -> None:
     call.agree()
     ids = {call.agent.channel.local, call.broker.channel.local}
     call.sides(offerer)[0].channel.lost()
@@ -145,7 +145,7 @@ def test_an_answer_without_an_offer_is_refused(call: Call) -> None:
         call.agent.agreed(answer)
 
 
-def test_a_closed_channel_hears_nothing_more(call: Call) -> None:
+def test_a_closed_channel_receives_nothing(call: Call) -> None:
     call.agree()
     call.broker.ask(call.broker.channel.close())
     assert call.delivered("agent", b"late") == []

@@ -60,7 +60,7 @@ def test_sealed_reliable_udp_reads_as_documented() -> None:
     ]
 
 
-def test_plain_reliable_udp_says_that_it_is() -> None:
+def test_unencrypted_reliable_udp_is_marked() -> None:
     end = ChannelEnd(address=("10.0.0.1", 40_000), connection=1, generation=0)
     assert lines(end)[-1] == "a=wanderbus-plain"
     assert not read_end(describe_end(end)).sealed

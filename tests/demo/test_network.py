@@ -31,7 +31,7 @@ def test_loopback_addresses_are_distinct_and_come_round() -> None:
     assert net.command("ana", ["true"]) == ["true"]
 
 
-def test_auto_falls_back_to_loopback_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_falls_back_to_loopback_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     net, why = choose("auto", HOSTS)
     assert net.mode == "loopback"

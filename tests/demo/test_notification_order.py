@@ -48,7 +48,7 @@ def test_without_a_position_the_sequence_begins_at_one() -> None:
     assert pass_all(None, [[(2, 2), (4, 4)], [(1, 1), (3, 3)]]) == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
-def test_another_epoch_begins_anew() -> None:
+def test_another_epoch_restarts_numbers() -> None:
     async def run() -> list[bool]:
         turns = NotificationOrder((3, 90))
         async with turns.turn(4, 1, 1) as first, asyncio.timeout(1):

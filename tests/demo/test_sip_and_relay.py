@@ -63,7 +63,7 @@ def test_a_server_of_ours_needs_nobody(tmp_path: Path) -> None:
     assert asyncio.run(alone.result()) == {"sip": "wanderbus", "relay": "none", "relayed_datagrams": None}
 
 
-def test_a_server_of_ours_is_told_of_the_relay(tmp_path: Path) -> None:
+def test_our_server_knows_the_relay(tmp_path: Path) -> None:
     assert beside(tmp_path, "wanderbus", "wanderbus").arguments()[2:] == ["--relay", "--relay-calls", "all"]
     _, _, option, place, *rest = beside(tmp_path, "wanderbus", "rtpengine").arguments()
     assert option == "--relays"
@@ -72,7 +72,7 @@ def test_a_server_of_ours_is_told_of_the_relay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("relay", sip_and_relay.RELAYS)
-def test_a_broker_at_kamailio_is_told_of_kamailio_alone(tmp_path: Path, relay: RelayKind) -> None:
+def test_a_broker_at_kamailio_knows_only_kamailio(tmp_path: Path, relay: RelayKind) -> None:
     with_kamailio = beside(tmp_path, "kamailio", relay)
     assert with_kamailio.arguments() == ["--sip-server", "sip:127.42.1.1:5070"]
     assert list(with_kamailio.users) == ["ana", "broker"]

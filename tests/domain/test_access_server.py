@@ -303,7 +303,7 @@ def test_d02_on_start_it_writes_that_it_started_and_registers() -> None:
     assert (register.socket, register.destination) == ("broker-sip", SERVER_ADDRESS)
 
 
-def test_a_stored_session_that_cannot_be_read_is_said_in_one_line() -> None:
+def test_an_unreadable_stored_session_is_one_line() -> None:
     state = BrokerState("wb", 8)
     stored = records.DialogStored(
         at_us=1, user="sip:alice@sim.test", device="phone", address="10.0.0.9:1", binding=b"damaged"
@@ -386,7 +386,7 @@ def test_noise_on_either_socket_does_nothing(town: Town) -> None:
     assert alice.received == [1]
 
 
-def test_a_broker_that_nobody_lets_register_says_so_and_goes_on_trying() -> None:
+def test_a_broker_that_cannot_register_reports_it_and_retries() -> None:
     server = access_server()
     timers: dict[Hashable, float] = {}
     reports: list[Output] = []
@@ -410,7 +410,7 @@ def test_a_broker_that_nobody_lets_register_says_so_and_goes_on_trying() -> None
     assert len({data.split(b"CSeq: ")[1].split(b"\r\n")[0] for data in registers}) > 1
 
 
-def test_a_registered_broker_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_broker_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[Output] = []
     monkeypatch.setattr(SimulatedServer, "_report", lambda self, output: reports.append(output))
     Town()
@@ -457,9 +457,7 @@ def test_design_8_the_log_is_asked_for_before_anything_else(town: Town, monkeypa
         assert kinds == sorted(kinds, reverse=True)
 
 
-def test_design_5_8_the_broker_hears_the_time_of_a_batch_before_anything_of_it(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_design_5_8_the_broker_receives_the_time_of_a_batch_first(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     alice, bob = connected(town), connected(town, "bob", number=2)
     watched = Watched(town, monkeypatch)
     alice.publish(1)
@@ -480,9 +478,7 @@ def test_design_5_8_the_broker_hears_the_time_of_a_batch_before_anything_of_it(
             assert [given for given in heard if isinstance(given, ClockRead)] == [batch[0]]
 
 
-def test_design_5_8_the_time_of_a_batch_is_told_once_and_not_in_a_later_one(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_design_5_8_the_time_of_a_batch_is_passed_once(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later batch would take it for its own time."""
     town.run(5.0)
     watched, clock = Watched(town, monkeypatch), ClockRead(town.world.wall_us)

@@ -26,7 +26,7 @@ def test_a_flood_beyond_the_window_is_published_once_each_and_in_order(over: str
     assert mallory.statuses == ["CONNECTED"]
 
 
-def test_windows_smaller_than_usual_are_told_sooner_of_what_is_done() -> None:
+def test_small_windows_are_updated_sooner() -> None:
     assert consumed_units(RudpConfig(), TcpConfig()) == CONSUMED_UNITS
     assert consumed_units(RudpConfig(), TcpConfig(receive_window_bytes=4_096)) == 1
     assert consumed_units(RudpConfig(datagram_bytes_max=100), TcpConfig()) < CONSUMED_UNITS

@@ -75,7 +75,7 @@ def test_a_notification_is_taken_when_it_is_sent_so_no_queue_waits(town: EciTown
     assert not any(isinstance(decode_record(each), records.Dropped) for _, _, each in town.server.disk.log)
 
 
-def test_only_who_has_attached_from_an_address_is_heard(town: EciTown) -> None:
+def test_only_attached_addresses_are_accepted(town: EciTown) -> None:
     pager = Pager(town).connect()
     pager.subscribe()
     throw(town, protocol.Publish(1, Event(SUBJECT, {"N": 1})), protocol.Query(1), protocol.Leave(2))
@@ -205,7 +205,7 @@ def test_the_state_is_what_the_log_gives(town: EciTown) -> None:
     assert rows_of(state_of(town)) == rows_of(town.server.recovered_state(from_log_alone=True))
 
 
-def test_users_of_both_systems_hear_of_each_other() -> None:
+def test_users_of_both_systems_receive_each_others_events() -> None:
     """One broker, one event model: only the way to it differs."""
     both = Town()
     both.server.eci = BaselineConfig()

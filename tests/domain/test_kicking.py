@@ -49,7 +49,7 @@ def test_a_kicked_device_may_come_back_and_has_missed_what_was_not_kept_for_it(t
     assert "DISCONNECTED" in phone.statuses
 
 
-def test_a_kicked_address_is_heard_no_more_until_it_attaches() -> None:
+def test_a_kicked_address_is_ignored_until_it_attaches() -> None:
     town = EciTown()
     pager = Pager(town).connect()
     baseline = town.baseline

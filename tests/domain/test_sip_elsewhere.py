@@ -54,7 +54,7 @@ def answer(request: Request, status: int) -> bytes:
 
 
 @pytest.mark.parametrize("status", sorted(REGISTRATION_REFUSALS))
-def test_a_refusal_is_told_and_not_the_last_word(status: int) -> None:
+def test_a_refused_registration_is_reported_and_retried(status: int) -> None:
     """The SIP server may have restarted without its users, or its operator may correct the password."""
     server = access_server("UDP")
     (request,) = registers(server.start(0, 0.0))

@@ -135,7 +135,7 @@ def test_a_replication_is_the_same_every_time() -> None:
     assert list(map(untimed, one)) != list(map(untimed, other))
 
 
-def test_neighbours_are_told_of_what_changes_alone() -> None:
+def test_neighbours_receive_only_changes() -> None:
     filters = [parse(text) for text in ("A < 5", "A < 3", "A > 3", "B == 1")]
     assert propagations(Method.UNMERGED, filters) == [
         Propagated(1, 1),

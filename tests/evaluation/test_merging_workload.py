@@ -63,7 +63,7 @@ def test_the_seed_decides_everything() -> None:
 @pytest.mark.parametrize(
     "mix", [mix for mix in MIXES if mix.structures is not Structures.OWN], ids=lambda mix: mix.name
 )
-def test_an_expression_says_what_its_places_say(mix: Mix) -> None:
+def test_an_expression_equals_its_positions(mix: Mix) -> None:
     """The workload knows the matches without evaluation; the filters agree, event by event."""
     wanted = 0
     for seed in range(3):

@@ -15,7 +15,7 @@ def event(number: int, published_us: int) -> Event:
     return Event("overhead", {"Number": number, "Published": published_us}, 0)
 
 
-def test_sum_and_average_are_of_all_events_and_each_latency_is_told_once() -> None:
+def test_sum_and_average_cover_all_events_and_each_latency_is_reported_once() -> None:
     async def play() -> list[Received]:
         ledger = Ledger()
         ledger.take(event(0, 1_000), 4_000)

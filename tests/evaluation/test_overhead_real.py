@@ -45,7 +45,7 @@ def test_r01_every_configuration_delivers_every_event_its_own_way() -> None:
 
 
 @needs_network
-def test_links_take_the_time_they_are_told_to_and_none_where_that_is_0(tmp_path: Path) -> None:
+def test_links_have_the_configured_delay(tmp_path: Path) -> None:
     async def round_trips(experiment: Experiment) -> tuple[float, float]:
         async with network(experiment, tmp_path) as hosts:
             for host, device, rtt_s in (

@@ -75,7 +75,7 @@ def test_nothing_is_left_behind_by_an_interruption() -> None:
     assert left_behind() == []
 
 
-def test_an_event_of_which_we_hear_late_ends_the_wait_all_the_same() -> None:
+def test_a_late_report_of_an_event_ends_the_wait() -> None:
     """A change of address may return after its first event was received, and no other event need come after that."""
 
     async def wait() -> float:

@@ -36,7 +36,7 @@ def test_a_new_address_at_once_loses_nothing() -> None:
 
 
 @pytest.mark.integration
-def test_random_outages_lose_about_what_the_model_says() -> None:
+def test_random_outages_lose_about_as_the_model_predicts() -> None:
     cell, experiment = Cell(100, 30), Experiment(Outage.RANDOM, events=SHORT)
     found = [run_one((cell, experiment, seed)) for seed in range(1, 9)]
     assert sum(each.unaccounted for each in found) == 0

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.integration
 
 
-def test_carol_of_one_domain_hears_from_the_broker_of_another(tmp_path: Path) -> None:
+def test_carol_of_one_domain_receives_from_the_broker_of_another(tmp_path: Path) -> None:
     ran = subprocess.run(
         ["sh", str(ROOT / "examples" / "two_domains.sh"), str(tmp_path)], capture_output=True, text=True, timeout=90
     )

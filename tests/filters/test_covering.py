@@ -138,7 +138,7 @@ def test_an_uncovered_filter_has_a_counterexample(one: str, other: str) -> None:
     assert not parse(one).matches(found)
 
 
-def test_the_empty_list_tells_all_from_any() -> None:
+def test_the_empty_list_distinguishes_all_from_any() -> None:
     """SPEC A-16, B-03: all of no item is true, any of none is not."""
     assert counterexample(parse("any x > 5"), parse("all x > 5")) == Event("example", {"x": []})
 

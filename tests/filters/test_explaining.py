@@ -67,7 +67,7 @@ def test_a_long_value_is_cut() -> None:
     assert len(found.why) < VALUE_CHARACTERS_MAX + 10
 
 
-def test_values_and_items_are_told_as_they_are() -> None:
+def test_values_and_items_are_explained_unchanged() -> None:
     assert deciding(parse("all l < 5").root, EVENT) == (
         Deciding("all l < 5", False, "item 2 of l is 5", attribute="l", value=5, item=1),
     )
@@ -76,7 +76,7 @@ def test_values_and_items_are_told_as_they_are() -> None:
     )
 
 
-def test_a_residual_is_told_as_a_whole() -> None:
+def test_a_residual_is_explained_as_a_whole() -> None:
     """Its explanation names the attributes that it is known to need."""
     (found,) = deciding(Residual("test", trees.IsEven("a"), Or((Exists("a"), Exists("b")))), EVENT)
     why = "as test evaluates it: a is 1, the event has no b"

@@ -58,7 +58,7 @@ def test_the_same_id_takes_the_place_of_what_was_there() -> None:
     assert merged.conjunctions() == list(forms("x == 2"))
 
 
-def test_only_the_structures_that_are_touched_are_merged_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_structures_are_merged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     def counting(conjunctions: Any) -> list[Conjunction]:
@@ -84,7 +84,7 @@ def test_an_unknown_id_is_refused_and_nothing_changes() -> None:
     assert merged.conjunctions() == list(forms("x == 1"))
 
 
-def test_filters_of_what_is_merged_have_a_text_that_says_so() -> None:
+def test_merged_filters_have_an_equivalent_text() -> None:
     merged = MergedSet()
     merged.update(dict(enumerate(filters("x == 1 and y < 3", "x == 1 and y > 7"))))
     (one,) = merged.filters()

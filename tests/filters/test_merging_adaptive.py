@@ -106,7 +106,7 @@ def test_the_cheapest_are_fused_first() -> None:
     assert set(merged) == set(conjunctions("x > 0 and x < 11 and y > 0 and y < 11", far))
 
 
-def test_a_sample_says_what_fusing_costs() -> None:
+def test_a_sample_gives_the_cost_of_fusing() -> None:
     """A region without events lets no event through."""
     texts = "x < 2 and y < 2", "x > 8 and y > 8"
     diagonal = [Event("S", {"x": value, "y": value}) for value in range(10)]

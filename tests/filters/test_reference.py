@@ -197,7 +197,7 @@ def test_limits() -> None:
     ]
 
 
-def test_the_readme_says_that_doubles_are_strings_in_cesql() -> None:
+def test_the_readme_documents_doubles_as_strings_in_cesql() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert "a Double is a String in CESQL" in " ".join(readme.split())
     assert "docs/filter-reference.md" in readme

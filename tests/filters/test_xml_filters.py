@@ -145,7 +145,7 @@ def test_a_residual_of_no_language_is_not_written() -> None:
         xml.write(Residual("test", trees.IsEven("a")))
 
 
-def test_a_fault_of_cesql_is_told() -> None:
+def test_a_fault_of_cesql_is_reported() -> None:
     with pytest.raises(FilterError, match="in this expression of cesql: "):
         xml.read(filter_text('<residual language="cesql">a +</residual>'))
 

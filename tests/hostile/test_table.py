@@ -46,7 +46,7 @@ def test_an_unknown_attack_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no attack is called charm" in capsys.readouterr().err
 
 
-def test_without_root_one_line_says_what_it_takes(
+def test_without_root_one_line_names_the_requirement(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)

@@ -55,7 +55,7 @@ def test_faults_are_run_with_what_was_asked(do: Any, monkeypatch: pytest.MonkeyP
     assert asked == [["-m", "faults", command, "--seed", "7"]]
 
 
-def test_without_root_the_exact_line_is_said(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_the_exact_command_is_printed(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
     line = "run: sudo apt-get install -y --no-install-recommends openjdk-17-jre-headless iproute2"
@@ -142,7 +142,7 @@ def test_version_of_java(do: Any, tmp_path: Path, release: str, version: int) ->
     assert do.java_version(str(tmp_path / "bin" / "none")) == 0
 
 
-def test_failed_command_shows_what_it_said(do: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_command_shows_its_output(do: Any, capfd: pytest.CaptureFixture[str]) -> None:
     do.quietly("something quiet", [sys.executable, "-c", "print('noise')"])
     assert "noise" not in "".join(capfd.readouterr())
     with pytest.raises(do.StepError, match=r"something loud \(exit status 3\)") as caught:

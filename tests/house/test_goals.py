@@ -78,7 +78,7 @@ def test_the_bounds_are_those_of_the_code(root: Path, listed: list[Measurement])
             assert float(match[2]) == number, name
 
 
-def test_every_row_says_how_it_is_measured_and_when_it_was(listed: list[Measurement]) -> None:
+def test_every_row_has_a_command_and_a_date(listed: list[Measurement]) -> None:
     commands = ("bench ", "wanderbus ", "faults ", "fuzz ", "hostile", "tests.interop")
     for each in listed:
         assert each.minutes > 0
@@ -114,7 +114,7 @@ def report(**values: float | None) -> dict[str, Any]:
     return {"goals": [{"name": name, "value": value, "met": value == 5} for name, value in values.items()]}
 
 
-def test_the_report_says_whether_a_goal_is_met_and_a_bound_of_the_short_form_stands_above_it() -> None:
+def test_the_report_has_each_verdict_and_short_forms_have_own_bounds() -> None:
     full = goals.check(ONE, report(few=5, many=4, long=None), quick=False)
     assert [each.met for each in full] == [True, False, None]
     [one] = goals.chosen([ONE, TWO], [], quick=True)
@@ -150,7 +150,7 @@ def test_figures_are_recorded_in_the_row_of_their_measurement() -> None:
 
 
 @pytest.mark.parametrize(("value", "status"), [("5", 0), ("4", 1), ("None", 1)])
-def test_the_exit_status_says_whether_all_are_met(
+def test_the_exit_status_is_0_if_all_are_met(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str, status: int
 ) -> None:
     (tmp_path / "short.py").write_text(

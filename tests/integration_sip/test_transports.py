@@ -103,7 +103,7 @@ def test_a_large_invite_goes_over_tcp_to_who_takes_it(certificates: Certificates
     asyncio.run(scenario())
 
 
-def test_a_lost_connection_is_told_and_registered_anew(certificates: Certificates) -> None:
+def test_a_lost_connection_is_reported_and_registered_again(certificates: Certificates) -> None:
     """RFC 5626 4.5: the device comes back by itself, so that it can be reached."""
 
     async def scenario() -> None:

@@ -148,7 +148,9 @@ def test_nobody_registers_or_calls_as_somebody_else(server: Kamailio) -> None:
 @pytest.mark.interop(scenario="what the application is told of a refused registration")
 @pytest.mark.parametrize("transport", ["UDP", "TCP"])
 @pytest.mark.parametrize(("user", "error"), [("alice", WrongPassword), ("mallory", UnknownUser)])
-def test_the_application_is_told(server: Kamailio, transport: str, user: str, error: type[Exception]) -> None:
+def test_the_application_receives_the_refusal(
+    server: Kamailio, transport: str, user: str, error: type[Exception]
+) -> None:
     async def scenario() -> None:
         properties = parties.properties(user, server.place, transport=transport, password="guess")
         async with SIPMobility(properties) as mobility:

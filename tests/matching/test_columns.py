@@ -153,7 +153,7 @@ def test_columns_are_numbered_as_they_are_asked_for_beginning_with_the_subject()
     assert (columns.count, columns.presences) == (7, [3, 6])
 
 
-def test_entries_of_one_clause_are_joined_and_say_what_is_open() -> None:
+def test_entries_of_one_clause_are_joined_and_mark_open_ends() -> None:
     columns = Columns()
     above, below = math.nextafter(1.0, INF), math.nextafter(1.0, -INF)
     assert encoded(columns, "a != 1")[0] == [[[(1 | OPEN_HIGH, -INF, below), (1 | OPEN_LOW, above, INF)]]]
@@ -230,7 +230,7 @@ def test_a_forgotten_word_gives_its_number_to_the_next_and_a_forgotten_end_its_r
     assert added["b"] < marks.of("d") == marks.of("c") == marks.of("e") < added["f"]
 
 
-def test_columns_fit_beside_what_else_is_said_in_an_entry() -> None:
+def test_columns_fit_beside_the_other_bits_of_an_entry() -> None:
     columns = Columns()
     for number in range(300):
         encoded(columns, f"a{number} == {number}")

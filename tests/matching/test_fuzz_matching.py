@@ -34,7 +34,7 @@ def test_nothing_differs_among_many(name: str, monkeypatch: pytest.MonkeyPatch) 
     BY_NAME[name].examine(target_runs.input_of(BY_NAME[name], 7, 0))
 
 
-def test_an_input_compares_as_many_pairs_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_compares_the_declared_number_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     plays: list[matching.Play] = []
     step = matching.Play.step
 
@@ -110,7 +110,7 @@ def test_a_fault_that_needs_many_filters_is_detected(monkeypatch: pytest.MonkeyP
     assert all(detail.startswith("missing (among others only)") for detail in details)
 
 
-def test_a_difference_is_saved_and_told_how_to_see_again(
+def test_a_difference_is_saved_with_its_replay_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(matching, "index_of", lambda kernel: Wrong())

@@ -192,7 +192,7 @@ def test_few_filters_are_tried_one_by_one_and_many_are_not(monkeypatch: pytest.M
     assert index.best_kernel() == "numpy"
 
 
-def test_making_anew_goes_on_in_short_steps(kernel: Kernel, restless: None) -> None:
+def test_a_rebuild_continues_in_short_steps(kernel: Kernel, restless: None) -> None:
     """While a segment is rebuilt from others, those still answer; filters removed meanwhile are in neither."""
     some = Index(kernel)
     for number in range(200):
@@ -208,7 +208,7 @@ def test_making_anew_goes_on_in_short_steps(kernel: Kernel, restless: None) -> N
     assert len(some._engine._store.segments) == 1
 
 
-def test_a_shape_that_no_longer_fits_is_made_anew(kernel: Kernel) -> None:
+def test_a_shape_that_no_longer_fits_is_rebuilt(kernel: Kernel) -> None:
     """The index gets as many new rows as a segment holds, several times: none of its buckets fits them."""
     some = Index(kernel)
     for turn in range(5):
@@ -264,7 +264,7 @@ def test_arrays_do_not_change_with_the_index(kernel: Kernel) -> None:
         assert np.array_equal(array, before[name], equal_nan=array.dtype == np.float64), name
 
 
-def test_strings_between_whose_marks_no_double_is_left_are_told_apart(kernel: Kernel) -> None:
+def test_strings_without_a_free_double_between_them_are_distinguished(kernel: Kernel) -> None:
     some = Index(kernel)
     several = ["0", "a", *("a" + "\0" * length + "b" for length in range(70))]
     held = {}
@@ -292,9 +292,7 @@ def test_many_events_are_matched_in_parts(kernel: Kernel, monkeypatch: pytest.Mo
     assert some.match([]) == []
 
 
-def test_an_id_comes_to_later_events_also_when_stamps_begin_anew(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_match_later_events_also_after_stamps_restart(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_STAMPS_MAX", 20)
     some = Index(kernel)
     some.add("one", "S", parse("a == 1 or b == 1"))

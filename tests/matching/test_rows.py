@@ -169,7 +169,7 @@ def test_filters_of_any_shape(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_comparisons_are_told_exactly(seed: int) -> None:
+def test_comparisons_are_exact(seed: int) -> None:
     rng = random.Random(seed)
     exact = 0
     for _ in range(500):
@@ -248,7 +248,7 @@ _RANGES: Final[list[tuple[Any, ...]]] = [*zip(("==", "!=", "<", "<=", ">", ">=")
 
 
 @pytest.mark.parametrize("signs", _RANGES, ids="".join)
-def test_numbers_that_are_no_doubles_are_told_exactly(signs: tuple[Any, ...]) -> None:
+def test_numbers_that_are_no_doubles_compare_exactly(signs: tuple[Any, ...]) -> None:
     """An end that is a double parts the integers, and the dates, that lie between doubles on either side of it."""
     ends = [2.0**53 + step for step in (-2, -1, 0, 2, 4, 6)] + [2.0**62, -(2.0**53), -(2.0**53) - 2]
     several = [2**53 + step for step in range(-4, 9)] + [2**62 + step for step in (-513, -512, -1, 0, 1, 513)]

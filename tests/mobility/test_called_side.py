@@ -96,7 +96,7 @@ def test_refusals(stranger: Stranger, bob: Phone, status: int, made_up: Request)
     assert bob.agent.sessions == {}
 
 
-def test_options_tells_what_we_can_do(stranger: Stranger, bob: Phone) -> None:
+def test_options_lists_our_capabilities(stranger: Stranger, bob: Phone) -> None:
     response = stranger.asks(bob, request("OPTIONS", b""))
     assert response.status == 200
     assert response.headers_all("Allow") == ["INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "UPDATE"]

@@ -6,7 +6,7 @@ from tests.mobility.world import SERVER, established, media_at, settled
 from wanderbus.mobility.messages import Answer, SessionOffered
 
 
-def test_a_move_while_both_owners_think_about_crossed_offers_is_told() -> None:
+def test_a_move_during_crossed_offers_is_announced() -> None:
     """Both forgot their re-INVITEs, so both ignore the other's 200: the new address in it must be sent again."""
     world, alice, broker = established()
     alice.answers = broker.answers = False

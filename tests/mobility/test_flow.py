@@ -69,7 +69,7 @@ def registers(world: World, phone: Phone) -> list[float]:
     return [sent.at for sent in world.sent("REGISTER", phone)]
 
 
-def test_a_broken_flow_is_registered_anew_soon(world: World) -> None:
+def test_a_broken_flow_is_registered_again_soon(world: World) -> None:
     alice = world.phone("alice", "10.0.2.1", register_expires_s=3_000)
     world.run(200.0)
     world.trace.clear()
@@ -102,7 +102,7 @@ def test_a_flow_that_breaks_again_and_again_waits_longer_each_time(world: World)
     assert registers(world, alice)[0] - broke <= 0.5, "it held for two minutes: no past"
 
 
-def test_a_broken_flow_after_stop_is_nobodys(world: World) -> None:
+def test_a_broken_flow_after_stop_is_ignored(world: World) -> None:
     alice = world.phone("alice", "10.0.2.1")
     world.run(1.0)
     alice.give(Stop())
@@ -143,7 +143,7 @@ class Streaming:
         return [output.data for output in self.outputs if isinstance(output, SendOnStream)]
 
 
-def test_c11_over_tcp_the_contact_says_so() -> None:
+def test_c11_over_tcp_the_contact_names_the_transport() -> None:
     streaming = Streaming()
     register = parse_message(streaming.sent()[0])
     assert isinstance(register, Request)
@@ -156,7 +156,7 @@ KEEP_ALIVE = ("flow", "keep-alive")
 REGISTER = ("registration", "register")
 
 
-def test_a_keep_alive_on_a_stream_is_answered_or_the_flow_is_registered_anew() -> None:
+def test_an_unanswered_keep_alive_on_a_stream_registers_the_flow_again() -> None:
     """RFC 5626 4.4.1: CRLF within ten seconds."""
     streaming = Streaming()
     streaming.give(TimerFired(KEEP_ALIVE), now=100.0)

@@ -52,7 +52,7 @@ def test_a_repeated_200_of_a_loser_is_confirmed_again_and_ended_once(calling: Ca
     assert list(alice.agent.sessions) == ["call"]
 
 
-def test_a_bye_to_a_loser_that_is_challenged_is_said_again(calling: Calling) -> None:
+def test_a_challenged_bye_to_a_losing_branch_is_repeated(calling: Calling) -> None:
     _, _, proxy, invite = calling
     proxy.accepts(invite, "first")
     proxy.accepts(invite, "second")

@@ -96,7 +96,7 @@ def test_nobody_else_is_delayed_by_it(talk: Talk, way: str) -> None:
     assert world.run_until(lambda: settled(alice, broker)) < 1.0
 
 
-def test_a_user_calls_anew_from_an_address_of_their_own_while_a_crowd_guesses(talk: Talk) -> None:
+def test_a_user_calls_from_another_address_while_a_crowd_guesses(talk: Talk) -> None:
     world, alice, broker = talk
     for number in range(60):
         guesser(talk, "proxy", f"10.0.8.{number}").tries("alice")

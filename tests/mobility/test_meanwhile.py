@@ -18,7 +18,7 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
 
 
-def test_a_move_during_bye_says_it_again_from_the_new_address(talk: Talk) -> None:
+def test_a_move_during_bye_repeats_it_from_the_new_address(talk: Talk) -> None:
     """The answer to the first one is lost with the address; without a second the end would take 32 s."""
     world, alice, broker = talk
     alice.give(TerminateSession("call"))

@@ -143,7 +143,7 @@ def test_an_answer_with_none_of_the_offered_media_refuses(world: World, pair: tu
     assert fits(chat, three_at(ALICE)[0])
 
 
-def test_c18_a_new_listening_port_is_told_in_every_session(talk: Talk) -> None:
+def test_c18_a_new_listening_port_is_announced_in_every_session(talk: Talk) -> None:
     world, alice, broker = talk
     alice.give(CreateSession("second", "broker@example.org", media_at((ALICE, 40_000))))
     world.run(1.0)
@@ -188,7 +188,7 @@ SLOTS = st.lists(st.sampled_from([*three_at(BOB), msgspec.structs.replace(media_
 
 
 @given(SLOTS, LINES)
-def test_an_offer_keeps_the_slots_and_says_everything_once(
+def test_an_offer_keeps_the_slots_without_repetition(
     slots: list[MediaDescription], wanted: tuple[MediaDescription, ...]
 ) -> None:
     offer = laid_out(slots, joined(wanted))

@@ -226,7 +226,7 @@ def test_an_update_that_was_refused_by_glare_is_not_needed_where_the_answer_rene
     assert settled(alice, broker)
 
 
-def test_an_update_that_was_overtaken_says_what_the_answer_said(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overtaken_update_equals_the_answer(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The 200 is lost for a while, so an INVITE with the same media is sent; the earlier update is stale."""
     world, alice, broker = talk
     said = media_at(alice.address, 8)

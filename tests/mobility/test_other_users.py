@@ -81,7 +81,7 @@ def test_nobody_sends_in_the_name_of_another(talk: Talk) -> None:
     assert "call" in broker.agent.sessions
 
 
-def test_a_dialog_that_is_none_is_not_told_from_others(talk: Talk) -> None:
+def test_an_unknown_dialog_is_indistinguishable_from_others(talk: Talk) -> None:
     world, _, broker = talk
     request = within_the_dialog(broker, "BYE", "bob")
     other = request.replacing("To", f"<sip:broker@{DOMAIN}>;tag=other")

@@ -201,7 +201,7 @@ def test_an_abandoned_invite_that_only_rang_is_over_after_64_t1(calling: Calling
     assert alice.agent.transaction_count < before
 
 
-def test_a_hurried_invite_is_cancelled_before_it_is_sent_anew(world: World) -> None:
+def test_a_hurried_invite_is_cancelled_before_it_is_repeated(world: World) -> None:
     peer = Scripted(world)
     alice = world.phone("alice", HOME[0])
     alice.give(CreateSession("call", f"sip:broker@{DOMAIN}", media_at(alice.address), hurried=True))
@@ -232,7 +232,7 @@ def test_an_update_waits_for_the_answer_to_the_one_before(in_call: Calling) -> N
     assert len(peer.got("INVITE")) == 3
 
 
-def test_an_update_that_is_refused_in_passing_says_next_what_the_owner_wishes_by_then(in_call: Calling) -> None:
+def test_a_temporarily_refused_update_is_repeated_with_the_owners_latest_request(in_call: Calling) -> None:
     world, alice, peer, _ = in_call
     alice.give(UpdateSession("call", media_at(alice.address, 1)))
     alice.give(UpdateSession("call", media_at(alice.address, 2)))
@@ -326,7 +326,7 @@ def invites_open(phone: Phone) -> int:
     return sum(key[1] == "INVITE" and item.request is not None for key, item in transactions.items())
 
 
-def test_a_recovered_address_is_told_in_a_hurry(in_call: Calling) -> None:
+def test_a_recovered_address_is_announced_hurriedly(in_call: Calling) -> None:
     """A move does not wait for the RFC's patience: the next attempt follows after two seconds."""
     world, alice, peer, _ = in_call
     world.relocate(alice, ("10.0.3.1", 5060))

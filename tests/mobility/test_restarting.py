@@ -71,7 +71,7 @@ def test_a_move_while_the_peer_is_down_for_two_seconds_heals_at_once(talk: Talk)
     assert world.run_until(lambda: settled(alice, broker), 10.0) < 0.2
 
 
-def test_a_peer_that_lost_its_sessions_says_481_and_the_update_fails(talk: Talk) -> None:
+def test_a_peer_that_lost_its_sessions_answers_481_and_the_update_fails(talk: Talk) -> None:
     world, alice, broker = talk
     broker.crash()
     broker.restart()
@@ -85,7 +85,7 @@ def test_a_peer_that_lost_its_sessions_says_481_and_the_update_fails(talk: Talk)
     assert alice.sends_to(broker, "anew")
 
 
-def test_a_session_created_anew_by_the_same_device_names_it(talk: Talk) -> None:
+def test_a_new_session_of_the_same_device_names_the_old_one(talk: Talk) -> None:
     """SPEC E-10: the owner can end the old session, which the machine keeps until then."""
     world, alice, broker = talk
     alice.crash()

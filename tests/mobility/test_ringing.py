@@ -35,7 +35,7 @@ def pair(world: World) -> tuple[Phone, Phone]:
     return alice, bob
 
 
-def test_c15_ring_tells_the_caller_that_it_rings_there(world: World, pair: tuple[Phone, Phone]) -> None:
+def test_c15_ring_sends_ringing_to_the_caller(world: World, pair: tuple[Phone, Phone]) -> None:
     alice, bob = pair
     alice.call("bob")
     world.run(0.5)

@@ -122,7 +122,7 @@ def test_a_move_in_the_middle_of_a_refresh(world: World) -> None:
     assert bob.sends_to(alice)
 
 
-def test_a_refresh_under_way_is_said_again_from_the_new_address_at_once(world: World) -> None:
+def test_a_pending_refresh_is_repeated_from_the_new_address_at_once(world: World) -> None:
     alice, bob = pair(world, 600, None)
     world.loses = lambda sent: sent.source == bob.address and sent.destination[0] == "10.0.2.1"
     world.run_until(lambda: bool(world.sent("UPDATE", alice)), 400.0)
@@ -225,7 +225,7 @@ def test_a_peer_without_update_is_refreshed_by_reinvite(world: World, says_405: 
     assert alice.session().description_version == 1, "the same description again"
 
 
-def test_a_challenged_refresh_is_said_again(world: World) -> None:
+def test_a_challenged_refresh_is_repeated(world: World) -> None:
     broker = world.phone("broker", "10.0.1.1", authenticates=True)
     alice = world.phone("alice", "10.0.2.1", properties={"session_expires_s": 1_800})
     world.run(1.0)

@@ -59,7 +59,7 @@ def test_update_is_used_only_where_asked(talk: Talk) -> None:
     assert world.sent("UPDATE") == []
 
 
-def test_a_move_may_be_told_by_update(talk: Talk) -> None:
+def test_a_move_may_be_announced_by_update(talk: Talk) -> None:
     """RFC 3311 5.1: UPDATE refreshes the target too; the called side authenticates it as any other offer."""
     world, alice, broker = talk
     world.relocate(alice, ("10.0.3.1", 5060))

@@ -74,7 +74,7 @@ def test_an_offer_and_its_answer_each_get_a_port_of_the_relay() -> None:
     assert len(desk.open) == 2
 
 
-def test_an_offer_repeated_or_made_anew_keeps_its_ports() -> None:
+def test_a_repeated_or_new_offer_keeps_its_ports() -> None:
     desk = Desk()
     first = medium(desk.offer(sdp(A_HOME, A_ID))["sdp"]).port
     assert medium(desk.offer(sdp(A_HOME, A_ID))["sdp"]).port == first
@@ -119,7 +119,7 @@ def test_the_last_answer_of_a_forked_call_counts() -> None:
     assert len(desk.open) == 2
 
 
-def test_deleting_frees_the_ports_and_says_what_passed() -> None:
+def test_deleting_frees_the_ports_and_reports_the_traffic() -> None:
     desk = Desk()
     a, b = desk.call()
     a.take(A_HOME, b"12345", 1.0)
@@ -261,7 +261,7 @@ def test_ports_are_not_handed_out_in_order() -> None:
     assert list(desk.open) != sorted(desk.open)
 
 
-def test_a_call_of_which_nothing_is_heard_is_forgotten() -> None:
+def test_a_silent_call_is_removed() -> None:
     desk = Desk(limits={"idle_s": 60.0})
     a, _ = desk.call()
     desk.sleep(50)
@@ -357,7 +357,7 @@ def test_the_origin_is_replaced_where_the_proxy_asks_for_it(fields: dict[str, ob
     assert (RELAY in origin) is replaced
 
 
-def test_a_query_tells_what_passed_and_why_not() -> None:
+def test_a_query_reports_forwarded_and_dropped_datagrams() -> None:
     desk = Desk()
     a, _ = desk.call()
     a.take(("203.0.113.1", 61_000), packet(B_ID), 1.0)

@@ -76,7 +76,7 @@ def test_outcomes(reply: dict[str, str], outcome: tuple[str, str]) -> None:
     assert ng.read_reply(ng.write_reply(b"c", reply)) == (b"c", reply)
 
 
-def test_commands_say_what_is_known_alone() -> None:
+def test_commands_have_only_known_fields() -> None:
     assert ng.delete(call_id="x", from_tag="a") == {"command": "delete", "call-id": "x", "from-tag": "a"}
     offer = ng.describe("offer", "v=0", call_id="x", from_tag="a", source_ip="2001:db8::1", flags=("ICE=remove",))
     assert offer["received-from"] == ["IP6", "2001:db8::1"]

@@ -236,7 +236,7 @@ class TestOneRelay:
 
 
 class TestStrangers:
-    def test_only_the_relay_that_was_asked_is_heard(self) -> None:
+    def test_only_responses_of_the_asked_relay_are_accepted(self) -> None:
         desk = Desk(ONE, TWO)
         desk.step(offer())
         (asked, command) = desk.commands()[0]

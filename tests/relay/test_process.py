@@ -53,7 +53,7 @@ def test_datagrams_pass_unchanged_both_ways(proxy: Proxy) -> None:
             assert hears(a) == data
 
 
-def test_a_party_that_moved_is_found_and_a_stranger_is_not_heard(proxy: Proxy) -> None:
+def test_a_moved_party_is_followed_and_a_stranger_ignored(proxy: Proxy) -> None:
     with datagram_socket() as a, datagram_socket() as b, datagram_socket() as moved, datagram_socket() as stranger:
         to_b, to_a = proxy.call(sdp(place(a), A_ID), sdp(place(b), B_ID), call="moved")
         before = proxy.figures()
@@ -223,7 +223,7 @@ def test_a_broker_that_is_not_there_ends_the_agents_connection(proxy: Proxy) -> 
 # The command ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_ends_at_a_signal_and_tells_its_figures() -> None:
+def test_it_ends_at_a_signal_and_prints_its_counters() -> None:
     with relaying() as (proxy, process), datagram_socket() as a, datagram_socket() as b:
         to_b, _ = proxy.call(sdp(place(a), A_ID), sdp(place(b), B_ID))
         a.sendto(b"12345", to_b)

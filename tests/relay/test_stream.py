@@ -133,7 +133,7 @@ def test_the_id_before_is_remembered_and_no_older_one() -> None:
     assert a.take(("203.0.113.1", 3), packet(B_ID), 1.0) is None
 
 
-def test_an_id_said_again_does_not_push_the_other_out() -> None:
+def test_a_repeated_id_does_not_replace_the_other() -> None:
     desk = Desk()
     a, _ = desk.call()
     desk.offer(sdp(B_HOME, B_ID + 1), tag="b", to_tag="a")

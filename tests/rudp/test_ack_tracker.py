@@ -48,7 +48,7 @@ def test_64_marks_and_the_newest_share_a_frame_and_more_do_not() -> None:
     assert acks(arrivals) == [(164, 2**64 - 1, 0), (166, 1, 2**62 - 1 << 1 | 1 << 63)], "oldest first"
 
 
-def test_the_replay_window_ends_where_it_says() -> None:
+def test_the_replay_window_has_the_stated_length() -> None:
     arrivals = Arrivals()
     take(arrivals, 2 * REPLAY_WINDOW_PACKETS)
     assert arrivals.is_new(REPLAY_WINDOW_PACKETS + 1)

@@ -104,7 +104,7 @@ def test_x15_a_repeated_mark_measures_nothing(pair: Pair) -> None:
     assert pair.left.endpoint.rtt_s(pair.left.local_id) == pytest.approx(0.04)
 
 
-def test_an_ack_of_what_was_never_sent_says_nothing(pair: Pair) -> None:
+def test_an_ack_of_an_unsent_packet_is_ignored(pair: Pair) -> None:
     pair.right.step(0.0, Probe(pair.right.local_id))
     for newest in (1, 2**63, 2**64 - 1):
         pair.right.step(0.1, pair.from_left(newest % 5, encode_ack(newest, 2**64 - 1, 2**64 - 1)))
@@ -209,7 +209,7 @@ def test_the_ack_of_a_second_packet_ends_the_delay(waiting: Pair) -> None:
     assert answers == [], "the timer finds nothing due"
 
 
-def test_a_delay_begins_anew_with_each_packet_that_is_alone(waiting: Pair) -> None:
+def test_each_single_packet_starts_a_new_ack_delay(waiting: Pair) -> None:
     left, right = waiting.left, waiting.right
     assert right.take(0.1, left.send(0.1, b"question")) == []
     (answer,) = right.send(0.101, b"answer")
@@ -259,7 +259,7 @@ def test_a_new_source_is_challenged_at_once_though_an_ack_might_be_held(holding:
     assert fresh_marks(holding.acks(answers)) == [0]
 
 
-def test_a_change_of_path_is_told_at_once_though_an_ack_might_be_held(holding: Pair) -> None:
+def test_a_change_of_path_is_announced_despite_a_delayed_ack(holding: Pair) -> None:
     """The peer sends unacknowledged packets again from the new address, so it needs the ACK at once."""
     (datagram,) = holding.left.send(0.0, b"x")
     taken = DatagramReceived("data", holding.left.address, datagram.data)

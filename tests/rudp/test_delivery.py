@@ -142,7 +142,7 @@ def test_connections_of_one_endpoint_do_not_mix(pair: Pair) -> None:
     assert reports == [MessageReceived(second_right, b"two"), MessageReceived(pair.right.local_id, b"one")]
 
 
-def test_all_confirmed_says_when_the_peer_has_acknowledged_everything(pair: Pair) -> None:
+def test_all_acknowledged_is_true_once_the_peer_has_acknowledged_everything(pair: Pair) -> None:
     assert pair.left.endpoint.all_confirmed(pair.left.local_id)
     datagrams = pair.left.send(0.0, b"a") + pair.left.send(0.0, bytes(3_000))
     assert not pair.left.endpoint.all_confirmed(pair.left.local_id)

@@ -87,7 +87,7 @@ def test_random_bytes(make_pair: MakePair, datagrams: list[bytes]) -> None:
         st.tuples(NUMBERS, BODIES, EDITS, st.integers(0, 3), st.integers(0, 2), st.integers(0, 3)), max_size=25
     )
 )
-def test_a_peer_that_says_anything(
+def test_a_peer_with_arbitrary_messages(
     make_pair: MakePair, script: list[tuple[int, bytes, list[tuple[int, int]], int, int, int]]
 ) -> None:
     """The forger knows both ids. The delivered bytes may be nonsense; the stored and sent bytes stay bounded."""

@@ -126,7 +126,7 @@ def test_a_connection_opens_and_carries_both_ways(town: Town) -> None:
     assert (town.acceptor.received, town.dialler.received) == ([b"out"], [b"back"])
 
 
-def test_it_is_open_there_before_what_is_said_on_it() -> None:
+def test_it_opens_before_its_first_message_arrives() -> None:
     """Also if the first packet that arrives carries a message already."""
     town = Town()
     here, _, _ = town.welcomed()
@@ -167,7 +167,7 @@ def test_a_hello_is_repeated_with_back_off_and_given_up() -> None:
     assert side.reports == [OpenFailed(local_id, refused=False)]
 
 
-def test_a_closed_dial_says_no_more() -> None:
+def test_a_closed_dial_sends_nothing() -> None:
     side = Side(DIALLER, 1)
     local_id, _ = side.dial()
     assert side.step(0.1, CloseConnection(local_id)) == []

@@ -71,7 +71,7 @@ def test_f06_a_probe_fails_like_data(make_pair: MakePair) -> None:
     assert at == pytest.approx(0.25 + 0.5 + 1.0)
 
 
-def test_f06_an_ack_of_anything_later_makes_retries_count_anew(make_pair: MakePair) -> None:
+def test_f06_an_ack_of_a_later_packet_resets_the_retry_count(make_pair: MakePair) -> None:
     """One packet never arrives, and times out far more often than there are retries; the peer answers others."""
     pair = make_pair(retries_max=2)
     left, counters = pair.left, pair.left.endpoint.counters
@@ -270,7 +270,7 @@ def test_keepalive_that_is_not_answered_fails_the_connection_without_a_storm(mak
     assert fired <= 6
 
 
-def test_a_peer_that_is_heard_again_is_asked_at_once_what_it_lacks(pair: Pair) -> None:
+def test_a_returning_peer_is_pinged_at_once(pair: Pair) -> None:
     """A relay follows a peer that a NAT rebound, and its address here stays the same: only its packet reveals it."""
     left, right = pair.left, pair.right
     left.send(0.0, b"lost")

@@ -55,16 +55,16 @@ def test_no_route_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address_towards(SERVER) is None
 
 
-def test_a_change_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     route = Route(monkeypatch, "10.0.0.1")
     assert watch(route, lambda _: setattr(route, "address", "10.0.0.2"), looks=3) == ["10.0.0.2"]
 
 
-def test_an_address_that_stays_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_address_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watch(Route(monkeypatch, "10.0.0.1"), lambda _: None, looks=3) == []
 
 
-def test_the_same_address_after_an_outage_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_address_after_an_outage_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     route = Route(monkeypatch, "10.0.0.1")
 
     def outage(monitor: AddressMonitor) -> None:

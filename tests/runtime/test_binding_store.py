@@ -66,7 +66,7 @@ def test_saved_bindings_survive_without_a_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
-def test_a_damaged_file_is_moved_aside_and_begun_anew(
+def test_a_damaged_file_is_moved_aside_and_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: bytes
 ) -> None:
     """Its bindings are registered again by the devices themselves."""

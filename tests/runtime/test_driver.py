@@ -160,7 +160,7 @@ def test_a_datagram_that_comes_alone_is_taken_before_another_is_looked_for(
     play(story)
 
 
-def test_a_machine_may_end_the_driver_by_what_it_took(play: Play) -> None:
+def test_a_machine_may_end_the_driver_with_an_output(play: Play) -> None:
     """Its socket is closed by then, and no more is read from it."""
 
     async def story() -> None:
@@ -325,7 +325,7 @@ def test_reports_come_in_order(play: Play) -> None:
     play(story)
 
 
-def test_a_rebound_name_is_heard_at_its_new_address_alone(play: Play) -> None:
+def test_a_rebound_socket_receives_only_at_its_new_address(play: Play) -> None:
     async def story() -> None:
         driver, machine, _, before = open_driver()
         after = driver.bind({"data": ("127.0.0.7", 0)})["data"]
@@ -441,7 +441,7 @@ def test_a_closed_driver_asks_its_machine_no_more(play: Play) -> None:
     play(story)
 
 
-def test_a_fault_of_the_machine_ends_the_driver_and_is_told(play: Play) -> None:
+def test_a_fault_of_the_machine_ends_the_driver_and_is_reported(play: Play) -> None:
     class Faulty:
         steps = 0
 

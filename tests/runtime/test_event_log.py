@@ -198,9 +198,7 @@ def damaged_before_a_whole_record(directory: Path, byte: int) -> Path:
 
 
 @pytest.mark.parametrize("byte", [0, 4, 8, FRAME_BYTES - 1])
-def test_damage_that_whole_records_follow_is_reported_where_no_mark_tells_what_was_durable(
-    tmp_path: Path, byte: int
-) -> None:
+def test_damage_before_intact_records_is_reported_without_a_durable_mark(tmp_path: Path, byte: int) -> None:
     """The damage may hit a length, checksum, offset or payload: the later record is found at any position."""
     damaged_before_a_whole_record(tmp_path, byte)
     (tmp_path / HIGH_WATER).unlink()

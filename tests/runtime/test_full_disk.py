@@ -187,7 +187,7 @@ def test_below_the_reserve_it_is_full_though_everything_is_written(
     asyncio.run(story())
 
 
-def test_a_disk_that_is_full_at_the_start_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_at_the_start_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         monkeypatch.setattr(committing, "free_bytes", lambda directory: 5)
         desk = Desk(tmp_path, reserve_bytes=6)

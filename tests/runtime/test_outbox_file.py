@@ -125,7 +125,7 @@ def test_a_file_that_was_cut_off_is_noticed(path: Path) -> None:
         assert isinstance(opens(path), str), size
 
 
-def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be used"):
         OutboxFile(tmp_path / "missing" / "outbox.db", OWNER)
 
@@ -153,7 +153,7 @@ assert file.write([b"two"], []) == 2
     assert OutboxFile(path, OWNER).load() == [(1, b"one"), (2, b"two")]
 
 
-def test_g20_nothing_that_was_said_to_be_durable_is_lost_by_kill_9(path: Path) -> None:
+def test_g20_kill_9_loses_no_durable_event(path: Path) -> None:
     program = f"""
 from pathlib import Path
 from wanderbus.runtime.files.outbox_file import OutboxFile

@@ -286,7 +286,7 @@ def test_a_missing_identity_is_that_of_the_log(tmp_path: Path, caplog: pytest.Lo
     assert len(caplog.messages) == 1
 
 
-def test_an_identity_that_the_log_does_not_tell_is_asked_for(tmp_path: Path) -> None:
+def test_an_identity_that_the_log_lacks_is_requested(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     write_log(files, "CONNECTED")
     files.close()

@@ -78,7 +78,7 @@ def test_secrets_in_a_file_of_others_are_taken_out(path: Path) -> None:
     assert b"hunter2" not in next(iter(read_trace([path]))).data
 
 
-def test_a_file_under_a_flood_is_put_aside_and_begun_anew(path: Path) -> None:
+def test_a_file_under_a_flood_is_rotated(path: Path) -> None:
     file = TraceFile.open(path, bytes_max=10_000)
     for number in range(1_000):
         file.write(entry(b"%d" % number))
@@ -163,7 +163,7 @@ def test_a_failing_disk_ends_the_file_alone(path: Path, caplog: pytest.LogCaptur
     assert len(caplog.records) == 1
 
 
-def test_a_tap_keeps_datagrams_of_the_sockets_it_hears(recorder: SipRecorder, tap: SipTap) -> None:
+def test_a_tap_keeps_datagrams_of_its_sockets(recorder: SipRecorder, tap: SipTap) -> None:
     tap(DatagramReceived("sip", BROKER, MESSAGE))
     tap(SendDatagram("sip", BROKER, MESSAGE))
     tap(SendDatagram("data", BROKER, MESSAGE))
@@ -226,7 +226,7 @@ class Echo:
 
 
 @pytest.mark.integration
-def test_a_driver_tells_its_tap(recorder: SipRecorder, tap: SipTap) -> None:
+def test_a_driver_passes_messages_to_its_tap(recorder: SipRecorder, tap: SipTap) -> None:
     async def talk() -> tuple[Address, Address]:
         driver = Driver(Echo(), ignore, tap=tap)
         bound = driver.bind({"sip": ("127.0.0.1", 0)})["sip"]

@@ -144,7 +144,7 @@ def test_a_row_of_another_table_or_key_is_not_loaded(tmp_path: Path) -> None:
         "ALTER TABLE queue ADD COLUMN more",
     ],
 )
-def test_a_file_that_tells_something_else_than_it_holds_is_refused(tmp_path: Path, change: str) -> None:
+def test_a_file_that_contradicts_its_description_is_refused(tmp_path: Path, change: str) -> None:
     path = tmp_path / "state.db"
     saved(path)
     connection = apsw.Connection(str(path))

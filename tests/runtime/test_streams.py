@@ -165,7 +165,7 @@ def test_without_a_tls_context_tls_fails_and_cannot_be_listened_on() -> None:
     asyncio.run(scenario())
 
 
-def test_a_refused_connection_is_told_with_its_target() -> None:
+def test_a_refused_connection_is_reported_with_its_target() -> None:
     async def scenario() -> None:
         client = Machine()
         async with driving(client) as (driver, _):
@@ -217,7 +217,7 @@ def test_nobody_waits_long_for_a_connection_or_a_handshake() -> None:
     asyncio.run(scenario())
 
 
-def test_the_other_side_closing_is_told_to_both_and_the_next_message_opens_anew() -> None:
+def test_a_close_by_the_peer_is_reported_and_the_next_message_opens_a_connection() -> None:
     async def scenario() -> None:
         server, client = Machine(echo), Machine()
         async with (
@@ -335,7 +335,7 @@ def test_one_host_gets_no_more_connections_than_its_share() -> None:
     asyncio.run(scenario())
 
 
-def test_binding_anew_closes_what_was_and_numbers_go_on() -> None:
+def test_binding_again_closes_connections_and_continues_numbers() -> None:
     async def scenario() -> None:
         server, client = Machine(echo), Machine()
         async with (
@@ -399,7 +399,7 @@ def test_files_that_cannot_be_used_are_named(certificates: Certificates, tmp_pat
         client_tls(tmp_path / "empty.pem")
 
 
-def test_rfc8122_the_fingerprint_alone_says_who_it_is(tmp_path: Path) -> None:
+def test_rfc8122_only_the_fingerprint_identifies_the_peer(tmp_path: Path) -> None:
     """Neither an authority nor a name plays a part, and no context for authorities is needed."""
 
     async def scenario() -> None:

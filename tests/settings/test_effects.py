@@ -77,7 +77,7 @@ def test_the_broker_is_at_the_ports_that_are_named(tmp_path: Path, caplog: pytes
     run(story())
 
 
-def test_a_port_of_before_that_is_taken_costs_no_port_that_is_named(tmp_path: Path) -> None:
+def test_a_taken_previous_port_does_not_use_a_configured_port(tmp_path: Path) -> None:
     (sip,) = free_ports(1)
     more = f"broker_port = {sip}"
 
@@ -140,7 +140,7 @@ def test_an_agent_answers_no_challenge_of_another_digest(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("more", "stays"), [("", False), ("stay_on_path = true", True)])
-def test_the_proxy_stays_if_it_is_told(tmp_path: Path, more: str, stays: bool) -> None:
+def test_the_proxy_stays_on_the_path_if_configured(tmp_path: Path, more: str, stays: bool) -> None:
     async def story() -> None:
         async with (
             server(tmp_path, f'{more}\nsip_trace = "trace"') as broker,
@@ -228,7 +228,7 @@ def test_parameters_of_the_transports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["rudp", "tcp_channels"])
-def test_a_server_is_not_made_that_could_not_say_what_the_broker_has_to(tmp_path: Path, table: str) -> None:
+def test_a_server_with_too_small_messages_is_refused(tmp_path: Path, table: str) -> None:
     """Any user would end it by asking for a listing that is longer."""
     with pytest.raises(WanderbusError, match=rf"{table}\.message_bytes_max must be at least 65536"):
         server(tmp_path, tables=f"[{table}]\nmessage_bytes_max = 65_535")
@@ -330,7 +330,7 @@ def calls(address: Address, password: str, host: str = "127.0.0.1", user: str = 
     return status
 
 
-def test_opening_gives_up_when_the_file_says(tmp_path: Path) -> None:
+def test_opening_gives_up_after_the_configured_time(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('uri = "alice@localhost"\nserver = "127.0.0.1:9"\nconnect_s_max = 0.3\nstate_dir = "state"')
 

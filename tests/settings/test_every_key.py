@@ -254,7 +254,7 @@ def test_other_domains_of_a_server(tmp_path: Path) -> None:
     }
 
 
-def test_roles_are_of_the_servers_domain_unless_they_say_another(tmp_path: Path) -> None:
+def test_roles_belong_to_the_servers_domain_by_default(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
     rest = 'domain = "Example.org"\ndata_dir = "data"\nusers = {}\n[broker.roles]\n'
     file.write_text(f'{rest}alice = "administrator"\n"bob@example.net" = "operator"')

@@ -38,7 +38,7 @@ def server(text: str) -> ServerSettings:
     return make(ServerSettings, given | read(ServerSettings, text, FILE))
 
 
-def test_a_table_that_says_one_thing_leaves_the_others_as_they_are() -> None:
+def test_a_table_with_one_key_keeps_the_other_defaults() -> None:
     broker = server("[broker.queue]\nnotifications_max = 5").broker
     queue = msgspec.structs.replace(BrokerConfig().queue, notifications_max=5)
     assert broker == BrokerConfig(queue=queue)
@@ -103,7 +103,7 @@ def test_missing_keys_are_named() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_sample_loads_and_says_the_defaults(kind: type[msgspec.Struct]) -> None:
+def test_the_sample_loads_and_has_the_defaults(kind: type[msgspec.Struct]) -> None:
     given = read(kind, sample(kind), FILE)
     settings = make(kind, given)
     for key in table_of(kind).all_keys():

@@ -190,7 +190,7 @@ def test_a_moving_side_knows_at_once_and_the_other_when_it_sends() -> None:
     assert [reason for _, reason in two.right.closed] == ["timed out"]
 
 
-def test_a_killed_process_is_reset_by_its_system_and_tells_nothing_more() -> None:
+def test_a_killed_process_is_reset_by_its_system_and_reports_nothing() -> None:
     two = Two()
     two.say(b"a")
     two.run(1.0)
@@ -218,7 +218,7 @@ def test_a_side_cut_off_from_a_killed_peer_is_reset_when_it_sends() -> None:
     assert [reason for _, reason in two.left.closed] == ["reset by the other side"]
 
 
-def test_closing_tells_both_sides_and_sending_again_opens_anew() -> None:
+def test_closing_is_reported_to_both_sides_and_sending_opens_a_connection() -> None:
     two = Two()
     two.say(b"a")
     two.run(1.0)
@@ -233,7 +233,7 @@ def test_closing_tells_both_sides_and_sending_again_opens_anew() -> None:
     assert two.right.heard[-1][1].connection == 2
 
 
-def test_one_who_opened_and_never_sent_is_not_heard_of() -> None:
+def test_a_connection_without_data_is_not_reported() -> None:
     two = Two()
     two.say(b"")
     two.run(1.0)

@@ -83,7 +83,7 @@ def test_a_bad_network_loses_repeats_and_reorders() -> None:
 
 
 @pytest.mark.parametrize("ip", [A[0], B[0]])
-def test_a_cut_host_neither_hears_nor_is_heard(ip: str) -> None:
+def test_a_cut_host_neither_sends_nor_receives(ip: str) -> None:
     assert carried(Conditions(), cut=ip) == []
 
 
@@ -101,7 +101,7 @@ def entry(n: int) -> tuple[int, int, bytes]:
     return (n, 0, b"%d" % n)
 
 
-def test_the_disk_syncs_in_groups_and_tells_after_each() -> None:
+def test_the_disk_syncs_in_groups_and_reports_each() -> None:
     world = World(1)
     disk, synced = Disk(world), list[int]()
     for n in range(3):

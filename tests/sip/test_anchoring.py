@@ -235,7 +235,7 @@ class TestWhichCalls:
             (branch,) = desk.forked(offering(contact=CONTACT))
             assert len(branch.request.record_routes) == recorded
 
-    def test_a_script_is_told(self) -> None:
+    def test_a_script_receives_the_call(self) -> None:
         script = Script(Forward())
         Desk(1, script, "nat").ask(offering())
         Desk(1, script).ask(offering(contact=CONTACT))
@@ -264,7 +264,7 @@ class TestAnswers:
         (passed,) = responses(anchor.describe(wish.key, None))
         assert passed.body == b"v=0\r\no=answer\r\n"
 
-    def test_the_relay_is_told_where_its_device_is_seen(self, anchor: Anchor) -> None:
+    def test_the_relay_receives_the_source_of_its_device(self, anchor: Anchor) -> None:
         (branch,) = anchor.invite()
         said = answering(branch, 200, contact="<sip:bob@172.16.0.9>")
         (wish,) = asked(anchor.desk.step(msgspec.structs.replace(said, source=OUTSIDE)))
@@ -360,7 +360,7 @@ class TestTheEnd:
         assert released(anchor.desk.ask(request)) == []
         assert released(anchor.desk.ask(request.replacing("From", f"<{BOB}>"), "s2")) == []
 
-    def test_without_relays_nothing_is_said_to_them(self) -> None:
+    def test_without_relays_no_command_is_sent(self) -> None:
         desk = Desk(1, Script(Forward(stay_on_path=True)))
         (branch,) = desk.forked(offering(), "first")
         back = "Route", branch.request.headers_all("Record-Route")[0]
@@ -464,7 +464,7 @@ class TestTheServer:
         (passed,) = alice.take()
         assert passed.body == BY_RELAY
 
-    def test_a_server_without_relays_hears_nothing_on_that_socket(self) -> None:
+    def test_a_server_without_relays_ignores_that_socket(self) -> None:
         world = World()
         assert world.server.step([DatagramReceived("ng", self.RELAY, b"1 de")], world.now) == []
 

@@ -52,7 +52,7 @@ CORPUS = [datagram.replace(b"z9hG4bK1", f"z9hG4bK{number}".encode()) for number,
 
 
 @pytest.mark.parametrize("routing", [None, Script(Redirect()), Script(Reject(480, "Somebody said so" * 20))])
-def test_nobody_is_told_more_than_he_said(routing: Script | None) -> None:
+def test_an_answer_is_no_longer_than_its_request(routing: Script | None) -> None:
     """Each datagram of the corpus alone, sent twice, and its first half afterwards: every response is at most as
     large.
     """

@@ -49,7 +49,7 @@ def test_every_file_is_in_the_index_and_the_other_way_round() -> None:
 
 
 @by_file
-def test_each_element_makes_of_a_message_what_the_rfc_says(case: dict[str, str]) -> None:
+def test_each_element_handles_a_message_as_the_rfc_requires(case: dict[str, str]) -> None:
     data = (CORPUS / case["file"]).read_bytes()
     verdicts = {role: inspect(data, role) for role in Role}
     assert {role: str(verdict) for role, verdict in verdicts.items()} == {role: case[role] for role in Role}
@@ -57,7 +57,7 @@ def test_each_element_makes_of_a_message_what_the_rfc_says(case: dict[str, str])
 
 
 @by_file
-def test_a_message_says_what_it_seems_to_say(case: dict[str, str]) -> None:
+def test_a_message_has_its_apparent_fields(case: dict[str, str]) -> None:
     fields = dissect((CORPUS / case["file"]).read_bytes())
     wanted = json.loads(case.get("reads", "{}"))
     assert {path: at(fields, path) for path in wanted} == wanted

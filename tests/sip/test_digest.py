@@ -252,7 +252,7 @@ def test_a_repetition_is_known_even_when_the_nonce_is_spelt_differently() -> Non
     assert not isinstance(home.check(authorized.replacing("Authorization", str(signed)), 1.0), Accepted)
 
 
-def test_an_old_nonce_is_stale_and_the_client_tries_anew_rfc7616_3_3() -> None:
+def test_an_old_nonce_is_stale_and_the_client_retries_rfc7616_3_3() -> None:
     alice, home = client(), server(nonce_lifetime_s=60.0)
     learned(alice, request(), home.check(request(), 0.0))
     assert home.check(alice.authorize(request(2)), 60.0) == Accepted("alice")
@@ -264,7 +264,7 @@ def test_an_old_nonce_is_stale_and_the_client_tries_anew_rfc7616_3_3() -> None:
     assert home.check(alice.authorize(request(4)), 60.1) == Accepted("alice")
 
 
-def test_a_restarted_server_calls_the_nonces_of_before_stale() -> None:
+def test_a_restarted_server_reports_old_nonces_as_stale() -> None:
     alice, home = client(), server()
     learned(alice, request(), home.check(request(), 0.0))
     reborn = Authenticator("localhost", PASSWORDS.get, b"another key")
@@ -276,7 +276,7 @@ def test_a_restarted_server_calls_the_nonces_of_before_stale() -> None:
     assert reborn.check(alice.authorize(request(3)), 1.0) == Accepted("alice")
 
 
-def test_the_wrong_password_and_the_unknown_user_are_not_told_apart() -> None:
+def test_a_wrong_password_and_an_unknown_user_get_the_same_response() -> None:
     for peer in (client(password="guess"), client("mallory"), client("mallory", "")):
         home = server()
         learned(peer, request(), home.check(request(), 0.0))

@@ -81,7 +81,7 @@ def flooded(**changes: Any) -> World:
     return World(flood=FloodLimits(requests_per_s=1.0, burst_requests=5.0, **changes))
 
 
-def test_a_source_that_asks_too_much_is_told_once_and_then_ignored() -> None:
+def test_a_flooding_source_is_refused_once_and_then_ignored() -> None:
     """RFC 3261 21.5.4; the refusal is no larger than the request; each request is counted."""
     world = flooded()
     eve = Phone(world, "alice", ("10.6.6.6", 1))
@@ -205,7 +205,7 @@ def test_a_user_is_no_stranger_after_registering() -> None:
     assert [alice.register().status for _ in range(20)] == [200] * 20
 
 
-def test_bindings_of_before_a_restart_make_no_strangers() -> None:
+def test_stored_bindings_keep_their_sources_known_after_a_restart() -> None:
     limits = FloodLimits(stranger_requests_per_s=1.0, stranger_burst_requests=2.0)
     world = World(flood=limits)
     alice = Phone(world, "alice", ("198.51.100.1", 5060))

@@ -63,7 +63,7 @@ def test_refusals_wait_for_the_last_device_and_one_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("telling", [415, 420, 484])
-def test_a_refusal_that_tells_what_to_change_is_preferred(telling: int) -> None:
+def test_a_refusal_with_advice_is_preferred(telling: int) -> None:
     """RFC 3261 16.7 item 6: among the 4xx."""
     desk = Desk(3)
     first, second, third = desk.forked(sip())

@@ -38,7 +38,7 @@ def fed(*pieces: bytes, opened_here: bool = False) -> Fed:
     )
 
 
-def test_rfc3261_18_3_messages_end_where_content_length_says() -> None:
+def test_rfc3261_18_3_messages_end_by_content_length() -> None:
     first, second = message(b"one"), message(b"")
     assert fed(first + second + message(b"three")[:-1]).messages == (first, second)
 
@@ -120,7 +120,7 @@ def test_rfc3261_7_5_line_breaks_before_a_message_are_no_ping() -> None:
     assert fed(b"\n\n" + message()) == Fed((message(),))
 
 
-def test_within_message_tells_an_incomplete_one() -> None:
+def test_within_message_is_true_for_an_incomplete_message() -> None:
     framer = StreamFramer(opened_here=False)
     found = []
     for piece in (b"", b"\r\n", message()[:10], message()[10:]):

@@ -60,7 +60,7 @@ def test_damaged_messages_get_a_verdict_and_fields(path: Path, at: int, put: byt
     assert dissect(data).keys() == dissect(b"").keys()
 
 
-def test_without_a_role_the_message_says_who_is_asked() -> None:
+def test_without_a_role_the_message_determines_it() -> None:
     assert inspect(encode_message(request("REGISTER"))).role is Role.REGISTRAR
     assert inspect(encode_message(request("OPTIONS"))).role is Role.UAS
     assert inspect(encode_message(request("REGISTER")).replace(b"Call-ID", b"X")).role is Role.REGISTRAR
@@ -95,7 +95,7 @@ def test_an_invite_with_a_body_of_no_type_is_refused_rfc3261_20_15() -> None:
 
 
 @pytest.mark.parametrize(("accept", "said"), [("*/*", "valid"), ("application/*;q=0.1", "valid"), ("", "406")])
-def test_accept_may_say_it_broadly_rfc3261_20_1(accept: str, said: str) -> None:
+def test_accept_may_have_wildcards_rfc3261_20_1(accept: str, said: str) -> None:
     assert str(inspect(encode_message(request("INVITE", ("Accept", accept))), Role.UAS)) == said
 
 

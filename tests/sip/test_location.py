@@ -31,7 +31,7 @@ def test_a_binding_ends_at_its_second_exactly() -> None:
     assert location.contacts(ALICE, 10.0) == ()
 
 
-def test_expire_drops_what_ended_and_says_so_once() -> None:
+def test_expire_removes_ended_bindings_and_reports_each_once() -> None:
     location = LocationService()
     location.replace(ALICE, [binding(2, expires_at=20.0), binding(1, expires_at=10.0)])
     assert location.next_expiry(ALICE) == 10.0
@@ -82,7 +82,7 @@ def test_users_are_bounded_but_known_ones_may_go_on(monkeypatch: pytest.MonkeyPa
         ("sips:a@10.0.0.1:7", "sip:a@10.0.0.1:7", False),
     ],
 )
-def test_contacts_compare_as_rfc_3261_19_1_4_says(first: str, second: str, same: bool) -> None:
+def test_contacts_compare_as_in_rfc_3261_19_1_4(first: str, second: str, same: bool) -> None:
     assert same_contact(SIPUri.parse(first), SIPUri.parse(second)) is same
     assert same_contact(SIPUri.parse(second), SIPUri.parse(first)) is same
 

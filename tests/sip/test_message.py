@@ -257,7 +257,7 @@ def test_fields_are_changed_in_place_rfc3261_16_6() -> None:
     assert INVITE.with_header("Subject", "a, b").headers_all("Subject") == ["a, b"]
 
 
-def test_an_answer_copies_what_rfc3261_8_2_6_2_says() -> None:
+def test_an_answer_copies_the_fields_of_rfc3261_8_2_6_2() -> None:
     request = (
         INVITE.with_header("Via", "SIP/2.0/UDP next")
         .with_header("Record-Route", "<sip:p;lr>")

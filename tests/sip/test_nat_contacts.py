@@ -542,7 +542,7 @@ def test_a_large_request_to_behind_nat_stays_on_udp() -> None:
     assert len(bob.taken_request().body) == 1_400
 
 
-def test_nothing_that_an_alias_can_say_does_harm() -> None:
+def test_no_alias_does_harm() -> None:
     """Thousands of them in a Contact and a Request-URI: at worst the request is refused."""
     random = Random(11)
     pieces = [

@@ -337,7 +337,7 @@ def test_expiry_by_timer_reports_and_sets_the_next() -> None:
     assert desk.registrar.expire(ALICE, 1060.0) == ended
 
 
-def test_bindings_of_before_a_restart_hold_for_the_rest_of_their_time() -> None:
+def test_stored_bindings_keep_their_expiry_after_a_restart() -> None:
     """RFC 3261 10.3 step 7: the CSeq numbers survive too, so an old REGISTER does not come back to life."""
     before = Desk()
     before.register(f"<sip:alice@10.0.0.1:7>;expires=60;{PHONE}", cseq=5)

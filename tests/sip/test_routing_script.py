@@ -37,7 +37,7 @@ class Broken:
         return verdict
 
 
-def test_a_script_is_told_what_the_proxy_knows() -> None:
+def test_a_script_receives_the_proxys_knowledge() -> None:
     script = Script(Forward())
     Desk(2, script).ask(sip("BYE", to_tag="b"))
     ((request, context),) = script.asked

@@ -157,7 +157,7 @@ def test_rfc4320_4_2_request_never_answered_is_given_up(bob: Clockwork) -> None:
     assert bob.layer.transaction_count == 0
 
 
-def test_rfc3261_17_2_3_branch_sent_by_and_method_tell_requests_apart(bob: Clockwork) -> None:
+def test_rfc3261_17_2_3_branch_sent_by_and_method_identify_transactions(bob: Clockwork) -> None:
     first = receive(bob, "OPTIONS")
     others = [
         receive(bob, "OPTIONS", VIA.replace("one", "two")),

@@ -116,7 +116,7 @@ def test_our_bad_ones_are_refused(text: str, status: int | None) -> None:
     assert caught.value.status == status
 
 
-def test_ours_say_what_they_seem_to_say() -> None:
+def test_our_messages_have_their_apparent_fields() -> None:
     spaced = parse_message(SPACED.encode())
     assert [(via.transport, via.host, via.branch) for via in spaced.vias] == [
         ("UDP", "192.0.2.2", "390"),
@@ -138,7 +138,7 @@ def test_ours_say_what_they_seem_to_say() -> None:
 
 @needs_torture
 @by_case
-def test_each_element_makes_of_it_what_rfc4475_says(case: dict[str, str]) -> None:
+def test_each_element_handles_it_as_rfc4475_requires(case: dict[str, str]) -> None:
     data = (TORTURE / case["file"]).read_bytes()
     assert {role: str(inspect(data, role)) for role in Role} == {role: case[role] for role in Role}
 
@@ -186,7 +186,7 @@ def test_long_values_come_through_rfc4475_3_1_1_7() -> None:
 
 
 @needs_torture
-def test_parts_are_what_the_rfc_says_they_are() -> None:
+def test_parts_have_the_values_of_the_rfc() -> None:
     assert [contact.uri.user for contact in torture("esc02").contacts] == ["alias1", "alias3"]
     assert len(torture("mpart01").body) == 553
     noreason = torture("noreason")

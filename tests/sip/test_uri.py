@@ -130,7 +130,7 @@ def test_uris_without_a_user_are_refused(text: str) -> None:
         canonical_uri(text)
 
 
-def test_another_scheme_is_told_apart_rfc4475_3_3_2() -> None:
+def test_another_scheme_is_distinguished_rfc4475_3_3_2() -> None:
     with pytest.raises(SIPParseError) as caught:
         SIPUri.parse("nobodyKnowsThisScheme:totallyopaquecontent")
     assert caught.value.status == 416

@@ -253,7 +253,7 @@ def test_a_move_leaves_the_old_tcp_connection_and_goes_on_from_the_new_one_at_on
     assert (world.active.reports, world.passive.reports) == ([], [])
 
 
-def test_the_same_move_told_twice_is_one(world: World) -> None:
+def test_the_same_move_announced_twice_counts_once(world: World) -> None:
     for generation in (1, 1, 0):
         world.step(world.active, MovedHere(world.active.local_id, generation))
     world.settle()
@@ -317,7 +317,7 @@ def test_a_peer_that_answers_no_hello_fails_in_time(make_world: MakeWorld) -> No
     assert failures(world.active) == ["the other side does not answer"]
 
 
-def test_closing_says_nothing_and_leaves_no_timer(world: World) -> None:
+def test_closing_reports_nothing_and_leaves_no_timer(world: World) -> None:
     world.send(world.active, b"x")
     world.step(world.active, CloseConnection(world.active.local_id))
     assert world.active.timers == {}

@@ -267,7 +267,7 @@ def test_a_generation_that_rises_after_the_hello_fences_its_proof(world: World, 
     assert world.passive.endpoint.counters.stale == 1
 
 
-def test_a_move_is_told_in_the_hello(world: World) -> None:
+def test_a_move_is_announced_in_the_hello(world: World) -> None:
     world.step(world.active, MovedHere(world.active.local_id, 5))
     world.settle()
     assert world.passive.endpoint._connections[world.passive.local_id].peer_generation == 5
@@ -357,7 +357,7 @@ def test_other_sockets_are_not_ours(world: World) -> None:
     assert len(world.live) == 1
 
 
-def test_reopening_an_id_ends_the_connection_of_before(world: World) -> None:
+def test_reopening_an_id_ends_the_earlier_connection(world: World) -> None:
     ids = world.passive.local_id, 99
     world.step(world.passive, OpenConnection(*ids, 0, SECRET, None))
     world.run(20.0)
@@ -365,7 +365,7 @@ def test_reopening_an_id_ends_the_connection_of_before(world: World) -> None:
     assert [type(report) for report in world.active.reports] == [ConnectionFailed]
 
 
-def test_frames_are_as_the_contract_says(world: World) -> None:
+def test_frames_match_the_specification(world: World) -> None:
     reader = FrameReader()
     reader.message_bytes_max = 100
     kinds = [[frame[0] for frame in reader.frames(data)] for _, data in world.writes]

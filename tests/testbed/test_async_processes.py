@@ -15,7 +15,7 @@ from wanderbus.testbed.async_processes import AsyncProcess, Crew
 ECHO = "import sys; print('ready', flush=True)\nfor line in sys.stdin: print('heard ' + line.strip(), flush=True)"
 
 
-def test_a_process_is_heard_and_takes_orders(tmp_path: Path) -> None:
+def test_a_process_is_read_and_gets_orders(tmp_path: Path) -> None:
     lines: list[str] = []
 
     async def run() -> int | None:

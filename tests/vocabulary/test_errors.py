@@ -44,7 +44,7 @@ def test_the_tree_is_the_one_that_is_drawn() -> None:
     assert drawn() == {name: kind.__bases__[0].__name__ for name, kind in CLASSES.items() if kind is not WanderbusError}
 
 
-def test_every_error_is_of_this_tree_and_says_what_it_is_for() -> None:
+def test_every_error_is_in_this_tree_and_documented() -> None:
     for kind in CLASSES.values():
         assert issubclass(kind, WanderbusError)
         assert kind.__doc__
