@@ -11,14 +11,12 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import wanderbus
 from demo import SUBJECT
 from demo.json_lines import orders, report, wall_us
-from demo.notification_order import NotificationOrder
 from demo.traveller_results import Results
 
 REPORT_EVERY_S: Final = 0.25
@@ -33,18 +31,14 @@ class Traveller:
     def __init__(self, results: Results, agent: wanderbus.Agent) -> None:
         self._results = results
         self._agent = agent
-        self._order = NotificationOrder(results.position())
 
     async def live(self, expressions: list[str]) -> None:
         """Subscribe, take notifications and follow orders until the order to stop."""
-        async with AsyncExitStack() as stack:
-            streams = []
-            for text in expressions:
-                subscription = self._agent.subscribe(SUBJECT, text, keep=True, gaps=True)
-                streams.append(await stack.enter_async_context(subscription))
+        subscriptions = [self._agent.subscribe(SUBJECT, text, keep=True, gaps=True) for text in expressions]
+        async with self._agent.merged(*subscriptions) as items:
             report(ready=True)
-            tasks = [asyncio.create_task(self._take(stream)) for stream in streams]
-            tasks += [asyncio.create_task(work) for work in (self._journal(), self._report_counts(), self._obey())]
+            work = (self._take(items), self._journal(), self._report_counts(), self._obey())
+            tasks = [asyncio.create_task(each) for each in work]
             done, rest = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in rest:
                 task.cancel()
@@ -53,16 +47,9 @@ class Traveller:
                 task.result()
         report(taken=self._results.count())
 
-    async def _take(self, stream: AsyncIterator[wanderbus.Notification | wanderbus.Gap]) -> None:
-        latest = (0, 0)
-        async for item in stream:
-            at = (item.position.epoch, item.position.number)
-            repeated, latest = at <= latest, at
-            first = at[1] - item.count + 1 if isinstance(item, wanderbus.Gap) else at[1]
-            async with self._order.turn(at[0], first, at[1]) as fresh:
-                # A second notification on one stream is a duplicate, and must be recorded as one.
-                if fresh or repeated:
-                    self._keep(item)
+    async def _take(self, items: AsyncIterator[wanderbus.Notification | wanderbus.Gap]) -> None:
+        async for item in items:
+            self._keep(item)
 
     def _keep(self, item: wanderbus.Notification | wanderbus.Gap) -> None:
         """Commit a result with its position, before the next one is read."""

@@ -18,6 +18,7 @@ if _typing.TYPE_CHECKING:
     from wanderbus.client.agent import Agent
     from wanderbus.client.connect import connect
     from wanderbus.client.disconnection_hooks import Disconnection
+    from wanderbus.client.merged import Merged
     from wanderbus.client.notifications import Notifications
     from wanderbus.client.operator import Operator
     from wanderbus.client.reports import Ending, OutboxRefusal, StatusChange
@@ -38,6 +39,7 @@ _HOMES = {
     "Gap": "wanderbus.event",
     "Interval": "wanderbus.subscription",
     "Loss": "wanderbus.event",
+    "Merged": "wanderbus.client.merged",
     "Notification": "wanderbus.event",
     "Notifications": "wanderbus.client.notifications",
     "Operator": "wanderbus.client.operator",
@@ -64,6 +66,7 @@ __all__ = [
     "Gap",
     "Interval",
     "Loss",
+    "Merged",
     "Notification",
     "Notifications",
     "Operator",

@@ -41,6 +41,9 @@ class Line:
     def next_request(self) -> int:
         raise NotImplementedError
 
+    def read_together(self, subscriptions: tuple[str, ...]) -> None:
+        raise NotImplementedError
+
     def stop_reading(self, subscription: str) -> None:
         raise NotImplementedError
 

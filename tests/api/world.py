@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import wanderbus
+from wanderbus.client.merged import Merged
 from wanderbus.client.notifications import Notifications
 from wanderbus.errors import Closed
 from wanderbus.event import Value
@@ -103,7 +104,7 @@ async def publish(agent: wanderbus.Agent, *values: int) -> list[wanderbus.EventI
     return list(await asyncio.gather(*(agent.publish(SUBJECT, {"n": value}) for value in values)))
 
 
-async def nothing_more(notifications: Notifications[Any], wait_s: float = 0.1) -> None:
+async def nothing_more(notifications: Notifications[Any] | Merged[Any], wait_s: float = 0.1) -> None:
     try:
         async with asyncio.timeout(wait_s):
             unwanted = await anext(notifications)

@@ -28,6 +28,7 @@ NAMES = [
     "Gap",
     "Interval",
     "Loss",
+    "Merged",
     "Notification",
     "Notifications",
     "Operator",
@@ -45,11 +46,23 @@ NAMES = [
 
 MEMBERS = {
     "Agent": [
-        *("changes", "close", "connected", "data_way", "endings", "leave", "operator", "outbox", "outbox_refusals"),
+        *(
+            "changes",
+            "close",
+            "connected",
+            "data_way",
+            "endings",
+            "leave",
+            "merged",
+            "operator",
+            "outbox",
+            "outbox_refusals",
+        ),
         *("publish", "rebind", "renew", "restrict", "status", "subscribe", "subscriptions", "unsubscribe", "uri"),
     ],
     "Event": ["arrived_us", "attributes", "get", "get_all", "published_us", "subject"],
     "Gap": ["count", "lost", "position", "reason"],
+    "Merged": ["ack", "aclose"],
     "Notification": ["event", "id", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": ["SESSION", "bounds", "kick", "limits", "peek", "purge", "queues", "sessions", "subscriptions"],

@@ -20,6 +20,10 @@ async def read(agent: wanderbus.Agent, gaps: bool) -> None:
         assert_type(either, Notification | Gap)
     async for chosen in agent.subscribe("S", gaps=gaps):
         assert_type(chosen, Notification | Gap)
+    async for merged in agent.merged(agent.subscribe("S"), agent.subscribe("T")):
+        assert_type(merged, Notification)
+    async for one in agent.merged(agent.subscribe("S"), agent.subscribe("T", gaps=True)):
+        assert_type(one, Notification | Gap)
     opened = await agent.subscribe("S", gaps=False)
     assert_type(await anext(opened), Notification)
     wider: Notifications[Notification | Gap] = opened

@@ -373,4 +373,4 @@ class Broker:
                 self._links.stop_reading(link, handle)
             case protocol.Read(readers=readers):
                 for reader in readers:
-                    self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken)
+                    self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)

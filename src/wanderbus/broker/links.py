@@ -160,7 +160,7 @@ class Links:
 
     # Readers ----------------------------------------------------------------------------------------------------
 
-    def read(self, link: Link, handle: int, subscription: str) -> None:
+    def read(self, link: Link, handle: int, subscription: str, group: int | None = None) -> None:
         """Open a reader of a subscription at its device's cursor; an open reader with this handle goes on."""
         if link.unattended:
             return
@@ -172,7 +172,8 @@ class Links:
                 self._stop(link, other)
             row = self._state.known(subscription)
             cursor = (row.cursors or {}).get(link.device, 0) if row is not None else 0
-            reader = Reader(handle, subscription, cursor, former=None if reader is None else reader.handle)
+            former = None if reader is None else reader.handle
+            reader = Reader(handle, subscription, cursor, former, group=group)
             link.open(reader)
         self._is_ready(link, reader)
 
@@ -180,6 +181,8 @@ class Links:
         """End a reader; unacknowledged items wait for the next one, and acknowledged ones are never sent again."""
         reader = link.reader(handle)
         if reader is not None and reader.handle == handle:
+            for other in link.with_groups([reader]):
+                self._is_ready(link, other)
             self._stop(link, reader)
             self._journal.hurry()
 
@@ -273,6 +276,8 @@ class Links:
             queue = self._state.queue.get(session_key(link.user, link.session or ""))
             for reader in link.readers() if queue is not None else ():
                 item = queue.after(reader.subscription, reader.sent) if queue is not None else None
+                if any(each.full_since is not None for each in link.with_groups([reader])):
+                    continue  # it may have to wait for an earlier item of its group
                 if item is not None and reader.unacknowledged is None and item.number > link.backlog:
                     yield link, reader
 
@@ -308,21 +313,28 @@ class Links:
         self._ready.setdefault(link.link, {})[reader.handle] = reader
 
     def _deliver(self, session: SessionRow, link: Link, readers: Sequence[Reader]) -> None:
-        """Send the items for which these readers have room, in order; one message serves several readers."""
+        """Send the items for which these readers have room, in order; one message serves several readers.
+
+        An item that one reader of a group has no room for holds up all later items of the group.
+        """
         queue = self._state.queue.get(session.key)
         if queue is None:
             return
         coming: list[_Next] = []
-        for reader in readers:
-            self._look_up(queue, link, reader, coming)
+        held: dict[int, int] = {}
+        for reader in link.with_groups(readers):
+            self._look_up(queue, link, reader, coming, held)
         if len(coming) > 1:
             heapify(coming)
         device = self._state.devices[link.key]
         while coming:
             number, _, reader, item = coming[0]
+            if held and reader.group in held and number >= held[reader.group]:
+                heappop(coming)
+                continue
             if self._is_too_old(session, reader, item):
                 heappop(coming)
-                self._look_up(queue, link, reader, coming)
+                self._look_up(queue, link, reader, coming, held)
                 continue
             if number <= link.backlog and not self._has_pace(link):
                 return
@@ -332,22 +344,28 @@ class Links:
                 served[0].send(item)
             else:
                 while coming and coming[0][3] is item and not self._is_too_old(session, coming[0][2], item):
-                    served.append(heappop(coming)[2])
+                    if (each := heappop(coming)[2]).group not in held or number < held[each.group]:
+                        served.append(each)
                 for each in served:
                     each.send(item)
                 self._send_notification(link, device, item, served)
             for each in served:
-                self._look_up(queue, link, each, coming)
+                self._look_up(queue, link, each, coming, held)
 
-    def _look_up(self, queue: SessionQueue, link: Link, reader: Reader, coming: list[_Next]) -> None:
-        """Add the next item of a reader to ``coming``, if there is one and the window has room."""
+    def _look_up(
+        self, queue: SessionQueue, link: Link, reader: Reader, coming: list[_Next], held: dict[int, int]
+    ) -> None:
+        """Add the next item of a reader to ``coming``, or its number to ``held`` if the window has no room."""
         item = queue.after(reader.subscription, reader.sent)
         if item is None:
             return
         if self._windows.has_room(link, reader):
             heappush(coming, (item.number, reader.handle, reader, item))
-        elif reader.full_since is None:
+            return
+        if reader.full_since is None:
             reader.full_since = self.now
+        if reader.group is not None:
+            held[reader.group] = min(item.number, held.get(reader.group, item.number))
 
     def _is_too_old(self, session: SessionRow, reader: Reader, item: Item) -> bool:
         """Return whether an item has waited for too long; drop it if so."""

@@ -7,6 +7,7 @@ its own subscription and no other.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,6 +35,8 @@ class Reader(msgspec.Struct):
     """True if it was opened for a subscription that has ended and whose queue another one inherited."""
     is_reported: bool = False
     """True if a warning was given that it is stalled."""
+    group: int | None = None
+    """Readers of one group are served in the order of the numbers; None for a reader on its own."""
 
     def send(self, item: Item) -> None:
         """Count ``item`` as sent."""
@@ -68,6 +71,8 @@ class Link(msgspec.Struct):
     session: str | None = None
     reading: int = 0
     """Number of readers."""
+    grouped: int = 0
+    """Number of readers that belong to a group."""
     _readers: dict[str | int, Reader] | None = None
     """Readers by subscription and by handle, in one dictionary to save memory; None while there are none."""
     sent: int = 0
@@ -86,11 +91,19 @@ class Link(msgspec.Struct):
         """Return all readers."""
         return [reader for key, reader in (self._readers or {}).items() if type(key) is str]
 
+    def with_groups(self, readers: Sequence[Reader]) -> Sequence[Reader]:
+        """Return ``readers`` and all others of their groups."""
+        if not self.grouped or not (groups := {each.group for each in readers} - {None}):
+            return readers
+        alone = [each for each in readers if each.group is None]
+        return [*alone, *(each for each in self.readers() if each.group in groups)]
+
     def open(self, reader: Reader) -> None:
         """Add a reader; there is no other of the same subscription or handle."""
         if self._readers is None:
             self._readers = {}
         self.reading += 1
+        self.grouped += reader.group is not None
         self._readers[reader.subscription] = self._readers[reader.handle] = reader
         if reader.former is not None:
             self._readers[reader.former] = reader
@@ -103,6 +116,7 @@ class Link(msgspec.Struct):
         if reader.former is not None:
             self._readers.pop(reader.former, None)
         self.reading -= 1
+        self.grouped -= reader.group is not None
         if not self.reading:
             self._readers = None
 

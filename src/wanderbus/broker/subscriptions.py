@@ -125,7 +125,9 @@ class Subscriptions:
         if reason != "asked":
             self._send_ended(subscription, reason)
 
-    def read(self, link: Link, handle: int, subscription: str, taken: Position | None) -> None:
+    def read(
+        self, link: Link, handle: int, subscription: str, taken: Position | None, group: int | None = None
+    ) -> None:
         """Open a device's reader of one of its session's subscriptions, also of an ended one (SPEC G-07).
 
         ``taken`` is the position that its application has acknowledged in this life; the broker may have missed it.
@@ -136,7 +138,7 @@ class Subscriptions:
         session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
         if taken is not None and taken.epoch == session.epoch:
             self._links.acknowledge(session, link.device, taken.number, (subscription,))
-        self._links.read(link, handle, subscription)
+        self._links.read(link, handle, subscription, group)
 
     def _read_at_once(self, link: Link, request: protocol.Subscribe, subscription: str) -> None:
         resume = request.resume

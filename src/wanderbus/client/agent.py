@@ -32,7 +32,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.machine.path_choice import Way
-from wanderbus.client.notifications import Notifications
+from wanderbus.client.notifications import Item, Notifications
 from wanderbus.client.pacing import Turnstile
 from wanderbus.client.publishes import Publishing, encoded
 from wanderbus.client.readers import Readers
@@ -40,7 +40,7 @@ from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, OutboxSiz
 from wanderbus.client.requests import Requests
 from wanderbus.client.subscribe_options import SubscribeOptions
 from wanderbus.completion import public_names
-from wanderbus.errors import Closed, Unreachable, WanderbusError
+from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Input, Output, shown
 from wanderbus.refusal_table import Limited
@@ -49,6 +49,7 @@ from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription, instant_us
 
 if TYPE_CHECKING:
+    from wanderbus.client.merged import Merged
     from wanderbus.client.operator import Operator
     from wanderbus.client.outbox import Outbox
 
@@ -303,6 +304,23 @@ class Agent:
             resume=resume,
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
+
+    def merged(self, *subscriptions: Notifications[Item]) -> Merged[Item]:
+        """Return one iteration over several subscriptions in the order of the log, to be opened with ``async with``.
+
+        ``async with agent.merged(agent.subscribe("Price", gaps=True), agent.subscribe("News")) as items:``
+
+        Each notification arrives once, also if several of them match it. The subscriptions must not be open yet.
+
+        :raises LocalProtocolError: none is given, one is given twice, or is of another agent
+        """
+        from wanderbus.client.merged import Merged
+
+        if not subscriptions or len(set(subscriptions)) < len(subscriptions):
+            raise LocalProtocolError("merged() takes one or more different subscriptions")
+        if any(each._agent is not self for each in subscriptions):
+            raise LocalProtocolError("merged() takes subscriptions of one agent; call subscribe of this agent")
+        return Merged(self, self._readers, subscriptions)
 
     async def unsubscribe(self, subscription: str) -> None:
         """End a subscription by its id; notifications already queued are still delivered (SPEC G-07)."""

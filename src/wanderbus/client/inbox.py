@@ -76,8 +76,9 @@ class Inbox:
         self.arrivals.news.set()
 
     def empty(self) -> None:
-        """Discard the items that wait."""
+        """Discard the items that wait, and wake the reader: the subscription was closed."""
         self.waiting = 0
         kept = [each for each in self.arrivals.items if each[0] is not self]
         self.arrivals.items.clear()
         self.arrivals.items.extend(kept)
+        self.arrivals.news.set()

@@ -60,7 +60,7 @@ class Notifications(Generic[Item]):
         self._arrivals = Arrivals()
         self._inbox = Inbox(self._arrivals, self.aclose)
         self._unacknowledged: AnyItem | None = None
-        self._was_opened = False
+        self._was_opened = self._is_member = False
 
     def __repr__(self) -> str:
         wanted, waiting = self._request, f"{self._inbox.waiting} waiting, {self._dropped} dropped"
@@ -96,11 +96,17 @@ class Notifications(Generic[Item]):
         return self._open_unblocked().__await__()
 
     async def __aenter__(self) -> Self:
+        self._check_alone()
+        await self._open(reads=True)
+        return self
+
+    async def _open(self, *, reads: bool) -> None:
+        """Subscribe, and claim the subscription for this reader; start reading it if ``reads``."""
         if self._inbox.subscription is not None:
             raise LocalProtocolError(
                 "this subscription is already open; use only one block for it, or call subscribe again"
             )
-        answered = self._agent._requests.begin(self._request, reads=True)
+        answered = self._agent._requests.begin(self._request, reads=reads)
         try:
             (subscription,) = (await asyncio.shield(answered)).subscriptions
         except asyncio.CancelledError:
@@ -109,7 +115,6 @@ class Notifications(Generic[Item]):
             raise
         self._inbox.subscription = self._readers.claim(subscription, self._inbox)
         self._was_opened = True
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -140,6 +145,7 @@ class Notifications(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
+        self._check_alone()
         if self._inbox.subscription is None:
             await self._open_unblocked()
         self._arrivals.asked += 1
@@ -155,10 +161,8 @@ class Notifications(Generic[Item]):
             if not item.count:
                 self.ack()  # all these notifications had arrived before the broker discarded them
                 continue
-            self._dropped += item.count
-            if self._gaps:
+            if self._discarded(item):
                 return cast(Item, item)
-            _log.warning("%s notifications were discarded at the broker: %s", item.count, item.reason)
             self.ack()
 
     def ack(self) -> None:
@@ -167,6 +171,27 @@ class Notifications(Generic[Item]):
             position = self._unacknowledged.position
             self._unacknowledged = None
             self._readers.acknowledge(self.subscription.id, position)
+
+    async def _join(self, arrivals: Arrivals) -> Inbox:
+        """Open the subscription as a member of a merged iteration, which reads ``arrivals``; return its inbox."""
+        self._check_alone()
+        if self._was_opened:
+            raise LocalProtocolError("this subscription was opened by itself; call subscribe again to merge it")
+        self._is_member = True
+        self._inbox = Inbox(arrivals, self.aclose)
+        await self._open(reads=False)
+        return self._inbox
+
+    def _check_alone(self) -> None:
+        if self._is_member:
+            raise LocalProtocolError("this subscription is merged with others; read the merged iteration")
+
+    def _discarded(self, gap: Gap) -> bool:
+        """Count the notifications lost in a gap; return whether the application wants the gap, otherwise log it."""
+        self._dropped += gap.count
+        if not self._gaps:
+            _log.warning("%s notifications were discarded at the broker: %s", gap.count, gap.reason)
+        return self._gaps
 
     async def _open_unblocked(self) -> Self:
         """Open the subscription outside a block and return it; :class:`Closed` if it was open before."""
@@ -182,6 +207,8 @@ class Notifications(Generic[Item]):
         """Wait for another item; raise the end of the iteration, or its failure, if there will be none."""
         if self._inbox.failure is not None:
             raise self._inbox.failure
+        if self._inbox.subscription is None:
+            raise Closed("the subscription was closed while this reader waited; subscribe again")
         news = self._arrivals.news
         news.clear()
         if self._inbox.ended is None:

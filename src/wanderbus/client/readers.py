@@ -38,6 +38,10 @@ class Line(Protocol):
         """Return the number of the next request."""
         ...
 
+    def read_together(self, subscriptions: tuple[str, ...]) -> None:
+        """Read these subscriptions as one stream in the order of their numbers."""
+        ...
+
     def stop_reading(self, subscription: str) -> None:
         """Notify the broker that this agent no longer reads a subscription."""
         ...
@@ -135,6 +139,10 @@ class Readers:
         if over is not None and over.successor is None:
             reader.end(over.reason)
         return subscription
+
+    def read_together(self, inboxes: Sequence[Inbox]) -> None:
+        """Start reading the subscriptions of these inboxes, which are claimed, as one stream."""
+        self._line.read_together(tuple(each.subscription.id for each in inboxes if each.subscription is not None))
 
     def release(self, subscription: str) -> None:
         """Remove the reader of a subscription; unacknowledged notifications stay at the broker for the next reader."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from wanderbus import protocol
 from wanderbus.client.error_mapping import request_error, unanswered
-from wanderbus.client.machine.messages import Acknowledge, Ask, RequestSettled, StopReading
+from wanderbus.client.machine.messages import Acknowledge, Ask, ReadTogether, RequestSettled, StopReading
 from wanderbus.errors import Closed, LimitExceeded, LocalProtocolError, RemoteProtocolError, WanderbusError
 from wanderbus.event import Position
 from wanderbus.limits import MESSAGE_BYTES_MAX
@@ -50,6 +50,10 @@ class Requests:
             del self._open[request.request]
             raise
         return answered
+
+    def read_together(self, subscriptions: tuple[str, ...]) -> None:
+        """Read these subscriptions as one stream in the order of their numbers."""
+        self._feed(ReadTogether(subscriptions))
 
     def stop_reading(self, subscription: str) -> None:
         """Notify the broker that this agent no longer reads a subscription; does nothing once the agent is closed."""

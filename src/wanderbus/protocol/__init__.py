@@ -176,12 +176,14 @@ class Kick(AgentMessage, frozen=True, tag=13):
 class Reader(msgspec.Struct, frozen=True, array_like=True):
     """One subscription to read; ``handle`` is a number that the agent chooses for it in messages of this link.
 
-    ``taken`` is the last position that the application has acknowledged in this life of the agent.
+    ``taken`` is the last position that the application has acknowledged in this life of the agent. Readers of one
+    ``group`` are served in one order: none is sent an item while another has an earlier one unsent.
     """
 
     handle: int
     subscription: str
     taken: Position | None = None
+    group: int | None = None
 
 
 class Read(AgentMessage, frozen=True, tag=14):

@@ -32,6 +32,7 @@ from wanderbus.client.machine.messages import (
     Moved,
     PublishEvent,
     PublishSettled,
+    ReadTogether,
     RequestSettled,
     ServerUnreachable,
     StartReading,
@@ -78,7 +79,7 @@ class Agent:
                     self._received(payload)
                 case PublishEvent() | Ask():
                     self._request(given, now)
-                case StartReading() | StopReading() | Acknowledge():
+                case StartReading() | ReadTogether() | StopReading() | Acknowledge():
                     self._conversation.send(given)
                 case TimerFired(key="answer"):
                     self._give_up_until(now)

@@ -18,6 +18,7 @@ from wanderbus.client.machine.messages import (
     ConnectRefused,
     PublishEvent,
     PublishSettled,
+    ReadTogether,
     RequestSettled,
     StartReading,
     StopReading,
@@ -32,7 +33,7 @@ from wanderbus.event import Gap, Position
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
 
-OfReaders = StartReading | StopReading | Acknowledge
+OfReaders = StartReading | ReadTogether | StopReading | Acknowledge
 """Inputs about readers of subscriptions."""
 
 
@@ -95,6 +96,8 @@ class Conversation:
                     self._held_up = None
             case Ask():
                 payload = self._ask(given)
+            case ReadTogether(subscriptions=subscriptions):
+                payload = protocol.encode(self._read_together(subscriptions))
             case _:
                 message = self._reader_message(given)
                 return None if message is None else protocol.encode(message)
@@ -111,7 +114,12 @@ class Conversation:
         self._requests[request.request] = Question(request, payload)
         return payload
 
-    def _reader_message(self, given: OfReaders) -> protocol.OfReaders | None:
+    def _read_together(self, subscriptions: tuple[str, ...]) -> protocol.Read:
+        group = self._readings.next_handle()
+        started = [self._readings.start(each, self._readings.next_handle(), group=group) for each in subscriptions]
+        return read_message(started, self._epoch)
+
+    def _reader_message(self, given: StartReading | StopReading | Acknowledge) -> protocol.OfReaders | None:
         reading = self._readings.get(given.subscription)
         match given:
             case StartReading(subscription=subscription, resume=resume):

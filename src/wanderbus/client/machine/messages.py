@@ -157,6 +157,15 @@ class StartReading(Input, frozen=True):
     resume: Position | None = None
 
 
+class ReadTogether(Input, frozen=True):
+    """The application reads these ``subscriptions`` as one stream, in the order of their numbers.
+
+    Each of them continues until :class:`StopReading`; none is being read yet.
+    """
+
+    subscriptions: tuple[str, ...]
+
+
 class StopReading(Input, frozen=True):
     """The application no longer reads ``subscription``; unacknowledged notifications stay queued at the broker."""
 

@@ -31,6 +31,8 @@ class Reading(msgspec.Struct):
     """Highest number received."""
     taken: int = 0
     """The application has acknowledged everything up to this number."""
+    group: int | None = None
+    """Number that subscriptions have in common which are read as one stream, None for one on its own."""
     recent: deque[tuple[int, int]] | None = None
     """Latest items: number, and count of notifications that arrived with it, or that are missing up to it."""
 
@@ -86,9 +88,9 @@ class Readings:
         """Return the reading of a subscription, None if it is not being read."""
         return self._by_subscription.get(subscription) or self._former.get(subscription)
 
-    def start(self, subscription: str, handle: int, taken: int = 0) -> Reading:
+    def start(self, subscription: str, handle: int, taken: int = 0, group: int | None = None) -> Reading:
         """Start reading a subscription that is not being read."""
-        reading = Reading(handle, subscription, taken, taken)
+        reading = Reading(handle, subscription, taken, taken, group)
         self._by_subscription[subscription] = self._by_handle[handle] = reading
         self._former.pop(subscription, None)
         return reading
@@ -129,7 +131,9 @@ def read_message(readings: Iterable[Reading], epoch: int) -> protocol.Read:
     """Return the message that announces these readings to the broker."""
     return protocol.Read(
         tuple(
-            protocol.Reader(each.handle, each.subscription, Position(epoch, each.taken) if each.taken else None)
+            protocol.Reader(
+                each.handle, each.subscription, Position(epoch, each.taken) if each.taken else None, each.group
+            )
             for each in readings
         )
     )
