@@ -43,7 +43,7 @@ from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, Port, SIPPort, StreamPort, UdpPort
-from wanderbus.server.role import Offer, Role
+from wanderbus.server.role import Offer, StatefulRole
 from wanderbus.settings.bounds import bounds_of
 from wanderbus.sip.authentication.digest import Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits
@@ -58,7 +58,7 @@ START_S_MAX = 10.0
 """Timeout for the broker's own registration."""
 
 
-class BrokerRole(Role):
+class BrokerRole(StatefulRole):
     """The broker, which agents reach as an ordinary user agent of a SIP server.
 
     :param users: the secret of each user, with which the broker authenticates callers
@@ -67,7 +67,6 @@ class BrokerRole(Role):
     """
 
     name = "broker"
-    keeps_state = True
     reads_clock = True
 
     def __init__(

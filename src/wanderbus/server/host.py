@@ -30,7 +30,7 @@ from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, SIPPort, bind
-from wanderbus.server.role import Offer, Role
+from wanderbus.server.role import Offer, Role, StatefulRole
 from wanderbus.server.storage import Storage
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.authentication.login_guard import LoginRefused
@@ -73,6 +73,7 @@ class Host:
         self._running: list[_RunningRole] = []
         self._recorder: SipRecorder | None = None
         self._following: asyncio.Task[None] | None = None
+        self._has_made_directory = False
         self.storage: Storage | None = None
         """Log and state; None before the start, and if no role keeps a state."""
         self._broken: asyncio.Future[None] | None = None
@@ -85,15 +86,13 @@ class Host:
         :raises AuthenticationError: a SIP server rejects a role
         :raises NoResponse: it does not answer
         """
-        path = None if self._directory is None else self._directory.path
-        is_new = path is not None and not path.exists()
         try:
             await self._start()
         except BaseException:
             await self.close()
-            if is_new and path is not None:
+            if self._directory is not None and self._has_made_directory:
                 # No data in it was acknowledged yet.
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(self._directory.path, ignore_errors=True)
             raise
 
     async def run(self) -> None:
@@ -138,13 +137,17 @@ class Host:
         """Open the data directory, and bring the states of the roles up to date."""
         if self._directory is None:
             return
-        if not any(role.keeps_state for role in self._roles):
-            try:
-                make_directory(SYSTEM, self._directory.path, 0o700)
-            except OSError as error:
-                raise unusable(self._directory.path, error) from None
+        path = self._directory.path
+        is_missing = not path.exists()
+        try:
+            make_directory(SYSTEM, path, 0o700)
+        except OSError as error:
+            raise unusable(path, error) from None
+        # Not if another process made it in the meantime, which then owns it.
+        self._has_made_directory = is_missing
+        if not any(isinstance(role, StatefulRole) for role in self._roles):
             return
-        files = ServerFiles.open(self._directory.path)
+        files = ServerFiles.open(path)
         try:
             states = files.load_states(lambda: self._make_states(files.identity.server))
         except BaseException:
@@ -161,9 +164,12 @@ class Host:
         )
 
     def _make_states(self, server: str) -> list[LoggedState]:
+        states = []
         for each in self._running:
-            each.state = each.role.make_state(server)
-        return [each.state for each in self._running if each.state is not None]
+            if isinstance(each.role, StatefulRole):
+                each.state = each.role.make_state(server)
+                states.append(each.state)
+        return states
 
     def _offer(self, running: _RunningRole) -> Offer:
         return Offer(
@@ -183,7 +189,7 @@ class Host:
             self._reporter(running),
             wall_clock=role.reads_clock,
             tap=tap,
-            on_fault=(lambda error: self._on_fault(role, error)) if role.keeps_state else None,
+            on_fault=(lambda error: self._on_fault(role, error)) if isinstance(role, StatefulRole) else None,
         )
         previous = {} if self.storage is None else self.storage.files.identity.ports
         bound: dict[str, Bound] = {}

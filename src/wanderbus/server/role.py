@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -49,24 +49,14 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 class Role(Protocol):
     """One part of a server; the host calls the methods in the order in which they stand here.
 
-    The host itself performs these outputs of every machine: ``Append``, ``KernelWanted``, ``Limited`` and
-    ``LoginRefused``. The machine of a role that keeps a state receives ``Appended``, ``DiskFull`` and ``DiskFreed``.
+    The host itself performs these outputs of every machine: ``KernelWanted``, ``Limited`` and ``LoginRefused``. After a
+    defect, the machine loses its inputs of that turn and goes on.
     """
 
     name: str
     """The role's name in errors."""
-    keeps_state: bool = False
-    """True if the machine writes to the event log. A defect in such a machine ends the server: its memory can no longer
-    be trusted, but its log can. Another machine loses its inputs of that turn and goes on."""
     reads_clock: bool = False
     """True if every batch of inputs begins with ``ClockRead``."""
-
-    def make_state(self, server: str) -> LoggedState | None:
-        """Return an empty state of the server named ``server``; None if the role keeps none.
-
-        The host loads it from the disk. If the stored rows are damaged it calls this again: the last state counts.
-        """
-        return None
 
     async def open(self, offer: Offer) -> None:
         """Do everything that may take long or fail, before any role binds a port; the state is loaded."""
@@ -102,3 +92,20 @@ class Role(Protocol):
     def close(self) -> None:
         """Release everything that the role opened; its machine is not called again, its sockets are closed."""
         return
+
+
+@runtime_checkable
+class StatefulRole(Role, Protocol):
+    """A role whose machine writes to the event log, with the output ``Append``.
+
+    The machine receives ``Appended``, ``DiskFull`` and ``DiskFreed``. A defect in it ends the server: its memory can no
+    longer be trusted, but the log can.
+    """
+
+    @abstractmethod
+    def make_state(self, server: str) -> LoggedState:
+        """Return an empty state of the server named ``server``, which the host loads before it opens the role.
+
+        If the stored rows are damaged, the host calls this again: the last state counts.
+        """
+        ...

@@ -20,11 +20,13 @@ from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.errors import ConfigurationError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, DatagramReceived, Input, Machine, Output, SendDatagram
 from wanderbus.runtime.files import users_file
+from wanderbus.runtime.files.disk import Disk
 from wanderbus.runtime.log import event_log
+from wanderbus.server import host as host_module
 from wanderbus.server import storage
 from wanderbus.server.host import Directory, Host
 from wanderbus.server.ports import Bound, Port, UdpPort
-from wanderbus.server.role import Offer, Role
+from wanderbus.server.role import Offer, Role, StatefulRole
 from wanderbus.server.server import Server
 
 pytestmark = pytest.mark.integration
@@ -103,11 +105,10 @@ class EchoMachine:
         return Append(records.SERVER_LOG, ((offset, 1, records.encode_record(record)),))
 
 
-class EchoRole(Role):
+class EchoRole(StatefulRole):
     """An echo server on one UDP socket."""
 
     name = "echo"
-    keeps_state = True
 
     def __init__(self, name: str = "a", port: int | None = None, *, ready: WanderbusError | None = None) -> None:
         self.state = EchoState(name)
@@ -349,5 +350,22 @@ def test_a_file_of_users_is_followed_also_if_it_was_empty(tmp_path: Path, monkey
         path.write_text("alice:secret\n")
         await until(lambda: "alice" in users)
         await running.close()
+
+    run(story())
+
+
+def test_a_directory_that_another_server_makes_at_the_same_time_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(disk: Disk, directory: Path, mode: int) -> None:
+        directory.mkdir()
+        (directory / "other").touch()
+        disk.mkdir(directory, mode)
+
+    async def story() -> None:
+        monkeypatch.setattr(host_module, "make_directory", make)
+        with pytest.raises(StorageError, match=r"the data directory .* cannot be used: File exists"):
+            await host(tmp_path, EchoRole()).start()
+        assert (tmp_path / "data" / "other").exists()
 
     run(story())
