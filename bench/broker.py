@@ -247,10 +247,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Example: ./do bench broker --quick --sections publish deliver",
     )
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="what to measure; all")
-    parser.add_argument("--quick", action="store_true", help="few events: a minute or two, and rough")
+    parser.add_argument(
+        "--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (default: all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="few events: one or two minutes, rough figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
-    parser.add_argument("--strict", action="store_true", help="exit 1 if a goal is not met")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     return parser.parse_args(arguments)
 
 

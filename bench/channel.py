@@ -327,11 +327,13 @@ def _rate_rows(rates: dict[Cell, list[Rate]]) -> Iterator[dict[str, object]]:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./do bench channel", description=__doc__)
-    parser.add_argument("--runs", type=int, help="the median of so many runs counts (default 3; 1 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="some of it, in a minute and a half instead of eight")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    parser.add_argument("--strict", action="store_true", help="fail if a goal is not met")
-    parser.add_argument("--profile", type=Path, metavar="DIRECTORY", help="write profiles there instead of measuring")
+    parser.add_argument("--runs", type=int, help="number of runs; their median counts (default: 3; 1 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="a part of the measurements, in 1.5 minutes instead of 8")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
+    parser.add_argument(
+        "--profile", type=Path, metavar="DIRECTORY", help="write profiles to this directory instead of measuring"
+    )
     options = parser.parse_args(arguments)
     options.runs = options.runs or (1 if options.quick else 3)
     return options

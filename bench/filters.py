@@ -211,8 +211,10 @@ def _row(merged: Merged) -> dict[str, object]:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench filters", description=__doc__.split("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--filters", type=int, default=1_000_000, help="the most to merge (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="at most 10,000 filters, and short measures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    parser.add_argument("--strict", action="store_true", help="fail if a goal is not met")
+    parser.add_argument(
+        "--filters", type=int, default=1_000_000, help="largest number of filters to merge (default: %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="at most 10,000 filters, and short measurements")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     return parser.parse_args(arguments)

@@ -257,9 +257,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="examples: ./do goals --quick; ./do goals broker; ./do goals bytes_per_idle_user --record",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a goal or a measurement; all if none is given")
-    parser.add_argument("--list", action="store_true", help="show the goals and their last figures, measure nothing")
-    parser.add_argument("--quick", action="store_true", help="the short forms, in about twelve minutes")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="name of a goal or measurement (default: all)")
+    parser.add_argument("--list", action="store_true", help="show the goals and their last figures without measuring")
+    parser.add_argument("--quick", action="store_true", help="run the short forms, in about twelve minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
     parser.add_argument("--record", action="store_true", help=f"keep the figures as the last ones, in {LIST.name}")
     return parser.parse_args(arguments)

@@ -159,8 +159,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./do bench heal", description=__doc__)
     parser.add_argument("--moves", type=int, help="moves of each system (default 20; 5 with --quick)")
     parser.add_argument("--quick", action="store_true", help="few moves")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    parser.add_argument("--strict", action="store_true", help="fail if a goal is not met")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     options = parser.parse_args(arguments)
     options.moves = options.moves or (5 if options.quick else 20)
     return options

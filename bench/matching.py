@@ -217,9 +217,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench matching", description=__doc__.split("\n\n")[0] if __doc__ else None)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="subscriptions (default %(default)s)")
     parser.add_argument("--workloads", nargs="+", choices=tuple(SHAPES), default=list(SHAPES), help="default: all")
-    parser.add_argument("--seconds", type=float, default=MEASURED_S, help="of each measure (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="at most 10,000 subscriptions, and short measures")
-    parser.add_argument("--no-memory", action="store_true", help="leave out the memory, each of a process of its own")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    parser.add_argument("--strict", action="store_true", help="fail if a goal is not met")
+    parser.add_argument(
+        "--seconds", type=float, default=MEASURED_S, help="seconds of each measurement (default: %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="at most 10,000 subscriptions, and short measurements")
+    parser.add_argument(
+        "--no-memory", action="store_true", help="do not measure memory, which needs a process for each figure"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     return parser.parse_args(arguments)

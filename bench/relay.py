@@ -277,10 +277,12 @@ def _report(
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench relay", description=__doc__.split("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement (default %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="the median of so many runs counts (default %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    parser.add_argument("--strict", action="store_true", help="fail if the goal is not met")
+    parser.add_argument("--seconds", type=float, default=0.5, help="seconds of each measurement (default: %(default)s)")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs; their median counts (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if the goal is not met")
     return parser.parse_args(arguments)
 
 

@@ -80,10 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=32, help="messages per step (default %(default)s)")
     parser.add_argument("--payload-bytes", type=int, default=100, help="bytes per message (default %(default)s)")
     parser.add_argument("--sealed", action="store_true", help="seal the packets")
-    parser.add_argument("--single", action="store_true", help="send each message in a datagram of its own")
-    parser.add_argument("--runs", type=int, default=3, help="the median of so many runs counts (default %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    parser.add_argument("--strict", action="store_true", help="fail if the goal is not met")
+    parser.add_argument("--single", action="store_true", help="send each message in a separate datagram")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs; their median counts (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if the goal is not met")
     args = parser.parse_args(arguments)
     config = RudpConfig(messages_per_datagram_max=1) if args.single else RudpConfig()
     size = (args.messages, args.batch, args.payload_bytes)

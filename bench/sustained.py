@@ -161,7 +161,7 @@ async def _send_bare(line: Line, port: int, events: int) -> float:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./do bench sustained", description=__doc__)
-    parser.add_argument("--events", type=int, default=20_000, help="events a run (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: %(default)s)")
+    parser.add_argument("--events", type=int, default=20_000, help="events in each run (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each system (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     return parser.parse_args(arguments)

@@ -33,32 +33,37 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m demo", description="Eight travellers follow events as they roam."
     )
     add = arguments.add_argument
-    add("--json", type=Path, metavar="FILE", help="write the result there as JSON")
-    add("--report", type=Path, metavar="FILE", default=Path(REPORT), help=f"where the HTML report goes ({REPORT})")
+    add("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        default=Path(REPORT),
+        help=f"write the HTML report to this file ({REPORT})",
+    )
     add("--rows", type=int, default=6_000, metavar="N", help="departures to publish (%(default)s)")
-    add("--rate", type=float, default=200.0, metavar="R", help="departures a second (%(default)s)")
+    add("--rate", type=float, default=200.0, metavar="R", help="departures per second (%(default)s)")
     add("--first-row", type=int, default=0, metavar="N", help="first row of the file to publish (%(default)s)")
-    add("--seed", type=int, default=2013, metavar="N", help="of the plan of who moves when (%(default)s)")
+    add("--seed", type=int, default=2013, metavar="N", help="seed of the plan of moves (%(default)s)")
     add(
         "--address-mode",
         choices=("auto", "netns", "nat", "loopback"),
         default="auto",
-        help="change addresses in network namespaces, there from NAT to NAT, or across 127.0.0.0/8; auto: in network "
-        "namespaces where they can be made",
+        help="how addresses change: netns uses network namespaces, nat moves between NATs in them, loopback uses "
+        "127.0.0.0/8; auto uses network namespaces if possible",
     )
     add(
         "--nat",
         action="store_const",
         const="nat",
         dest="address_mode",
-        help="the same as --address-mode nat: everybody but the server is behind a NAT, and every move is to another",
+        help="the same as --address-mode nat: all but the server are behind NATs, and each move is to another NAT",
     )
     add("--sip", choices=sip_and_relay.SIP, default=sip_and_relay.SIP[0], help="registrar and proxy (%(default)s)")
     add(
         "--relay",
         choices=sip_and_relay.RELAYS,
-        help="media relay that everybody's data goes by (none, with --nat ours); ours is in the server, or beside "
-        "Kamailio",
+        help="media relay for all data channels (none, with --nat ours); ours runs in the server, or beside Kamailio",
     )
     add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
     return arguments

@@ -199,9 +199,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./do crash", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cycles", type=int, default=100, help="how often the server is killed (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="draw the instants from this seed; a new one if none is given")
-    parser.add_argument("--limit-s", type=float, default=900.0, help="begin no cycle after this (default: %(default)s)")
+    parser.add_argument("--cycles", type=int, default=100, help="number of kills of the server (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
+    parser.add_argument(
+        "--limit-s", type=float, default=900.0, help="start no cycle after this time (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 when a goal is not met; any is anyway")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if a goal is not met; broken promises always do"
+    )
     return parser.parse_args(arguments)

@@ -178,13 +178,15 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./do powercut", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--points", type=int, default=500, help="how many cuts (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other cuts (default: %(default)s)")
+    parser.add_argument("--points", type=int, default=500, help="number of cuts (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the cuts (default: %(default)s)")
     parser.add_argument(
         "--points-a-world", type=int, default=POINTS_A_WORLD, help="cuts of one recording (default: %(default)s)"
     )
-    parser.add_argument("--limit-s", type=float, default=600.0, help="end after so long (default: %(default)s)")
+    parser.add_argument("--limit-s", type=float, default=600.0, help="time limit in seconds (default: %(default)s)")
     parser.add_argument("--jobs", type=int, help="processes (default: one for each processor)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 when a goal is not met; any is anyway")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if a goal is not met; broken promises always do"
+    )
     return parser.parse_args(arguments)

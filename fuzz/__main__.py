@@ -156,18 +156,20 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./do fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("name", choices=sorted(NAMES), help="what to fuzz")
+    parser.add_argument("name", choices=sorted(NAMES), help="part to fuzz")
     parser.add_argument("--inputs", type=int, help=f"inputs of each target (default: {INPUTS})")
     parser.add_argument(
-        "--pairs", type=int, default=PAIRS, help="of `matching`, pairs of each target instead (default: %(default)s)"
+        "--pairs", type=int, default=PAIRS, help="for `matching`: pairs for each target instead (default: %(default)s)"
     )
-    parser.add_argument("--target", default="", help="only this one of the targets (default: all)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, other inputs (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=1_800, help="end after so long (default: %(default)s)")
+    parser.add_argument("--target", default="", help="only this target (default: all)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the inputs (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=1_800, help="time limit in seconds (default: %(default)s)")
     parser.add_argument("--jobs", type=int, help="processes (default: one for each processor)")
-    parser.add_argument("--failures", type=Path, default=Path("out/fuzz"), help="where to save (default: %(default)s)")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="handle this saved input alone")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 when a goal is not met")
+    parser.add_argument(
+        "--failures", type=Path, default=Path("out/fuzz"), help="directory for failing inputs (default: %(default)s)"
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="process only this saved input")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
     return parser.parse_args(arguments)
 

@@ -142,11 +142,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./do hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="ATTACK", help="an attack; all if none is given")
+    parser.add_argument("names", nargs="*", metavar="ATTACK", help="name of an attack (default: all)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter attacks, in three minutes")
-    parser.add_argument("--ci", action="store_true", help="as --quick, and ratios of latencies are shown, not judged")
-    parser.add_argument("--list", action="store_true", help="show the attacks, do none")
-    parser.add_argument("--seconds", type=float, help="how long each attack lasts; without it, half as long")
+    parser.add_argument("--ci", action="store_true", help="like --quick, and without a verdict on ratios of latencies")
+    parser.add_argument("--list", action="store_true", help="list the attacks without running them")
+    parser.add_argument("--seconds", type=float, help="seconds of each attack; the baseline takes half as long")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
     return parser.parse_args(arguments)
 

@@ -56,15 +56,15 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     arguments = argparse.ArgumentParser(
         prog="./do interop",
-        description="Run everything with others' SIP servers, relays and clients, and through NAT; print one table.",
+        description="Run all tests with other SIP servers, relays and clients, and through NAT; print one table.",
         epilog="examples: ./do interop; ./do interop --json out/interop.json --strict; ./do interop -k baresip",
     )
     add = arguments.add_argument
-    add("--json", type=Path, metavar="FILE", help="write table and goals there as JSON")
-    add("--strict", action="store_true", help="fail as well if something was skipped")
-    add("--list", action="store_true", help="print the table's rows, and run nothing")
-    add("--write", action="store_true", help=f"write the table into {PAGE} if all of it has passed")
-    add("-k", metavar="WORDS", help="only the tests whose names have these, as pytest understands it")
+    add("--json", type=Path, metavar="FILE", help="write table and goals to this file as JSON")
+    add("--strict", action="store_true", help="fail also if a test was skipped")
+    add("--list", action="store_true", help="print the rows of the table without running tests")
+    add("--write", action="store_true", help=f"write the table into {PAGE} if all tests have passed")
+    add("-k", metavar="WORDS", help="only tests whose names match this expression of pytest")
     return arguments
 
 

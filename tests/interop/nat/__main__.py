@@ -49,8 +49,8 @@ PLANS: Final = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and optionally write JSON; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.interop.nat", description=__doc__)
-    parser.add_argument("--moves", type=int, default=20, help="of each run (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there as JSON")
+    parser.add_argument("--moves", type=int, default=20, help="moves of each run (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
     options = parser.parse_args(arguments)
     internet = Internet("wbnat", ROUTERS, HOSTS)
     try:
