@@ -266,4 +266,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("goals: interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -71,7 +71,7 @@ class Server:
         argv = python(self._module, "up", "--config", str(self._settings))
         limited = ["sh", "-c", f'ulimit -Sn {DESCRIPTORS}; exec "$@"', "sh", *argv]
         argv = self._network.command("server", limited)
-        self._process = Process("the server", argv, self._errors, read=True, prepare=come_first)
+        self._process = Process("the server", argv, self._errors, read=True, prepare=come_first, session=True)
         try:
             self._process.line()
         except CannotRunError as error:

@@ -57,7 +57,7 @@ class AsyncProcess:
                 stderr=errors,
                 cwd=cwd,
                 env=environment(more_environment),
-                start_new_session=True,
+                process_group=0,
                 preexec_fn=preparation(),
                 limit=_LINE_BYTES_MAX,
             )

@@ -1,7 +1,8 @@
 """Start and end of a program, as blocking and asynchronous processes share them.
 
-Every program leads a session of its own, so that Ctrl-C in the terminal reaches only the process that started it, and
-the kernel kills it when that process dies for any reason.
+Every program leads a process group of its own, so that Ctrl-C in the terminal reaches only the process that started
+it, and the kernel kills it when that process dies for any reason. It has no session of its own unless it asks for one:
+Linux may give every session an equal share of the processors (sched(7), autogroup), which changes measurements.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def preparation(more: Callable[[], None] | None = None) -> Callable[[], None]:
 
 
 def kill_group(leader: int) -> None:
-    """``kill -9`` a process that leads its session and is not yet waited for, and its children."""
+    """``kill -9`` a process that leads its group and is not yet waited for, and its children."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:

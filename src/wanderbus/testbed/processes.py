@@ -25,6 +25,7 @@ class Process:
 
     :param read: :meth:`line` reads its standard output
     :param prepare: called in the new process before its program
+    :param session: it leads a session of its own
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Process:
         cwd: Path | None = None,
         more_environment: Mapping[str, str] | None = None,
         prepare: Callable[[], None] | None = None,
+        session: bool = False,
     ) -> None:
         self.name = name
         self.log = log
@@ -50,7 +52,8 @@ class Process:
                 cwd=cwd,
                 env=environment(more_environment),
                 bufsize=0,
-                start_new_session=True,
+                process_group=None if session else 0,
+                start_new_session=session,
                 preexec_fn=preparation(prepare),
             )
 
