@@ -10,6 +10,8 @@ import pytest
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+DECISION_PARTS = ("Problem", "Decision", "Declined")
+WITHOUT_ALTERNATIVES = {"0058-definitions-apart-and-modules-on-demand.md"}
 NOT_IN_THE_TREE = {("0036-subscriptions-of-commands.md", "sub/")}
 """Places that a page names although the project has none: a directory of devices' state at run time."""
 
@@ -128,6 +130,24 @@ def test_every_place_that_a_page_names_exists(root: Path) -> None:
 )
 def test_missing_places_are_seen(text: str, expected: list[str], root: Path) -> None:
     assert missing_places(text, root) == expected
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the parts of a decision that the form requires, in their order."""
+    return [part for part in re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE) if part in DECISION_PARTS]
+
+
+def test_decisions_have_problem_decision_and_declined_alternatives(root: Path) -> None:
+    pages = sorted((root / "docs" / "decisions").glob("0*.md"))
+    found = {page.name: parts for page in pages if (parts := parts_of(page.read_text(encoding="utf-8")))}
+    wrong = {name: parts for name, parts in found.items() if parts != list(DECISION_PARTS)}
+    wrong |= {page.name: [] for page in pages if page.name not in found}
+    assert {name for name in wrong if wrong[name] != ["Problem", "Decision"]} == set()
+    assert set(wrong) <= WITHOUT_ALTERNATIVES, "say which alternatives were declined, and why"
+
+
+def test_a_decision_in_another_form_is_seen() -> None:
+    assert parts_of("# 1\n\n**Decision.** x\n\n**Problem.** y\n**Consequences.** z\n") == ["Decision", "Problem"]
 
 
 def test_every_file_that_a_page_names_exists(root: Path) -> None:
