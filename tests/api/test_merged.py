@@ -41,7 +41,7 @@ def test_notifications_of_several_subscriptions_come_in_the_order_of_the_log(wor
     run(story())
 
 
-def test_what_waited_before_comes_in_order_too_and_after_a_restart_of_the_agent(world: World) -> None:
+def test_waiting_notifications_come_in_order_also_after_a_restart_of_the_agent(world: World) -> None:
     async def story() -> None:
         async with world.server(broker=NARROW), world.agent("bob") as bob:
             async with world.agent() as alice:
