@@ -204,6 +204,33 @@ class Left(Record, frozen=True, tag="left", kw_only=True):
     reason: str
 
 
+class SessionFenced(Record, frozen=True, tag="session_fenced", kw_only=True):
+    """The session belongs to another server, its owner in ``owner_epoch``: this one delivers nothing for it any more.
+
+    Its rows become an export, which is kept until :class:`ExportDropped`.
+    """
+
+    user: str
+    session: str
+    owner_epoch: int
+
+
+class ExportDropped(Record, frozen=True, tag="export_dropped", kw_only=True):
+    """The owner of a fenced session has it durably in its own log, so its export is no longer needed."""
+
+    user: str
+    session: str
+
+
+class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True):
+    """This server owns the session from now on, in ``owner_epoch``; ``export`` is opaque outside the broker."""
+
+    user: str
+    session: str
+    owner_epoch: int
+    export: bytes
+
+
 AnyRecord = (
     Started
     | Published
@@ -217,6 +244,9 @@ AnyRecord = (
     | DialogStored
     | StatusChanged
     | Left
+    | SessionFenced
+    | ExportDropped
+    | SessionImported
 )
 
 _encoder = msgspec.msgpack.Encoder()

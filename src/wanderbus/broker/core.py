@@ -16,6 +16,7 @@ from wanderbus.broker.acceptance import DISK_FULL
 from wanderbus.broker.admin import Operating, ServerAnswered, ServerAsked
 from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Interests, KernelWanted
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
@@ -25,7 +26,10 @@ from wanderbus.broker.messages import (
     DialogChanged,
     DiskFreed,
     DiskFull,
+    DropExport,
     ExtensionFailed,
+    FenceSession,
+    ImportSession,
     KernelLoaded,
     LinkClosed,
     LinkOpened,
@@ -120,6 +124,7 @@ class Broker:
         self._submissions = Submissions(state, self._journal, self._links, config, self._answer)
         self._unread = Unread(state, self._journal, self._links, config)
         self._backlog = Backlog(self._links, self._journal, config, self._on_message, self._prematch)
+        self._handover = Handover(state, self._journal, self._links, self._presence, self._subscriptions, self._backlog)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
 
@@ -210,6 +215,12 @@ class Broker:
                 self._subscriptions.interests.use(kernel)
             case ServerAnswered():
                 self._operating.server_answered(given)
+            case FenceSession():
+                self._handover.fence(given)
+            case ImportSession():
+                self._handover.import_session(given)
+            case DropExport():
+                self._handover.drop_export(given)
             case ServerStarted():
                 self._on_server_started()
 
@@ -355,6 +366,8 @@ class Broker:
             reason = "a session's name has 1 to 64 letters, digits, dots, dashes or underscores"
             return protocol.RequestRefused(0, reason)
         session = self.state.sessions.get(session_key(link.user, name))
+        if session is not None and session.is_fenced:
+            return moved(session)
         if session is None:
             count = len(self.state.sessions_of(link.user))
             limit, most = "sessions_max", self.config.sessions_max

@@ -140,6 +140,16 @@ class Links:
         """Forget the numbers sent to a device that has left its session; it is a new device if it comes back."""
         self._handed.pop(device, None)
 
+    def take_over(self, session: SessionRow) -> None:
+        """Count everything in an imported session as possibly sent by its former owner."""
+        self._before[session.key] = session.next - 1
+
+    def release(self, session: SessionRow) -> None:
+        """Forget the numbers that were sent to the devices of a session, which has no links any more."""
+        self._before.pop(session.key, None)
+        for device in session.devices:
+            self.forget(device_key(session.user, device))
+
     def turn_away(self, link: int, user: str, refusal: protocol.RequestRefused) -> None:
         """Refuse and drop a link of ``user``; nothing is stored about it."""
         self._closed.append(link)

@@ -12,7 +12,7 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue_limits import Bounds
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import DeviceRow, device_key, session_key
+from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.visitor_limit import UserDevice, Visitors
 from wanderbus.machine import CancelTimer, Output, SetTimer
@@ -54,6 +54,11 @@ class Presence:
         """Start the grace timer of every device: none is connected yet."""
         for row in self._state.devices.values():
             self._journal.emit(self._grace_timer(row))
+
+    def take_over(self, session: SessionRow) -> None:
+        """Start the grace timer of each device of an imported session."""
+        for device in session.devices:
+            self._journal.emit(self._grace_timer(self._state.devices[device_key(session.user, device)]))
 
     def refusal(
         self, user: str, device: str, others: int = 0, present: Iterable[UserDevice] = ()

@@ -73,13 +73,32 @@ class Subscriptions:
         self._live = Roster()
         self._ended = Roster()
         kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
-        for subscription in kept:
-            self._live.put(subscription.id, subscription.owner, subscription.expires_us)
-        for subscription, error in interests.add_many(kept):
-            journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
-        self.ask_for_kernel()
+        self._add_many(kept)
         for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
             self._bury(tombstone)
+
+    def take_over(self, session: SessionRow) -> None:
+        """Match the subscriptions of an imported session from now on."""
+        kept = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
+        self._add_many(kept)
+        for identity in session.ended:
+            self._bury(self._state.tombstones[identity])
+
+    def release(self, session: SessionRow) -> None:
+        """Match the subscriptions of a session no longer; their rows stay until the session is fenced."""
+        for identity in session.subscriptions:
+            self.interests.remove(identity)
+            self._live.drop(identity, session.user)
+        for identity in session.ended:
+            self._ended.drop(identity, session.user)
+
+    def _add_many(self, subscriptions: Sequence[Subscription]) -> None:
+        """Add live subscriptions; one that can no longer be parsed matches nothing, and is reported."""
+        for subscription in subscriptions:
+            self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+        for subscription, error in self.interests.add_many(subscriptions):
+            self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
+        self.ask_for_kernel()
 
     def answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
         """Serve one request; the answer is sent once the change is durable."""

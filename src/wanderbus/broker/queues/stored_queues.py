@@ -23,6 +23,8 @@ class Events:
     def __init__(self) -> None:
         self.rows: dict[EventId, EventRow] = {}
         self._changed: dict[EventId, EventRow | None] = {}
+        self._returned: set[EventId] = set()
+        """Events that were added again since the last call of :meth:`changes`: a row of them may be stored."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -41,8 +43,16 @@ class Events:
         if row.sessions > 0:
             return
         del self.rows[row.id]
-        if self._changed.pop(row.id, None) is None:
+        if self._changed.pop(row.id, None) is None or row.id in self._returned:
             self._changed[row.id] = None
+
+    def add_again(self, rows: Iterable[EventRow]) -> None:
+        """Add imported events, except those that wait here already; they may have waited here before."""
+        for row in rows:
+            if row.id not in self.rows:
+                row.sessions = 0
+                self._returned.add(row.id)
+                self.add(row)
 
     def load(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Load stored rows; ``msgspec.DecodeError`` if one is not of this table."""
@@ -62,6 +72,7 @@ class Events:
         encode = msgspec.msgpack.encode
         changed = {str(identity): None if row is None else encode(row) for identity, row in self._changed.items()}
         self._changed.clear()
+        self._returned.clear()
         return changed
 
 
@@ -125,6 +136,15 @@ class Queues:
             except KeyError as error:
                 raise msgspec.DecodeError(f"the queue of {session} names {error}, which is not there") from None
             self._events.counted(queue)
+
+    def take_over(self, key: str, blocks: Iterable[tuple[int, Block]], events: Iterable[EventRow]) -> None:
+        """Add the queues of a session that had none, and their events, after its subscriptions."""
+        self._events.add_again(events)
+        queue, blocks = self.ensure(key), list(blocks)
+        queue.load(blocks, self._events.rows, _Settled(self._settled))
+        self._events.counted(queue)
+        self._changed |= dict.fromkeys((key, number) for number, _ in blocks)
+        self.tidy(key)
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the rows changed since the last call, encoded; None for a removed row."""

@@ -24,6 +24,10 @@ class SessionRow(msgspec.Struct, dict=True):
     name: str
     epoch: int
     """Start of the stream, µs since the Unix epoch; a broker that lost all its data begins a new stream."""
+    owner_epoch: int = 1
+    """Number of its owner among the servers that have owned it; it rises with each handover (DESIGN 5.3)."""
+    is_fenced: bool = False
+    """True if another server owns it in this epoch: nothing of the session is here but this row."""
     next: int = 1
     """Number of the next notification."""
     waiting: int = 0
@@ -47,6 +51,12 @@ class SessionRow(msgspec.Struct, dict=True):
     def key(self) -> str:
         """Return the key of this row."""
         return session_key(self.user, self.name)
+
+
+class ExportRow(msgspec.Struct, frozen=True):
+    """An exported session, encoded, until its next owner has it."""
+
+    export: bytes
 
 
 class DeviceRow(msgspec.Struct):

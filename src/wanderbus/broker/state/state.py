@@ -16,6 +16,7 @@ from wanderbus.broker.queues.stored_queues import Events, Queues
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
+    ExportRow,
     FormerRow,
     PublisherRow,
     ServerRow,
@@ -26,6 +27,7 @@ from wanderbus.broker.state.rows import (
     publisher_key,
     session_key,
 )
+from wanderbus.broker.state.session_moves import fence_session, import_session
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
@@ -64,6 +66,8 @@ class BrokerState:
         self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
         self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
+        self.exports: Table[ExportRow] = Table("exports", ExportRow)
+        """Fenced sessions whose next owner may not have them yet."""
         self.events = Events()
         self.queue = Queues(self.events, self._settled)
         self.queued_bytes = 0
@@ -82,6 +86,7 @@ class BrokerState:
             self.former,
             self.subscriptions,
             self.tombstones,
+            self.exports,
             self.events,
             self.queue,
         )
@@ -126,6 +131,12 @@ class BrokerState:
         """Return the sessions of a user."""
         return self._sessions_of.get(user, ())
 
+    def replace_session(self, session: SessionRow) -> None:
+        """Put ``session`` in the place of the session with the same key."""
+        of_user = self._sessions_of[session.user]
+        of_user[of_user.index(self.sessions[session.key])] = session
+        self.sessions.put(session.key, session)
+
     def known(self, subscription: str) -> SubscriptionRow | None:
         """Return the row of a subscription, live or ended, None if it is unknown or forgotten."""
         return self.subscriptions.get(subscription) or self.tombstones.get(subscription)
@@ -163,10 +174,17 @@ class BrokerState:
                 self._on_device_changed(record)
             case records.Left():
                 self._on_left(record)
+            case records.SessionFenced():
+                fence_session(self, record)
+            case records.ExportDropped():
+                self.exports.drop(session_key(record.user, record.session))
+            case records.SessionImported():
+                import_session(self, record)
             case records.Started():
                 self._on_started(record)
 
-    def _session(self, user: str, name: str) -> SessionRow:
+    def ensure_session(self, user: str, name: str) -> SessionRow:
+        """Return a session, after creating it if needed."""
         key = session_key(user, name)
         if (session := self.sessions.get(key)) is None:
             session = SessionRow(user, name, epoch=self.wall_us)
@@ -181,7 +199,7 @@ class BrokerState:
         self._remember_publish(acceptance)
         for identity, _ in delivery.restricted:
             subscription = self.subscriptions[identity].subscription
-            session = self._session(subscription.owner, subscription.session)
+            session = self.ensure_session(subscription.owner, subscription.session)
             session.restricted += 1
             self.sessions.put(session.key, session)
         if delivery.notified:
@@ -207,7 +225,7 @@ class BrokerState:
         self.publishers.put(key, publisher)
 
     def _enqueue(self, notified: records.Notified, event: EventRow) -> None:
-        session = self._session(notified.user, notified.session)
+        session = self.ensure_session(notified.user, notified.session)
         size = len(event.data)
         session.next = notified.number + 1
         session.generated += len(notified.subscriptions)
@@ -235,7 +253,7 @@ class BrokerState:
     # Leaving the queues -----------------------------------------------------------------------------------------
 
     def _on_acknowledged(self, record: records.Acknowledged) -> None:
-        session = self._session(record.user, record.session)
+        session = self.ensure_session(record.user, record.session)
         device = self.devices[device_key(record.user, record.device)]
         if (queue := self.queue.get(session.key)) is not None:
             for identity in record.subscriptions or list(queue.queues):
@@ -266,18 +284,18 @@ class BrokerState:
             delivered, released = queue.take(identity, taken)
             row.settled = max(row.settled, taken)
             session.delivered += delivered
-            self._settle(session, delivered, released)
+            self.settle(session, delivered, released)
         if identity not in queue.queues:
             row.cursors = None
         self._put_known(row)
 
     def _on_dropped(self, record: records.Dropped) -> None:
-        session = self._session(record.user, record.session)
+        session = self.ensure_session(record.user, record.session)
         queue = self.queue.ensure(session.key)
         for identity in record.subscriptions or list(queue.queues):
             dropped, released = queue.drop(identity, record.first, record.last, record.reason)
             _count(session, record.reason, dropped)
-            self._settle(session, dropped, released)
+            self.settle(session, dropped, released)
         self.queue.tidy(session.key)
 
     def _drop_all(self, session: SessionRow, row: SubscriptionRow, reason: str) -> None:
@@ -285,12 +303,12 @@ class BrokerState:
         if (queue := self.queue.get(session.key)) is not None:
             dropped, released = queue.take(row.subscription.id, session.next)
             _count(session, reason, dropped)
-            self._settle(session, dropped, released)
+            self.settle(session, dropped, released)
             self.queue.tidy(session.key)
         row.settled, row.cursors = session.next - 1, None
         self._put_known(row)
 
-    def _settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
+    def settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
         """Count ``matches`` less as queued, and release the notifications that no subscription waits for."""
         session.queued -= matches
         for entry in released:
@@ -314,7 +332,7 @@ class BrokerState:
         self._revive(row)
         if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
             return
-        session = self._session(subscription.owner, subscription.session)
+        session = self.ensure_session(subscription.owner, subscription.session)
         if (queue := self.queue.get(session.key)) is not None:
             queue.rename(record.inherits, subscription.id)
         row.cursors, row.settled = ended.cursors, ended.settled
@@ -342,7 +360,7 @@ class BrokerState:
     def _revive(self, row: SubscriptionRow) -> None:
         subscription = row.subscription
         self.subscriptions.put(subscription.id, row)
-        session = self._session(subscription.owner, subscription.session)
+        session = self.ensure_session(subscription.owner, subscription.session)
         insort(session.subscriptions, subscription.id, key=lambda identity: self.subscriptions[identity].number)
         self.sessions.put(session.key, session)
 
@@ -354,27 +372,27 @@ class BrokerState:
         self.subscriptions.drop(identity)
         row.ended_us, row.reason = record.at_us, record.reason
         self.tombstones.put(identity, row)
-        session = self._session(row.subscription.owner, row.subscription.session)
+        session = self.ensure_session(row.subscription.owner, row.subscription.session)
         session.subscriptions.remove(identity)
         session.ended.append(identity)
         self.sessions.put(session.key, session)
 
     def _forget_subscription(self, identity: str) -> None:
         if row := self.tombstones.get(identity):
-            self._drop_all(self._session(row.subscription.owner, row.subscription.session), row, "forgotten")
+            self._drop_all(self.ensure_session(row.subscription.owner, row.subscription.session), row, "forgotten")
             self._unbury(row)
 
     def _unbury(self, row: SubscriptionRow) -> None:
         identity = row.subscription.id
         self.tombstones.drop(identity)
-        session = self._session(row.subscription.owner, row.subscription.session)
+        session = self.ensure_session(row.subscription.owner, row.subscription.session)
         session.ended.remove(identity)
         self.sessions.put(session.key, session)
 
     # Devices ----------------------------------------------------------------------------------------------------
 
     def _on_attached(self, record: records.Attached) -> None:
-        session = self._session(record.user, record.session)
+        session = self.ensure_session(record.user, record.session)
         key = device_key(record.user, record.device)
         device = self.devices.get(key) or DeviceRow(record.user, record.device, record.session)
         if device.session != record.session:
@@ -383,7 +401,7 @@ class BrokerState:
             session.devices.append(record.device)
             device.session, device.redelivered = record.session, None
             self._trim_all(session)
-        self._not_former(record.user, record.device)
+        self.not_former(record.user, record.device)
         if device.epoch != record.epoch:
             device.epoch, device.redelivered = record.epoch, dict(record.redelivered) or None
         self.devices.put(key, device)
@@ -419,9 +437,10 @@ class BrokerState:
     def _forget_publishes(self, user: str, device: str) -> None:
         for outbox in (False, True):
             self.publishers.drop(publisher_key(user, device, outbox=outbox))
-        self._not_former(user, device)
+        self.not_former(user, device)
 
-    def _not_former(self, user: str, device: str) -> None:
+    def not_former(self, user: str, device: str) -> None:
+        """Remove a device from the removed ones."""
         former = self.former.get(user)
         if former is None or device not in former.devices:
             return

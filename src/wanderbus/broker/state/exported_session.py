@@ -1,0 +1,105 @@
+"""A whole session as one value, to be moved to another server (SPEC L-01; DESIGN 5.3).
+
+It has everything that the session needs to go on as if it had not moved: its subscriptions with their lifetimes and
+the times that restrictions compare, its devices with their cursors, its queues, and the publishes of its devices that
+are recognised when they are repeated. The SIP dialogs of the devices stay: a device begins another one elsewhere.
+
+Instants are those of the source's clock. The servers of a domain keep the same time, so an expiry remains the instant
+that the agent knows, and a transfer does not extend a lifetime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wanderbus.broker.queues.queue import Block
+from wanderbus.broker.state.rows import (
+    DeviceRow,
+    EventRow,
+    PublisherRow,
+    SessionRow,
+    SubscriptionRow,
+    device_key,
+    publisher_key,
+    session_key,
+)
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import EventId
+
+if TYPE_CHECKING:
+    from wanderbus.broker.state.state import BrokerState
+
+
+class ExportedPublisher(msgspec.Struct, frozen=True):
+    """Publishes of a device, or of its outbox."""
+
+    device: str
+    outbox: bool
+    row: PublisherRow
+
+
+class ExportedSession(msgspec.Struct, frozen=True):
+    """The rows of one session; its owner epoch is that of the next owner."""
+
+    session: SessionRow
+    subscriptions: tuple[SubscriptionRow, ...]
+    """Live ones, in the order of their creation."""
+    ended: tuple[SubscriptionRow, ...]
+    """Those that can be renewed, in the order of their end."""
+    devices: tuple[DeviceRow, ...]
+    publishers: tuple[ExportedPublisher, ...]
+    events: tuple[EventRow, ...]
+    blocks: tuple[tuple[int, Block], ...]
+    """The queues, as they are stored."""
+
+
+_decoder = msgspec.msgpack.Decoder(ExportedSession)
+
+
+def encode_export(exported: ExportedSession) -> bytes:
+    """Return the bytes of an exported session for records and other servers."""
+    return msgspec.msgpack.encode(exported)
+
+
+def decode_export(data: bytes) -> ExportedSession:
+    """Return the exported session in ``data``; :class:`RemoteProtocolError` for invalid data."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not an exported session: {error}", None) from None
+
+
+def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -> ExportedSession:
+    """Return everything of a session for its owner in ``owner_epoch``; ``KeyError`` if there is none. Changes nothing.
+
+    The structs in it are copies, except the immutable ones.
+    """
+    session = state.sessions[session_key(user, name)]
+    queue = state.queue.get(session.key)
+    blocks = () if queue is None else tuple((number, b) for number in queue.blocks() if (b := queue.block(number)))
+    events = {entry.event.id: entry.event for entry in queue or ()}
+    devices = [state.devices[device_key(user, device)] for device in session.devices]
+    publishers = [
+        ExportedPublisher(device, outbox, _elsewhere(state, row))
+        for device in session.devices
+        for outbox in (False, True)
+        if (row := state.publishers.get(publisher_key(user, device, outbox=outbox)))
+    ]
+    exported = ExportedSession(
+        session=msgspec.structs.replace(session, owner_epoch=owner_epoch),
+        subscriptions=tuple(state.subscriptions[identity] for identity in session.subscriptions),
+        ended=tuple(state.tombstones[identity] for identity in session.ended),
+        devices=tuple(msgspec.structs.replace(row, binding=None, address=None) for row in devices),
+        publishers=tuple(publishers),
+        events=tuple(events.values()),
+        blocks=blocks,
+    )
+    return decode_export(encode_export(exported))
+
+
+def _elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:
+    """Return the row as another server needs it: every answer with its whole id."""
+    own = {number: EventId(state.server, state.incarnation, each) for number, each in row.recent.items()}
+    return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own)

@@ -1,0 +1,61 @@
+"""Records of a session that moves to another server, applied to the state (SPEC L-01; DESIGN 5.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wanderbus import records
+from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
+from wanderbus.broker.state.rows import ExportRow, SessionRow, device_key, publisher_key
+
+if TYPE_CHECKING:
+    from wanderbus.broker.state.state import BrokerState
+
+
+def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
+    """Turn the rows of a session into its export, and leave an empty session that is fenced."""
+    session = state.ensure_session(record.user, record.session)
+    exported = export_session(state, record.user, record.session, record.owner_epoch)
+    state.exports.put(session.key, ExportRow(encode_export(exported)))
+    _remove_queue(state, session)
+    for identity in (*session.subscriptions, *session.ended):
+        state.subscriptions.drop(identity)
+        state.tombstones.drop(identity)
+    for device in session.devices:
+        state.devices.drop(device_key(record.user, device))
+        for outbox in (False, True):
+            state.publishers.drop(publisher_key(record.user, device, outbox=outbox))
+    state.replace_session(SessionRow(session.user, session.name, session.epoch, record.owner_epoch, is_fenced=True))
+
+
+def import_session(state: BrokerState, record: records.SessionImported) -> None:
+    """Add the rows of an exported session; its subscriptions get the next numbers, in their order."""
+    exported = decode_export(record.export)
+    session = exported.session
+    state.ensure_session(record.user, record.session)
+    state.replace_session(session)
+    server, ended = state.servers[state.server], {row.subscription.id for row in exported.ended}
+    for row in sorted((*exported.subscriptions, *exported.ended), key=lambda row: row.number):
+        server.subscriptions += 1
+        row.number = server.subscriptions
+        identity = row.subscription.id
+        (state.tombstones if identity in ended else state.subscriptions).put(identity, row)
+    for device in exported.devices:
+        if device.status == "CONNECTED":
+            device.status, device.away_since_us = "DISCONNECTED", record.at_us
+        state.devices.put(device_key(device.user, device.device), device)
+        state.not_former(device.user, device.device)
+    for publisher in exported.publishers:
+        key = publisher_key(session.user, publisher.device, outbox=publisher.outbox)
+        state.publishers.put(key, publisher.row)
+    state.queued_bytes += session.queued_bytes
+    state.queue.take_over(session.key, exported.blocks, exported.events)
+
+
+def _remove_queue(state: BrokerState, session: SessionRow) -> None:
+    if (queue := state.queue.get(session.key)) is None:
+        return
+    for identity in list(queue.queues):
+        _, released = queue.take(identity, session.next)
+        state.settle(session, 0, released)
+    state.queue.tidy(session.key)
