@@ -182,6 +182,7 @@ class World:
         if crashes & 4:
             source.give(DropExport(ALICE, "default"))
         if crashes & 8:
+            self.bobs.pop(self.servers.index(source), None)
             source.save()
             source.restart(with_rows=bool(crashes & 16))
         source.give()
@@ -353,3 +354,15 @@ def test_l01_events_that_come_back_are_stored_and_removed_again(with_rows: bool)
     source.restart(with_rows=with_rows)
     state = source.broker.state
     assert (len(state.events), len(state.queue), state.queued_bytes) == (0, 0, 0)
+
+
+def test_l01_another_life_of_a_device_may_have_seen_what_the_former_owner_sent() -> None:
+    source, _ = crowded()
+    target = Server("south")
+    target.take_over(exported(source.fence(2)))
+    link = target.attach(ALICE, "phone", epoch=8)
+    assert [(notify.number, notify.redelivered) for notify in target.received(link, Notify)] == [
+        (1, True),
+        (2, True),
+        (3, True),
+    ]

@@ -60,6 +60,12 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
     ),
     (records.StatusChanged(at_us=10, user=USER, device="phone", status="CONNECTED", reason="x"), "status"),
     (records.Left(at_us=11, user=USER, session="default", device="phone", reason="grace"), "left"),
+    (records.SessionFenced(at_us=12, user=USER, session="default", owner_epoch=2), "session_fenced"),
+    (records.ExportDropped(at_us=13, user=USER, session="default"), "export_dropped"),
+    (
+        records.SessionImported(at_us=14, user=USER, session="default", owner_epoch=2, export=b"\x80"),
+        "session_imported",
+    ),
 ]
 
 
