@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from wanderbus import protocol
-from wanderbus.client.machine.baseline import ECI_SOCKET, Agent
+from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (
     AgentProperties,
     AgentStatusChanged,
@@ -101,7 +101,7 @@ class Pager:
         properties = AgentProperties(
             uri="eci://broker", server=ECI_ADDRESS, broker="eci://broker", device="", epoch=epoch, keep=keep
         )
-        self.agent = Agent(properties, data=self.address)
+        self.agent = EciAgentMachine(properties, data=self.address)
         self.node = Node(
             f"pager {ip}", self.agent, {ECI_SOCKET: self.address}, town.world, town.network, self.reports.append
         )

@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
 from wanderbus import protocol
-from wanderbus.client.machine.baseline import ECI_SOCKET, Agent
+from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
@@ -36,21 +36,21 @@ def town() -> EciTown:
     return EciTown()
 
 
-def alone() -> Agent:
+def alone() -> EciAgentMachine:
     """An agent whose broker is the test."""
     properties = AgentProperties(uri="eci://x", server=BROKER, broker="eci://x", device="", epoch=7)
-    return Agent(properties, data=HERE)
+    return EciAgentMachine(properties, data=HERE)
 
 
 def sent_messages(outputs: list[Output]) -> list[protocol.FromAgent]:
     return [protocol.decode_from_agent(each.data) for each in outputs if isinstance(each, SendDatagram)]
 
 
-def receive(agent: Agent, message: protocol.BrokerMessage, *, source: Address = BROKER) -> list[Output]:
+def receive(agent: EciAgentMachine, message: protocol.BrokerMessage, *, source: Address = BROKER) -> list[Output]:
     return agent.step([DatagramReceived(ECI_SOCKET, source, protocol.encode(message))], 0.0)
 
 
-def attached() -> Agent:
+def attached() -> EciAgentMachine:
     agent = alone()
     agent.step([Connect()], 0.0)
     receive(agent, protocol.Attachment(99))

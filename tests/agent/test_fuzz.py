@@ -9,7 +9,6 @@ import pytest
 
 from fuzz import __main__ as command
 from fuzz import agent, target_runs
-from wanderbus.client import listed_rows
 from wanderbus.client.machine.answer_checks import Question
 from wanderbus.client.machine.untaken import Untaken
 from wanderbus.protocol import presentation
@@ -62,6 +61,5 @@ def test_memory_without_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_that_are_not_checked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listed_rows, "_check_depth", lambda row: None)
-    monkeypatch.setattr(listed_rows, "_SHAPES", dict.fromkeys(listed_rows._SHAPES, dict))
+    monkeypatch.setattr(agent, "read_rows", lambda kind, what, rows: [kind(**row) for row in rows])
     assert run("agent-rows").failures

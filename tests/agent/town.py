@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from wanderbus import protocol
-from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
+from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
@@ -134,7 +134,7 @@ class Phone:
             uri=self.uri, server=SERVER_ADDRESS, **({"broker": BROKER_URI} | defaults | options)
         )
         sip, data = self.addresses()
-        self.agent = Agent(self.properties, SeededRandom(town.world), sip=sip, data=data, rudp=town.rudp)
+        self.agent = AgentMachine(self.properties, SeededRandom(town.world), sip=sip, data=data, rudp=town.rudp)
         self.node = Node(
             name, self.agent, self.sockets(), town.world, town.network, self._report, streams=self.streams()
         )

@@ -138,7 +138,7 @@ def test_u05_nothing_of_an_event_can_be_read_on_the_way_unless_both_want_it_so(
 def test_f10_an_agent_has_the_parameters_that_it_was_given(world: World) -> None:
     seen: list[RudpConfig] = []
 
-    class Spied(core.Agent):
+    class Spied(core.AgentMachine):
         def __init__(self, *given: Any, rudp: RudpConfig | None, **named: Any) -> None:
             assert rudp is not None
             seen.append(rudp)
@@ -146,7 +146,7 @@ def test_f10_an_agent_has_the_parameters_that_it_was_given(world: World) -> None
 
     async def story() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(core, "Agent", Spied)
+            patch.setattr(core, "AgentMachine", Spied)
             async with world.server(), world.agent(rudp=RudpConfig(messages_per_datagram_max=1)) as alice:
                 await publish(alice, 1)
 

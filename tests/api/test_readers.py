@@ -29,7 +29,7 @@ def looped(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-class Line:
+class Requests:
     """An agent as its readers see it."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ def over(lost: str, successor: str | None = None) -> SubscriptionOver:
 
 
 def test_g10_the_reader_of_what_has_ended_by_then_ends() -> None:
-    readers = Readers(Line())
+    readers = Readers(Requests())
     readers.over(over("a"))
     late = reader()
     assert readers.claim(subscription("a"), late).id == "a"
@@ -84,8 +84,8 @@ def test_g10_the_reader_of_what_has_ended_by_then_ends() -> None:
 
 @looped
 async def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> None:
-    line = Line()
-    readers = Readers(line)
+    requests = Requests()
+    readers = Readers(requests)
     readers.arrived(item(1), ("a",))
     readers.over(over("a", "b"))
     readers.arrived(item(2), ("b",))
@@ -94,13 +94,13 @@ async def test_g11_the_reader_of_what_has_a_successor_by_then_reads_that() -> No
     assert numbers(late) == [1, 2]
     assert late.ended is None
     readers.acknowledge("b", Position(1, 2))
-    assert line.acknowledged == [("b", Position(1, 2))]
+    assert requests.acknowledged == [("b", Position(1, 2))]
     readers.close(Closed("the test is over"))
 
 
 @looped
 async def test_g25_each_reader_has_its_own_and_what_comes_before_one_is_there_waits_for_it() -> None:
-    readers = Readers(Line())
+    readers = Readers(Requests())
     one, other = reader(), reader()
     readers.claim(subscription("a"), one)
     readers.arrived(item(1), ("a", "b"))
@@ -117,7 +117,7 @@ async def test_g25_a_reader_that_stands_still_is_warned_of_once(
 ) -> None:
     monkeypatch.setattr(readers_module, "PATIENCE_S", 0.01)
     caplog.set_level(logging.WARNING)
-    readers = Readers(Line())
+    readers = Readers(Requests())
     still, busy = reader(), reader()
     readers.claim(subscription("a"), still)
     readers.claim(subscription("b"), busy)
@@ -133,7 +133,7 @@ async def test_g25_a_reader_that_stands_still_is_warned_of_once(
 
 
 def test_x21_the_reader_of_what_was_renewed_by_then_goes_on() -> None:
-    readers = Readers(Line())
+    readers = Readers(Requests())
     readers.over(over("a"))
     readers.known([subscription("a")])
     late = reader()
@@ -142,7 +142,7 @@ def test_x21_the_reader_of_what_was_renewed_by_then_goes_on() -> None:
 
 
 def test_g11_a_reader_ends_if_another_already_reads_the_successor() -> None:
-    readers = Readers(Line())
+    readers = Readers(Requests())
     one, other = reader(), reader()
     readers.claim(subscription("a"), one)
     readers.claim(subscription("b"), other)
@@ -153,7 +153,7 @@ def test_g11_a_reader_ends_if_another_already_reads_the_successor() -> None:
 
 
 def test_ends_that_nobody_reads_are_bounded() -> None:
-    readers = Readers(Line())
+    readers = Readers(Requests())
     for number in range(UNREAD_MAX + 5):
         readers.over(over(str(number)))
     assert len(readers._unread) == UNREAD_MAX

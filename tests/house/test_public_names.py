@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -103,6 +105,19 @@ def attributes_of(kind: type) -> set[str]:
 @pytest.mark.parametrize("name", MEMBERS)
 def test_classes_have_public_members_alone(name: str) -> None:
     assert sorted(attributes_of(getattr(wanderbus, name))) == sorted(MEMBERS[name])
+
+
+def test_no_other_class_has_a_public_name(modules: dict[Path, ast.Module]) -> None:
+    found = Counter(
+        node.name
+        for path, tree in modules.items()
+        if path.parts[:2] == ("src", "wanderbus") and path.parts[2] not in ("simulation", "evaluation")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in NAMES
+    )
+    terms = {"Interval"}  # of values in mathematics, and of sessions in RFC 4028
+    assert {name for name, count in found.items() if count > 1} == terms
+    assert set(found) == set(NAMES) - {"connect", "gathered"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,7 +19,7 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState, SessionRow, SubscriptionRow
 from wanderbus.client.machine import data_path
 from wanderbus.client.machine.conversation import Conversation
-from wanderbus.client.machine.core import TRANSPORTS, USER_AGENT, Agent
+from wanderbus.client.machine.core import TRANSPORTS, USER_AGENT, AgentMachine
 from wanderbus.client.machine.messages import Moved
 from wanderbus.datachannel import Transports
 from wanderbus.machine import Output, RandomSource
@@ -60,12 +60,12 @@ def _without_a_look(notified: Callable[[Conversation, protocol.Notify, int], lis
 def move_without_reinvite(patch: Patch) -> None:
     """Healing: the agent registers its new address and does not tell the broker (SPEC D-08)."""
 
-    def moved(self: Agent, given: Moved, now: float) -> None:
+    def moved(self: AgentMachine, given: Moved, now: float) -> None:
         self._data = given.data
         self._parts.give(TRANSPORTS, self._channel.moved())
         self._parts.give(USER_AGENT, [sip.AddressChanged(given.sip)])
 
-    patch.setattr(Agent, "_moved", moved)
+    patch.setattr(AgentMachine, "_moved", moved)
 
 
 def never_retransmit(patch: Patch) -> None:
@@ -147,7 +147,7 @@ def never_probe(patch: Patch) -> None:
         return Transports(random, rudp_config=msgspec.structs.replace(rudp_config, keepalive_s=None), **options)
 
     patch.setattr(data_path, "Transports", silent)
-    patch.setattr(Agent, "_channel_failed", lambda self, reason, now: self._disconnected(reason))
+    patch.setattr(AgentMachine, "_channel_failed", lambda self, reason, now: self._disconnected(reason))
 
 
 def some_seed_fails(seeds: Iterable[int]) -> bool:

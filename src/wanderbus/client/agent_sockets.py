@@ -160,7 +160,7 @@ class MobileEnd:
         self._device = Device(self._state_dir)
         self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
         bound = self._bind(local_address(self._local_address, self.properties.server, offline=self._offline))
-        driver.machine = core.Agent(
+        driver.machine = core.AgentMachine(
             self.properties,
             SystemRandom(),
             sip=bound[core.SIP_SOCKET],

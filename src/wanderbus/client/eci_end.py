@@ -61,7 +61,7 @@ class BaselineEnd:
         """See :meth:`End.open`."""
         self._driver = driver
         data = self._bind(local_address(self._local_address, self.properties.server))
-        driver.machine = baseline.Agent(self.properties, data=data)
+        driver.machine = baseline.EciAgentMachine(self.properties, data=data)
 
     def rebind(self, local_address: str) -> None:
         """See :meth:`End.rebind`; the broker is not notified and keeps sending to the previous address."""

@@ -27,7 +27,7 @@ PATIENCE_S: Final = 60.0
 """Time without a request by a reader with waiting notifications, after which one warning is logged per stall."""
 
 
-class Line(Protocol):
+class ReaderRequests(Protocol):
     """Interface between the readers and their agent."""
 
     def begin(self, request: Any, *, reads: bool = False) -> asyncio.Future[RequestSettled]:
@@ -54,8 +54,8 @@ class Line(Protocol):
 class Readers:
     """All readers of one agent, by subscription."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, requests: ReaderRequests) -> None:
+        self._requests = requests
         self._readers: dict[str, Inbox] = {}
         self._early: dict[str, list[Notification | Gap]] = {}
         """Items that arrived after the response to a subscribe request and before its reader was registered."""
@@ -142,17 +142,17 @@ class Readers:
 
     def read_together(self, inboxes: Sequence[Inbox]) -> None:
         """Start reading the subscriptions of these inboxes, which are claimed, as one stream."""
-        self._line.read_together(tuple(each.subscription.id for each in inboxes if each.subscription is not None))
+        self._requests.read_together(tuple(each.subscription.id for each in inboxes if each.subscription is not None))
 
     def release(self, subscription: str) -> None:
         """Remove the reader of a subscription; unacknowledged notifications stay at the broker for the next reader."""
         self._readers.pop(subscription, None)
         if not self._closed:
-            self._line.stop_reading(subscription)
+            self._requests.stop_reading(subscription)
 
     def acknowledge(self, subscription: str, position: Position) -> None:
         """Acknowledge the notifications of ``subscription`` up to ``position``."""
-        self._line.acknowledge(subscription, position)
+        self._requests.acknowledge(subscription, position)
 
     def abandon(self, answered: asyncio.Future[RequestSettled]) -> None:
         """End the subscription that ``answered`` will return: its caller was cancelled, so nobody would read it."""
@@ -182,9 +182,9 @@ class Readers:
         for subscription in answered.result().subscriptions:
             if subscription.id not in self._readers:
                 self._early.pop(subscription.id, None)
-                request = protocol.Unsubscribe(self._line.next_request(), subscription.id, abandon=True)
-                self._line.begin(request).cancel()
-                self._line.stop_reading(subscription.id)
+                request = protocol.Unsubscribe(self._requests.next_request(), subscription.id, abandon=True)
+                self._requests.begin(request).cancel()
+                self._requests.stop_reading(subscription.id)
 
     def _warn_of_stalls(self) -> None:
         """Log a warning for each reader that has items and requested none since the last call."""

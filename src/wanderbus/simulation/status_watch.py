@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from wanderbus.client.machine.core import Agent
+from wanderbus.client.machine.core import AgentMachine
 from wanderbus.domain.access_server import AccessServer
 from wanderbus.mobility.session.status import RemoteMediaStatus
 
-Watched = tuple[str, Agent, str]
+Watched = tuple[str, AgentMachine, str]
 """An agent's name, its machine, and the ECIAgent Status that it reported last."""
 
 

@@ -2,8 +2,8 @@
 
 It is the baseline for measurements of mobility. One message is one datagram. Nothing is retransmitted, and only the
 broker's responses acknowledge anything. Lost messages are lost; late and duplicate ones are discarded. The application
-therefore sees at most what :class:`wanderbus.client.machine.core.Agent` would deliver, in the same order. There is no
-authentication and no encryption: any sender from an address is that user. The broker checks once, when the agent
+therefore sees at most what :class:`wanderbus.client.machine.core.AgentMachine` would deliver, in the same order. There
+is no authentication and no encryption: any sender from an address is that user. The broker checks once, when the agent
 attaches, that datagrams to the address arrive (:mod:`wanderbus.protocol.eci_address`).
 
 According to the documents, the original ECI identified users by IP address and port and sent notifications there; they
@@ -46,9 +46,9 @@ from wanderbus.protocol.eci_address import is_challenge
 ECI_SOCKET: Final = "eci"
 
 
-class Agent:
+class EciAgentMachine:
     """State machine of an agent of the original ECI; its inputs and reports are those of
-    :class:`wanderbus.client.machine.core.Agent`.
+    :class:`wanderbus.client.machine.core.AgentMachine`.
 
     ``properties.server`` is the broker's address for the original ECI, ``data`` the agent's own address. The properties
     of users, sessions and SIP are ignored.

@@ -57,7 +57,7 @@ from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, ProbeAnswered, SendMessage
 
-__all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "Agent"]
+__all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "AgentMachine"]
 
 SIP_SOCKET: Final = "sip"
 
@@ -79,7 +79,7 @@ _DRAIN_STEP_S: Final = 0.02
 _LEFT: Final = "the agent left"
 
 
-class Agent:
+class AgentMachine:
     """State machine of one user's agent; ``sip`` and ``data`` are the addresses of its two sockets.
 
     Over TCP the port of ``data`` is ignored: the agent opens the connection.

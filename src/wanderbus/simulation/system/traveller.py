@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, Agent
+from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
@@ -121,7 +121,7 @@ class Traveller:
         return self._agent.way
 
     @property
-    def watched(self) -> tuple[str, Agent, str] | None:
+    def watched(self) -> tuple[str, AgentMachine, str] | None:
         """Return the statuses to compare (SPEC E-07); None while not running."""
         return (self.name, self._agent, self._status) if self._node is not None else None
 
@@ -147,10 +147,10 @@ class Traveller:
         return None if address is None else address[0]
 
     @property
-    def _agent(self) -> Agent:
+    def _agent(self) -> AgentMachine:
         assert self._node is not None
         machine = self._node.machine
-        assert isinstance(machine, Agent)
+        assert isinstance(machine, AgentMachine)
         return machine
 
     def start(self) -> None:
@@ -167,7 +167,9 @@ class Traveller:
             data_transport=self._data_transport,
         )
         sockets = self._addresses()
-        agent = Agent(properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp)
+        agent = AgentMachine(
+            properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp
+        )
         streams = {STREAM_SOCKET: sockets[DATA_SOCKET]}
         self._node = Node(
             self.name, agent, sockets, self._world, self._network, self._report, streams=streams, wire=self.wire
