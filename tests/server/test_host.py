@@ -309,9 +309,23 @@ def test_a_role_that_is_never_ready_ends_the_start(tmp_path: Path) -> None:
         with pytest.raises(Unreachable, match="nobody answers"):
             await host(tmp_path, EchoRole("a"), role).start()
         assert role.calls[-1] == "close"
-        again = host(tmp_path, EchoRole("a"))
-        await again.start()
-        await again.close()
+        assert not (tmp_path / "data").exists()
+
+    run(story())
+
+
+def test_a_start_that_fails_keeps_the_data_of_earlier_ones(tmp_path: Path) -> None:
+    async def story() -> None:
+        for life in range(3):
+            role = EchoRole(ready=Unreachable("nobody answers") if life == 1 else None)
+            running = host(tmp_path, role)
+            if life == 1:
+                with pytest.raises(Unreachable):
+                    await running.start()
+            else:
+                await running.start()
+                await running.close()
+        assert role.state.texts == ["", "", ""]
 
     run(story())
 
