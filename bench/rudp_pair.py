@@ -15,7 +15,7 @@ from random import Random
 from harness.reporting import goal, write_report
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.rudp import Endpoint, MessageReceived, OpenConnection, RudpConfig, SendMessage
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 
 GOALS_MESSAGES_PER_S = {
     (False, False): 250_000,

@@ -37,7 +37,7 @@ from wanderbus.rudp import (
     SendMessage,
 )
 from wanderbus.rudp.frames import PLAIN, RESET, SEALED
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.sealing import Sealer
 from wanderbus.simulation.weight import weight_bytes
 

@@ -12,7 +12,7 @@ from fuzz.rudp_endpoint import PEER, REMOTE_ID, SECRETS, Victim
 from fuzz.script import Act, SeededRandom, written
 from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram
 from wanderbus.rudp import Endpoint, OpenConnection, SendMessage
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 
 _DATA = struct.Struct("!BQH")
 _ACK = struct.Struct("!BQQQ")

@@ -17,9 +17,10 @@ from fuzz.target_runs import Broken
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import PLAIN, SEALED
-from wanderbus.rudp.handshake import HALF_OPEN_MAX, Dial, DirectEndpoint
+from wanderbus.rudp.handshake import HALF_OPEN_MAX, DirectEndpoint
 from wanderbus.rudp.handshake_messages import HELLO, WELCOME, OpeningSecret
 from wanderbus.rudp.keys import KeyPair
+from wanderbus.rudp.openings import Dial
 from wanderbus.simulation.weight import weight_bytes
 from wanderbus.transport import CloseConnection, SendMessage
 

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from wanderbus.domain.connect_pacing import BURST
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.refusal_table import ENTRIES_MAX
 from wanderbus.runtime.net.descriptors import RESERVED, SHARES
-from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.proxy.location import AORS_MAX, BINDINGS_PER_AOR_MAX
-from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES, FloodLimits
+from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES
 from wanderbus.sip.transaction.transaction_layer import TRANSACTIONS_MAX
 from wanderbus.sip.transaction.transaction_places import PLACE_BYTES, SOURCE_PART, STRANGERS_PART
 

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from wanderbus.mobility.session.status import TRANSITIONS, SIPCommunicationStatus
+from wanderbus.mobility.session.session import TRANSITIONS, SIPCommunicationStatus
 from wanderbus.sip.transaction.client_transactions import InviteClientTransaction, NonInviteClientTransaction
 from wanderbus.sip.transaction.server_transactions import InviteServerTransaction, NonInviteServerTransaction
-from wanderbus.sip.transaction.transaction_machine import State, TransactionMachine, Trigger
+from wanderbus.sip.transaction.transaction_machine import TransactionMachine
+from wanderbus.sip.transaction.transaction_states import State, Trigger
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sip-states.md"
 
@@ -19,7 +20,7 @@ Drawn by `tools/state_diagram.py` from the tables that the program runs by; a te
 
 ## SIP communication status of a session
 
-SPEC C-12 and C-15; the table is `TRANSITIONS` in `src/wanderbus/mobility/session/status.py`. A move that is not drawn
+SPEC C-12 and C-15; the table is `TRANSITIONS` in `src/wanderbus/mobility/session/session.py`. A move that is not drawn
 raises `LocalProtocolError`. The remote media status, CONNECTED or DISCONNECTED, is independent of it (C-14): it becomes
 CONNECTED where a session is established or updated, DISCONNECTED where it ends, and in between it is what the
 application says.

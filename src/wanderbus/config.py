@@ -6,6 +6,7 @@ Every key of a file is a keyword argument of the same name of :class:`wanderbus.
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
+from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.settings.agent import AgentArguments, AgentSettings
 from wanderbus.settings.server import (
@@ -16,8 +17,6 @@ from wanderbus.settings.server import (
     ServerArguments,
     ServerSettings,
 )
-from wanderbus.sip.authentication.login_guard import LoginLimits
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.subscription import QueuePolicy
 
 __all__ = [

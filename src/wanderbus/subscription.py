@@ -6,12 +6,14 @@ These are plain data. :mod:`wanderbus.filters` evaluates expressions, and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypedDict
 
 import msgspec
 
 from wanderbus.errors import Refused
+from wanderbus.event import Position
 
 When = Literal["always", "away"]
 """Condition of a restriction: it holds always, or only while the owner is DISCONNECTED (SPEC H-02)."""
@@ -168,3 +170,17 @@ def _shown(at_us: int) -> str:
         return (_EPOCH + timedelta(microseconds=at_us)).isoformat().removesuffix("+00:00") + "Z"
     except OverflowError:
         return f"{at_us} µs"
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """Options of a subscription; :meth:`wanderbus.Agent.subscribe` describes them."""
+
+    keep: bool
+    lifetime_s: float | None
+    until: datetime | None
+    restrictions: Iterable[Restriction]
+    this_device_only: bool
+    queue: QueuePolicy | None
+    language: str
+    format: Format
+    resume: Position | None

@@ -22,7 +22,7 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.event import Event, Position
 from wanderbus.machine import DatagramReceived, SendDatagram
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.simulation.network import Conditions
 from wanderbus.simulation.server import SERVER_ADDRESS, SERVER_IP
 from wanderbus.sip.message.message import Response

@@ -10,7 +10,7 @@ import pytest
 from fuzz import __main__ as command
 from fuzz import agent, target_runs
 from wanderbus.client.machine.answer_checks import Question
-from wanderbus.client.machine.untaken import Untaken
+from wanderbus.client.machine.reading import Untaken
 from wanderbus.protocol import presentation
 
 INPUTS = 1_000

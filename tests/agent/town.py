@@ -22,7 +22,7 @@ from wanderbus.domain.access_server import AccessServer
 from wanderbus.errors import SIPParseError
 from wanderbus.event import Event, Notification, Position
 from wanderbus.machine import Address, Output
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Conditions, Network

@@ -15,7 +15,7 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.server import validation
 from wanderbus.server.proxy_server import ProxyServer
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.proxy.routing_script import DefaultRouting
+from wanderbus.sip.proxy.default_routing import DefaultRouting
 
 ELSEWHERE = {"sip_server": "sip:127.0.0.9"}
 HERE = ("127.0.0.9", 5060)

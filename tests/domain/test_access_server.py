@@ -29,13 +29,13 @@ from wanderbus.machine import (
 )
 from wanderbus.mobility.admission import Admission
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import SERVER_LOG, decode_record
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator, DigestClient
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
 from wanderbus.sip.message.sdp import MediaDescription
 

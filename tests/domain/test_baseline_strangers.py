@@ -11,10 +11,10 @@ from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.event import Event
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.protocol.eci_address import VALID_S, Challenges
 from wanderbus.refusal_table import Limited
 from wanderbus.simulation.server import ECI_ADDRESS
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 VICTIM: Address = ("10.66.0.1", 6666)
 KEY = bytes(32)

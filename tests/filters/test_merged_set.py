@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.filters.merging_cases import conjunctions, filters, of_node, random_alike
 from wanderbus.filters import merging
-from wanderbus.filters.merging import Change, MergedSet, filter_of, merge_conjunctions
+from wanderbus.filters.merging import MergedSet, filter_of, merge_conjunctions
+from wanderbus.filters.merging_results import Change
 from wanderbus.filters.normal import Conjunction
 from wanderbus.filters.normalising import normal_form
 

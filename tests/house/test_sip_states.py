@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wanderbus.mobility.session.status import TRANSITIONS
+from wanderbus.mobility.session.session import TRANSITIONS
 from wanderbus.sip.transaction.client_transactions import INVITE_CLIENT, NON_INVITE_CLIENT
 from wanderbus.sip.transaction.server_transactions import INVITE_SERVER, NON_INVITE_SERVER
 

@@ -11,7 +11,8 @@ from wanderbus.cli.application import run
 from wanderbus.runtime.files.trace_file import TraceFile
 from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.sip.message.targets import Transport
-from wanderbus.sip.trace.trace import Trace, TraceEntry
+from wanderbus.sip.trace.trace import Trace
+from wanderbus.sip.trace.trace_entry import TraceEntry
 from wanderbus.sip.trace.trace_messages import TracedMessage, traced_messages
 
 DIALOGS, CALLS = 3, 1

@@ -19,8 +19,8 @@ from tests.interop.kamailio import DOMAIN
 from tests.interop.server import Served, serving_all
 from wanderbus.api.sip_mobility import SDPMediaDescriptionData, SIPMobility
 from wanderbus.errors import SessionRefused
-from wanderbus.mobility.session.status import SIPCommunicationStatus
-from wanderbus.sip.proxy.routing_script import OnPathRouting
+from wanderbus.mobility.session.session import SIPCommunicationStatus
+from wanderbus.sip.proxy.default_routing import OnPathRouting
 from wanderbus.testbed.async_processes import AsyncProcess
 from wanderbus.testbed.processes import END_S_MAX
 

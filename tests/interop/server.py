@@ -20,6 +20,7 @@ from typing import NamedTuple
 from tests.certificates import Certificates
 from tests.interop.kamailio import DOMAIN
 from tests.sip.phone_world import UNLIMITED
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.net.sip_listening import listen_for_sip
 from wanderbus.runtime.net.tls import client_tls, server_tls
@@ -27,7 +28,6 @@ from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.sip.authentication.digest import ALGORITHMS
 from wanderbus.sip.proxy.routing_script import RoutingScript
 from wanderbus.sip.proxy.sip_server import SOCKET, SIPServer
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 
 class Served(NamedTuple):

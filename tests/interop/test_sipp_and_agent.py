@@ -19,7 +19,7 @@ from tests.interop.sipp import Play, play, playing
 from tests.interop.test_sipp_and_server import LOSS, PATIENT
 from wanderbus.api.sip_mobility import SIPMobility
 from wanderbus.errors import WrongPassword
-from wanderbus.sip.proxy.routing_script import OnPathRouting
+from wanderbus.sip.proxy.default_routing import OnPathRouting
 
 pytestmark = [
     pytest.mark.integration,

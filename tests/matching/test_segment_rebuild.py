@@ -11,9 +11,10 @@ import pytest
 np = pytest.importorskip("numpy")
 from tests.matching.segments import a_segment, filled, some_rows, write  # noqa: E402
 from wanderbus.matching import segment_rebuild  # noqa: E402
+from wanderbus.matching.arrays import Slots  # noqa: E402
 from wanderbus.matching.layout import BLOCK_ROWS, OR_NEXT, OWNER, SLOT, START, STOP, SUBJECT, WRITTEN  # noqa: E402
 from wanderbus.matching.segment import PLAIN, Segment, plain  # noqa: E402
-from wanderbus.matching.segment_rebuild import Rebuilding, Slots  # noqa: E402
+from wanderbus.matching.segment_rebuild import Rebuilding  # noqa: E402
 from wanderbus.matching.segment_shape import shape_of  # noqa: E402
 
 NEW = 9

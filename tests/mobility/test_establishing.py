@@ -21,7 +21,7 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 
 Status = SIPCommunicationStatus
 

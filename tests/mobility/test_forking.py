@@ -7,7 +7,7 @@ import pytest
 from tests.mobility.scripted import Scripted
 from tests.mobility.world import DOMAIN, Phone, World, media_at
 from wanderbus.mobility.messages import SessionEstablished, SessionStateChanged, TerminateSession
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.transaction.transaction_layer import RequestReceived
 

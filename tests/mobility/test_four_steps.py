@@ -6,7 +6,7 @@ import pytest
 
 from tests.mobility.world import SERVER, Talk, media_at, settled
 from wanderbus.mobility.messages import Registered, SessionStateChanged, SetMediaStatus, UpdateFailed
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.sip.message.sdp import SessionDescription
 
 Status = SIPCommunicationStatus

@@ -13,7 +13,7 @@ import pytest
 
 from tests.mobility.world import Phone, Talk, established
 from wanderbus.mobility.messages import SetMediaStatus
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 
 DELAY_S = 0.05
 HEAL_RTT_MAX = 1.0

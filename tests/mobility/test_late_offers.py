@@ -17,7 +17,7 @@ from wanderbus.mobility.messages import (
     TerminateSession,
     UpdateSession,
 )
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus
 from wanderbus.sip.message.sdp import SessionDescription
 
 Status = SIPCommunicationStatus

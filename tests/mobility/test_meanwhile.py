@@ -15,7 +15,7 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 
 
 def test_a_move_during_bye_repeats_it_from_the_new_address(talk: Talk) -> None:

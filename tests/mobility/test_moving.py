@@ -18,7 +18,7 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 
 

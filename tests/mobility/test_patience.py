@@ -18,7 +18,7 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.transaction.transaction_layer import RequestReceived
 

@@ -9,10 +9,10 @@ from wanderbus.machine import Address, DatagramReceived, Output, SendDatagram, S
 from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.message import Response, parse_message
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 PROXY: Address = ("127.0.0.1", 5060)
 STRANGER: Address = ("203.0.113.9", 5060)

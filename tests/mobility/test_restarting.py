@@ -8,8 +8,7 @@ import pytest
 from tests.mobility.world import Talk, established, settled
 from wanderbus.errors import LocalProtocolError
 from wanderbus.mobility.messages import CreateSession, SessionEstablished, SessionRemoved, UpdateFailed
-from wanderbus.mobility.session.session import RESTART_LEAP, SIPSession
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RESTART_LEAP, RemoteMediaStatus, SIPCommunicationStatus, SIPSession
 
 
 def test_a_called_side_that_stored_its_session_goes_on_with_it(talk: Talk) -> None:

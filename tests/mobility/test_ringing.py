@@ -17,7 +17,7 @@ from wanderbus.mobility.messages import (
     SessionStateChanged,
     TerminateSession,
 )
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus
 
 Status = SIPCommunicationStatus
 

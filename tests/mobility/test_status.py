@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from wanderbus.errors import LocalProtocolError
-from wanderbus.mobility.session.status import (
+from wanderbus.mobility.session.session import (
     TRANSITIONS,
     Occurrence,
     RemoteMediaStatus,

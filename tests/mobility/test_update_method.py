@@ -15,7 +15,7 @@ from wanderbus.mobility.messages import (
     UpdateFailed,
     UpdateSession,
 )
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus
 from wanderbus.sip.message.sdp import SessionDescription
 
 STRANGER = ("10.0.9.9", 5060)

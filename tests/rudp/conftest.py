@@ -22,7 +22,7 @@ from wanderbus.rudp.frames import (
     decode_header,
     encode_header,
 )
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.sealing import Sealer
 
 RESET_KEY = b"outlives the process"

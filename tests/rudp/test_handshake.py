@@ -16,9 +16,10 @@ from tests.rudp.conftest import SeededRandom
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import PING_FRAME, SEALED, encode_header
-from wanderbus.rudp.handshake import HALF_OPEN_MAX, HALF_OPEN_S, Dial, DirectEndpoint, Opened, OpenFailed
+from wanderbus.rudp.handshake import HALF_OPEN_MAX, HALF_OPEN_S, DirectEndpoint
 from wanderbus.rudp.handshake_messages import HELLO, OPENING_BYTES, WELCOME, OpeningSecret, decode_opening
 from wanderbus.rudp.keys import KeyPair
+from wanderbus.rudp.openings import Dial, Opened, OpenFailed
 from wanderbus.rudp.sealing import Sealer
 from wanderbus.transport import CloseConnection, ConnectionReset, MessageReceived, SendMessage
 

@@ -9,7 +9,8 @@ import pytest
 from rich.pretty import pretty_repr
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.rudp.keys import KeyPair, Secrets
+from wanderbus.rudp.interface import Secrets
+from wanderbus.rudp.keys import KeyPair
 
 ALICE = KeyPair(bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"))
 BOB = KeyPair(bytes.fromhex("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"))

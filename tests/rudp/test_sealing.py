@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wanderbus.rudp import sealing
 from wanderbus.rudp.frames import HEADER_BYTES
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.sealing import SEAL_BYTES, Awake, Sealer
 
 A, B = bytes(range(32)), bytes(range(32, 64))

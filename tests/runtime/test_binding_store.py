@@ -12,7 +12,7 @@ import pytest
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.binding_store import BindingStore
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 
 ALICE, BOB, CAROL = "sip:alice@example.org", "sip:bob@example.org", "sip:carol@example.org"
 PHONE = Binding("sip:alice@10.0.0.1:7", 150.0, "call", 7, "<urn:uuid:1>", 0.5)

@@ -14,7 +14,7 @@ from tests.name_server import NameServer
 from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.net.domain_resolver import DomainResolver
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainServer, FindDomain
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ import pytest
 
 from wanderbus.refusal_table import ENTRIES_MAX, OTHERS, Limited
 from wanderbus.runtime.limit_log import LINES_MAX, QUIET_S, Refusals
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.verdicts import LoginRefused
 
 ALICE = LoginRefused("sip:alice@localhost", "Wrong", "192.0.2.1")
 

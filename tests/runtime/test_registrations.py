@@ -11,7 +11,7 @@ from wanderbus.machine import SetTimer
 from wanderbus.runtime.files.binding_store import BindingStore
 from wanderbus.runtime.files.registrations import Registrations
 from wanderbus.runtime.system_random import SystemRandom
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 ALICE, BROKER, GONE = "sip:alice@example.org", "sip:broker@example.org", "sip:gone@example.org"

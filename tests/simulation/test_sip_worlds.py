@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wanderbus.mobility.registration_manager import RegistrationManager
-from wanderbus.mobility.session.calls import Call
+from wanderbus.mobility.session.call import Call
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.simulation.sip.scenario import HEAL_RTT_MAX, SIPScenario, run_sip_seed
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.authentication.digest import DigestClient
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message
-from wanderbus.sip.proxy.location import BindingChanged, BindingsWritten
+from wanderbus.sip.proxy.bindings import BindingChanged, BindingsWritten
 from wanderbus.sip.proxy.routing_script import RoutingFailed
 from wanderbus.sip.proxy.sip_server import SIPServer
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 SERVER = ("10.0.0.9", 5060)
 PASSWORDS = {"alice": "wonder", "bob": "builder", "carol": "king"}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from tests.sip.phone_world import CountingRandom
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.proxy.anchoring import RelayCalls
-from wanderbus.sip.proxy.location import Binding, Domain, LocationService
+from wanderbus.sip.proxy.bindings import Binding, Domain
+from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.proxy import Proxy
 from wanderbus.sip.proxy.proxy_signals import Command, Report
 from wanderbus.sip.proxy.routing_script import RoutingContext, RoutingScript, Verdict

@@ -16,7 +16,7 @@ from wanderbus.sip.message.message import Request, encode_message, make_response
 from wanderbus.sip.proxy import media_queue
 from wanderbus.sip.proxy import proxy as proxy_module
 from wanderbus.sip.proxy.anchoring import Describe, Described, RelayCalls, Release
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.proxy_signals import Command
 from wanderbus.sip.proxy.routing_script import Forward
 from wanderbus.sip.transaction.transaction_layer import (

@@ -33,7 +33,8 @@ from wanderbus.sip.transaction.transaction_layer import (
     TransactionLayer,
     TransactionTimedOut,
 )
-from wanderbus.sip.transaction.transaction_machine import Running, State, Table, Timers
+from wanderbus.sip.transaction.transaction_machine import Running, Table
+from wanderbus.sip.transaction.transaction_states import State, Timers
 
 ALL_TABLES: Mapping[str, tuple[State, Table, Running]] = {
     "INVITE client": (State.CALLING, INVITE_CLIENT, INVITE_CLIENT_TIMERS),

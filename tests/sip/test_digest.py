@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.authentication import digest as digest_module
 from wanderbus.sip.authentication.digest import (
-    Accepted,
     Authenticator,
     Challenge,
-    Challenged,
     Credentials,
     DigestClient,
-    Rejected,
-    Verdict,
     ha1,
     response_digest,
 )
+from wanderbus.sip.authentication.verdicts import Accepted, Challenged, Rejected, Verdict
 from wanderbus.sip.message.message import Request, make_response
 
 PASSWORDS = {"alice": "wonder land", "bob": "b"}

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from tests.sip.phone_world import BOB, Phone, World
 from wanderbus.machine import Address, SendOnStream, StreamReceived
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.sip.message.message import Response, encode_message, make_response, parse_message
-from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES, FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.transaction.flood_limits import REQUEST_BYTES, FloodGuard
+from wanderbus.sip.transaction.transaction_states import Judgement
 
 LIMITS = FloodLimits(requests_per_s=2.0, burst_requests=4.0, refusals_per_s=0.5, sources_max=3)
 

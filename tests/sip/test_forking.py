@@ -6,7 +6,7 @@ import pytest
 
 from tests.sip.proxy_desk import BOB, NOW, Desk, answer, cancelled, responses, sip, statuses
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.request_preparation import shares_of_breadth
 from wanderbus.sip.proxy.response_forwarding import CHALLENGE_PATIENCE_S, SETTLING_S, TIMER_C_S
 from wanderbus.sip.transaction.transaction_layer import CancelReceived, ForgetTransaction, TransactionTimedOut

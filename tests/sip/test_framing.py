@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.message.framing import PING, PONG, Fed, StreamFramer, content_length
-from wanderbus.sip.message.message import Request, encode_message, parse_message
+from wanderbus.sip.message.framing import PING, PONG, StreamFramer, content_length
+from wanderbus.sip.message.message import Fed, Request, encode_message, parse_message
 
 HEADERS = (
     ("Via", "SIP/2.0/TCP 192.0.2.1;branch=z9hG4bKone"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sip.trace_world import BEGAN_US, moving_call, traced
 from wanderbus.sip.trace.hep import PAYLOAD_BYTES_MAX, hep3
-from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_entry import TraceEntry
 from wanderbus.sip.trace.trace_messages import TracedMessage, traced_messages
 
 

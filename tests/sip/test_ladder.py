@@ -10,7 +10,7 @@ import pytest
 from tests.sip.trace_world import ALICE, BROKER, entry, moving_call, traced
 from wanderbus.sip.trace.ladder import difference, ladder, participants
 from wanderbus.sip.trace.ladder_svg import ladder_svg
-from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_entry import TraceEntry
 from wanderbus.sip.trace.trace_messages import TracedMessage, select, traced_messages
 
 GOLDEN = Path(__file__).parent / "golden" / "moving_call.txt"

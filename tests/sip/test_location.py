@@ -8,7 +8,8 @@ import pytest
 from wanderbus.errors import LimitExceeded
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import location as location_module
-from wanderbus.sip.proxy.location import BINDINGS_PER_AOR_MAX, Binding, Domain, LocationService, moved, same_contact
+from wanderbus.sip.proxy.bindings import Binding, Domain
+from wanderbus.sip.proxy.location import BINDINGS_PER_AOR_MAX, LocationService, moved, same_contact
 
 ALICE = "sip:alice@example.org"
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.sip.authentication.login_guard import (
-    NAME_CHARACTERS_MAX,
-    NEWEST_MAX,
-    LoginGuard,
-    LoginLimits,
-    NewestByUser,
-    Source,
-)
+from wanderbus.parameters.signalling import LoginLimits
+from wanderbus.sip.authentication.login_guard import NAME_CHARACTERS_MAX, NEWEST_MAX, LoginGuard, NewestByUser
+from wanderbus.sip.authentication.verdicts import Source
 from wanderbus.sip.message.message import Request
 
 HOUR_S = 3_600

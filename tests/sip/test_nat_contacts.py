@@ -23,7 +23,7 @@ from wanderbus.sip.message.headers import NameAddr
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, make_response, parse_message
 from wanderbus.sip.message.targets import Target, Transport
 from wanderbus.sip.message.uri import SIPUri
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.nat_contacts import alias_target, is_behind_nat, marked
 from wanderbus.sip.proxy.routing_script import Forward, Redirect
 from wanderbus.sip.proxy.sip_server import SIPServer

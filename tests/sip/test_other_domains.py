@@ -8,7 +8,7 @@ from tests.sip.two_domains import PASSWORD, Net, Site, Telephone, requests_of, t
 from wanderbus.machine import DatagramReceived, StreamReceived
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, make_response
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainServer, FindDomain, OtherDomains
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain, OtherDomains
 
 BOB = "sip:bob@b.example"
 SERVERS = (tls("b.example", "10.0.2.1"),)

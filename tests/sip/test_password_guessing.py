@@ -10,9 +10,9 @@ import pytest
 
 from tests.sip.phone_world import PASSWORDS, CountingRandom, Phone, World
 from wanderbus.machine import Address
+from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.sip.authentication.digest import DigestClient, ha1
 from wanderbus.sip.authentication.digest_values import Credentials, response_digest
-from wanderbus.sip.authentication.login_guard import LoginLimits
 from wanderbus.sip.message.message import Request, Response
 
 HOUR_S = 3_600

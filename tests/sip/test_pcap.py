@@ -19,7 +19,7 @@ from tests.sip.trace_world import ALICE, BEGAN_US, entry, moving_call, traced
 from wanderbus.machine import Address
 from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.trace.pcap import pcap
-from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_entry import TraceEntry
 from wanderbus.sip.trace.trace_messages import traced_messages
 
 SYN, ACK, PUSH = 0x02, 0x10, 0x08

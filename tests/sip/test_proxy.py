@@ -13,7 +13,8 @@ from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import proxy as proxy_module
-from wanderbus.sip.proxy.location import Binding, Domain, LocationService
+from wanderbus.sip.proxy.bindings import Binding, Domain
+from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.proxy import Proxy
 from wanderbus.sip.proxy.proxy_signals import Command, Report
 from wanderbus.sip.proxy.response_forwarding import SETTLING_S, TIMER_C_S

@@ -11,16 +11,9 @@ from wanderbus.machine import CancelTimer, Output, SetTimer
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.authentication.digest import Authenticator, DigestClient
 from wanderbus.sip.message.message import Request, Response
-from wanderbus.sip.proxy.location import (
-    BINDINGS_PER_AOR_MAX,
-    Binding,
-    BindingChanged,
-    BindingsWritten,
-    Domain,
-    LocationService,
-    moved,
-)
-from wanderbus.sip.proxy.registrar import BINDING_TEXT_CHARACTERS_MAX, ExpiryPolicy, Registrar
+from wanderbus.sip.proxy.bindings import Binding, BindingChanged, BindingsWritten, Domain, ExpiryPolicy
+from wanderbus.sip.proxy.location import BINDINGS_PER_AOR_MAX, LocationService, moved
+from wanderbus.sip.proxy.registrar import BINDING_TEXT_CHARACTERS_MAX, Registrar
 
 DOMAIN = Domain("example.org", ("10.0.0.9", 5060))
 ALICE = "sip:alice@example.org"

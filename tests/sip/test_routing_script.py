@@ -11,16 +11,8 @@ from tests.sip.proxy_desk import CALLER, NOW, Desk, Script, sent, sip, statuses
 from wanderbus.machine import Address
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.proxy.routing_script import (
-    DefaultRouting,
-    Forward,
-    OnPathRouting,
-    Redirect,
-    Reject,
-    RoutingContext,
-    RoutingFailed,
-    Verdict,
-)
+from wanderbus.sip.proxy.default_routing import DefaultRouting, OnPathRouting
+from wanderbus.sip.proxy.routing_script import Forward, Redirect, Reject, RoutingContext, RoutingFailed, Verdict
 from wanderbus.sip.transaction.transaction_layer import AckReceived
 
 

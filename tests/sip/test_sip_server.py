@@ -10,7 +10,7 @@ from tests.sip.phone_world import BOB, SERVER, Phone, World
 from tests.sip.proxy_desk import Script
 from wanderbus.machine import CancelTimer, DatagramReceived, Input, TimerFired
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, make_response
-from wanderbus.sip.proxy.location import BindingChanged
+from wanderbus.sip.proxy.bindings import BindingChanged
 from wanderbus.sip.proxy.routing_script import Forward, Redirect, Verdict
 
 

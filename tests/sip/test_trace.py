@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sip.trace_world import ALICE, BEGAN_US, entry, moving_call, traced
-from wanderbus.sip.trace.trace import Trace, TraceEntry, in_order
+from wanderbus.sip.trace.trace import Trace, in_order
+from wanderbus.sip.trace.trace_entry import TraceEntry
 from wanderbus.sip.trace.trace_messages import printable, select, sketch, traced_messages
 
 MESSAGE = b"OPTIONS sip:x SIP/2.0\r\nCall-ID: 1\r\n\r\n"

@@ -7,7 +7,8 @@ import re
 from tests.mobility.world import SERVER, World, settled
 from wanderbus.machine import Address
 from wanderbus.sip.message.targets import Transport
-from wanderbus.sip.trace.trace import Trace, TraceEntry
+from wanderbus.sip.trace.trace import Trace
+from wanderbus.sip.trace.trace_entry import TraceEntry
 
 BEGAN_US = 1_700_000_000_000_000
 ALICE: Address = ("10.0.2.1", 5060)

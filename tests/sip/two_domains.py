@@ -23,7 +23,7 @@ from wanderbus.machine import (
 from wanderbus.sip.authentication.digest import DigestClient
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.proxy.domain_routes import DomainServer, FindDomain, OtherDomains
+from wanderbus.sip.proxy.domain_servers import DomainServer, FindDomain, OtherDomains
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 PASSWORD: Final = "open sesame"

@@ -25,7 +25,7 @@ from wanderbus.api.rudp_socket import Channel, ChannelSocket
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.rudp.handshake import OpenFailed
+from wanderbus.rudp.openings import OpenFailed
 from wanderbus.runtime.net.addresses import AddressMonitor
 
 __all__ = ["Channel", "Listener", "RudpConfig", "connect", "listen"]

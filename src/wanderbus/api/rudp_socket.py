@@ -25,8 +25,9 @@ from wanderbus.errors import (
 )
 from wanderbus.machine import Address, Input, Output, shown
 from wanderbus.rudp import PathChanged, RudpConfig
-from wanderbus.rudp.handshake import Dial, DirectEndpoint, Opened, OpenFailed
+from wanderbus.rudp.handshake import DirectEndpoint
 from wanderbus.rudp.interface import Counters
+from wanderbus.rudp.openings import Dial, Opened, OpenFailed
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.transport import (

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wanderbus.errors import ConfigurationError, StorageError
-from wanderbus.runtime.files.file_locks import lock_file
-from wanderbus.runtime.files.file_modes import make_private_directory
+from wanderbus.runtime.files.file_modes import lock_file, make_private_directory
 
 
 class Place(NamedTuple):

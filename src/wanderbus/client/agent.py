@@ -33,12 +33,10 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.client.machine.path_choice import Way
 from wanderbus.client.notifications import Item, Notifications
-from wanderbus.client.pacing import Turnstile
-from wanderbus.client.publishes import Publishing, encoded
+from wanderbus.client.publishes import Publishing, Turnstile, encoded
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, OutboxSize, Reports, StatusChange
 from wanderbus.client.requests import Requests
-from wanderbus.client.subscribe_options import SubscribeOptions
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
@@ -46,7 +44,7 @@ from wanderbus.machine import Input, Output, shown
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription, instant_us
+from wanderbus.subscription import Format, QueuePolicy, Restriction, SubscribeOptions, Subscription, instant_us
 
 if TYPE_CHECKING:
     from wanderbus.client.merged import Merged

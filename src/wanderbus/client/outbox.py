@@ -12,7 +12,7 @@ from pathlib import Path
 from wanderbus import protocol
 from wanderbus.client.machine import outbox as order
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
-from wanderbus.client.pacing import Turnstile
+from wanderbus.client.publishes import Turnstile
 from wanderbus.client.reports import OutboxRefusal, OutboxSize
 from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile

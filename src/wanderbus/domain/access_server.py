@@ -44,11 +44,11 @@ from wanderbus.machine import (
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.sip.authentication.digest import Authenticator
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 __all__ = ["DATA_SOCKET", "ECI_SOCKET", "SIP_SOCKET", "STREAM_SOCKET", "AccessServer"]
 

@@ -30,9 +30,11 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import is_loopback, network_of
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.eci import BaselineConfig
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.protocol.eci_address import Challenges, address_of, has_challenge, user_at
 from wanderbus.refusal_table import Tally
-from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard
+from wanderbus.sip.transaction.transaction_states import Judgement
 
 ECI_SOCKET: Final = "eci"
 

@@ -18,13 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final, Literal, get_args
 
-import msgspec
-
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
 from wanderbus.filters import Filter, eci
 from wanderbus.filters.merging_adaptive import adaptive
 from wanderbus.filters.merging_perfect import Structure, imperfect, perfect, structure_of
+from wanderbus.filters.merging_results import Change, Counted
 from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
 
@@ -35,16 +34,6 @@ PRECISION_MIN: Final = 0.9
 """Precision of adaptive merging if none is given."""
 
 Merging = Callable[[Collection[Conjunction]], list[Conjunction]]
-
-
-class Change(msgspec.Struct, frozen=True):
-    """Changes of the merged set by an update: what neighbours must be sent."""
-
-    added: tuple[Conjunction, ...] = ()
-    removed: tuple[Conjunction, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.added or self.removed)
 
 
 class MergedSet:
@@ -140,24 +129,6 @@ class _Group:
     def __init__(self) -> None:
         self.counts: dict[Conjunction, int] = {}
         self.merged: Sequence[Conjunction] = ()
-
-
-class Counted(msgspec.Struct, frozen=True):
-    """Numbers of events that match the original filters, the merged filters, and both (SPEC B-08)."""
-
-    originals: int
-    merged: int
-    both: int
-
-    @property
-    def precision(self) -> float:
-        """Return the share of events let through by the merged filters that were wanted; 1 if none was let through."""
-        return self.both / self.merged if self.merged else 1.0
-
-    @property
-    def recall(self) -> float:
-        """Return the share of wanted events that the merged filters let through; 1 if none was wanted."""
-        return self.both / self.originals if self.originals else 1.0
 
 
 def merge(

@@ -24,8 +24,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, count
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from wanderbus.event import Event
 from wanderbus.filters import clauses
 from wanderbus.filters.evaluate import holds
@@ -198,14 +196,17 @@ def _cell_masks(filters: Sequence[AttributeFilter]) -> tuple[list[int], int]:
     return masks, cells + len(own)
 
 
-class _Fused(msgspec.Struct):
+class _Fused:
     """The result of fusing some rows."""
 
-    rows: tuple[Row, ...]
-    masks: Masks
-    size: float
-    unasked: float
-    near: set[int]
+    __slots__ = ("masks", "near", "rows", "size", "unasked")
+
+    def __init__(self, rows: tuple[Row, ...], masks: Masks, size: float, unasked: float, near: set[int]) -> None:
+        self.rows = rows
+        self.masks = masks
+        self.size = size
+        self.unasked = unasked
+        self.near = near
 
 
 class _Fusing:

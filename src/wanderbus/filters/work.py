@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.compiled import is_compiled
+from wanderbus.filters.work_counts import Share, Size, Work
 
 OPERATION: Final = 25
 """Units of one comparison in a compiled function; in a tree it costs :data:`IN_A_TREE` times as much."""
@@ -27,55 +26,6 @@ OTHER_CHARACTERS: Final = 32
 
 CASED_OTHERS: Final = 8
 """Number of ASCII characters whose change of case costs as much as one character of another text."""
-
-EIGHTHS: Final = 3
-"""Work for each character is counted in eighths of a unit; this is the shift."""
-
-
-class Share(msgspec.Struct):
-    """Work for one attribute of an event: units for each item, and eighths of a unit for each character."""
-
-    items: int = 0
-    characters: int = 0
-    cased: int = 0
-    """Eighths of a unit for each character whose case is changed."""
-
-
-class Size(msgspec.Struct, frozen=True):
-    """Items and characters of one attribute of an event; ``cased`` are characters weighted by their case change."""
-
-    items: int
-    characters: int
-    cased: int
-
-
-class Work(msgspec.Struct):
-    """Work of one filter: ``fixed`` units, and a share by attribute that depends on the event."""
-
-    fixed: int = 0
-    shares: dict[str, Share] = {}
-
-    def share(self, name: str) -> Share:
-        """Return the share of an attribute, zero at first."""
-        return self.shares.setdefault(name, Share())
-
-    def add(self, other: Work) -> None:
-        """Add the work of another filter."""
-        self.fixed += other.fixed
-        for name, its in other.shares.items():
-            share = self.share(name)
-            share.items += its.items
-            share.characters += its.characters
-            share.cased += its.cased
-
-    def units(self, sizes: Mapping[str, Size | None]) -> int:
-        """Return the most units of work for an event of these ``sizes``."""
-        units = self.fixed
-        for name, share in self.shares.items():
-            if size := sizes[name]:
-                eighths = share.characters * size.characters + share.cased * size.cased
-                units += share.items * size.items + (eighths >> EIGHTHS)
-        return units
 
 
 class Sizes(dict[str, Size | None]):

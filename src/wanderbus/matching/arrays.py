@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,3 +74,11 @@ def segments_in(arrays: Mapping[str, Array]) -> list[Segment]:
         its = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
         segments.append(Segment.from_arrays(its))
     return segments
+
+
+class Slots(NamedTuple):
+    """State of every slot of an index: its traits, and its segment and row."""
+
+    traits: Array
+    homes: Array
+    places: Array

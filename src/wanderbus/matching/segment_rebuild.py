@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
+from wanderbus.matching.arrays import Slots
 from wanderbus.matching.incremental import FIXED_US, Stepped, Steps
 from wanderbus.matching.layout import BLOCK_ROWS, ROW_PARTS, SLOT
 from wanderbus.matching.segment import Array, Segment, Shape
@@ -18,14 +19,6 @@ SLACK: Final = 1 / 16
 _KEYS_A_STEP: Final = 1_024
 _SORTED_AT_ONCE: Final = 32_768
 _ENTRIES_SPARE: Final = 2_048
-
-
-class Slots(NamedTuple):
-    """State of every slot of an index: its traits, and its segment and row."""
-
-    traits: Array
-    homes: Array
-    places: Array
 
 
 class Rebuilding(Stepped):

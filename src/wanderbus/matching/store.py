@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from wanderbus.matching.arrays import Slots
 from wanderbus.matching.columns import Columns
 from wanderbus.matching.gc import Sweep
 from wanderbus.matching.layout import BLOCK_ROWS, OWNER, PLACED, ROW_PARTS, SLOT, SUBJECT, UNPLACED, WAITING
 from wanderbus.matching.rows import Row
 from wanderbus.matching.segment import Array, Segment, plain
-from wanderbus.matching.segment_rebuild import Rebuilding, Slots
+from wanderbus.matching.segment_rebuild import Rebuilding
 
 SEGMENT_ROWS_MAX: Final = 2**20
 """Largest number of rows of segments that are merged."""

@@ -8,9 +8,9 @@ from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.request_flood import RequestFlood
 from wanderbus.mobility.session.callers import Callers
 from wanderbus.mobility.session.calls import Effect
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.message import Response
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 from wanderbus.sip.transaction.transaction_layer import RequestReceived, TransactionLayer
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from wanderbus.machine import Address, Input, Output
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.sip.message.sdp import MediaDescription
 
 

@@ -10,11 +10,13 @@ from typing import Final
 from wanderbus.hosts import network_of
 from wanderbus.machine import Address, DatagramReceived, Output
 from wanderbus.mobility.session.calls import Effect
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.message.message import make_response
 from wanderbus.sip.message.targets import Origin
-from wanderbus.sip.transaction.flood_limits import FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.transaction.flood_limits import FloodGuard
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, RequestReceived, Respond, TransactionLayer
+from wanderbus.sip.transaction.transaction_states import Judgement
 
 RETRY_LATER: Final = ("Retry-After", "5")
 """Retry-After of a 503 to a source that sends too much, in seconds (RFC 3261 20.33)."""

@@ -24,8 +24,6 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import (
     Address,
@@ -41,9 +39,10 @@ from wanderbus.machine import (
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.frames import PLAIN, SEALED, decode_header
-from wanderbus.rudp.handshake_messages import HELLO, NO_KEY, WELCOME, Opening, OpeningSecret, decode_opening
-from wanderbus.rudp.interface import Counters, OpenConnection
-from wanderbus.rudp.keys import KEY_BYTES, KeyPair, Secrets
+from wanderbus.rudp.handshake_messages import HELLO, NO_KEY, WELCOME, OpeningSecret, decode_opening
+from wanderbus.rudp.interface import Counters, OpenConnection, Secrets
+from wanderbus.rudp.keys import KEY_BYTES, KeyPair
+from wanderbus.rudp.openings import Dial, Opened, OpenFailed, Opening, OpeningCounters
 from wanderbus.rudp.sealing import Sealer
 from wanderbus.transport import CloseConnection, ConnectionReset, Probe
 
@@ -59,68 +58,39 @@ _HALF_OPEN_TIMER: Final = "half open"
 _IDS = struct.Struct("!QQ")
 
 
-class Dial(Input, frozen=True):
-    """Open a connection to ``remote``, under a ``local_id`` that was allocated."""
-
-    local_id: int
-    remote: Address
-
-
-class Opened(Output, frozen=True):
-    """A connection is open, dialled by this side or by the peer at ``remote``."""
-
-    local_id: int
-    remote: Address
-
-
-class OpenFailed(Output, frozen=True):
-    """A dialled connection could not be opened, and its id is released.
-
-    Either the peer ``refused``, because it already has ``connections_max``, or no party with the secret answered.
-    """
-
-    local_id: int
-    refused: bool
-
-
-class OpeningCounters(msgspec.Struct):
-    """Counters of input that opened no connection; they never decrease."""
-
-    malformed: int = 0
-    """Dropped: a HELLO or WELCOME of invalid format."""
-
-    forged: int = 0
-    """Dropped: a HELLO, WELCOME or first packet from a party without the secret, or of another mode."""
-
-    stale: int = 0
-    """Dropped: an unexpected HELLO or WELCOME, for example a replayed one."""
-
-    refused: int = 0
-    """HELLOs refused because of ``connections_max``."""
-
-    expired: int = 0
-    """Half-open connections that ended without a packet of the dialler."""
-
-
-class _Dialled(msgspec.Struct):
+class _Dialled:
     """A HELLO that waits for its WELCOME; without ``keys`` in plain mode."""
 
-    remote: Address
-    keys: KeyPair | None
-    hello: bytes
-    retries: int
-    timeout_s: float
+    __slots__ = ("hello", "keys", "remote", "retries", "timeout_s")
+
+    def __init__(self, remote: Address, keys: KeyPair | None, hello: bytes, retries: int, timeout_s: float) -> None:
+        self.remote = remote
+        self.keys = keys
+        self.hello = hello
+        self.retries = retries
+        self.timeout_s = timeout_s
 
 
-class _HalfOpen(msgspec.Struct, frozen=True):
+class _HalfOpen:
     """A connection after its WELCOME and before its first packet; without ``secrets`` and ``opener`` in plain mode."""
 
-    hello: Opening
-    welcome: bytes
-    remote: Address
-    secrets: Secrets | None
-    opener: Sealer | None
-    expires_at: float
+    __slots__ = ("expires_at", "hello", "opener", "remote", "secrets", "welcome")
+
+    def __init__(
+        self,
+        hello: Opening,
+        welcome: bytes,
+        remote: Address,
+        secrets: Secrets | None,
+        opener: Sealer | None,
+        expires_at: float,
+    ) -> None:
+        self.hello = hello
+        self.welcome = welcome
+        self.remote = remote
+        self.secrets = secrets
+        self.opener = opener
+        self.expires_at = expires_at
 
 
 class DirectEndpoint:

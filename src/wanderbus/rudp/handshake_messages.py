@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import hmac
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.rudp.keys import KEY_BYTES
+from wanderbus.rudp.openings import Opening
 
 HELLO: Final = 0x04
 WELCOME: Final = 0x05
@@ -33,16 +34,6 @@ _HEADER = struct.Struct(f"!QQB{KEY_BYTES}s{_MAC_BYTES}s")
 _LABELS: Final = {True: b"wanderbus rudp opening, sealed", False: b"wanderbus rudp opening, plain"}
 
 OPENING_BYTES: Final = _HEADER.size
-
-
-class Opening(NamedTuple):
-    """A received HELLO or WELCOME; ``data`` is the whole datagram."""
-
-    destination_id: int
-    source_id: int
-    kind: int
-    public: bytes
-    data: bytes
 
 
 class OpeningSecret:

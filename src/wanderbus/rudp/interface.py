@@ -5,10 +5,11 @@ Those that all transports share are in :mod:`wanderbus.transport` and can be imp
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from wanderbus.machine import Address, Input, Output
-from wanderbus.rudp.keys import Secrets
 from wanderbus.transport import (
     ChangePath,
     CloseConnection,
@@ -154,3 +155,19 @@ class Counters(msgspec.Struct):
         """Return the number of datagrams that had no effect on any connection."""
         unfit = self.malformed + self.unknown + self.unsolicited + self.early + self.wrong_pair
         return unfit + self.forged + self.replayed + self.refused + self.failed
+
+
+class Secrets(msgspec.Struct, frozen=True):
+    """Secrets of the two directions of one connection; our send secret is the peer's receive secret.
+
+    Its representation hides the content from logs and tracebacks.
+    """
+
+    sending: bytes
+    receiving: bytes
+
+    def __repr__(self) -> str:
+        return "Secrets()"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []

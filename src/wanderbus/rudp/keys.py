@@ -5,35 +5,19 @@ A key pair is created for one connection and discarded with it, so that no store
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from wanderbus.errors import RemoteProtocolError
+from wanderbus.rudp.interface import Secrets
 
 KEY_BYTES: Final = 32
 """Length of a private key, of a public key, and of a secret."""
 
 _LABEL: Final = b"wanderbus rudp secrets"
-
-
-class Secrets(msgspec.Struct, frozen=True):
-    """Secrets of the two directions of one connection; our send secret is the peer's receive secret.
-
-    Its representation hides the content from logs and tracebacks.
-    """
-
-    sending: bytes
-    receiving: bytes
-
-    def __repr__(self) -> str:
-        return "Secrets()"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return []
 
 
 class KeyPair:

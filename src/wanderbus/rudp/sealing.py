@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from wanderbus.rudp.frames import HEADER_BYTES
-from wanderbus.rudp.keys import KEY_BYTES, Secrets
+from wanderbus.rudp.interface import Secrets
+from wanderbus.rudp.keys import KEY_BYTES
 
 SEAL_BYTES: Final = 16
 """Bytes that sealing adds to a packet: the authentication tag."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from wanderbus.event_text import escaped
 from wanderbus.refusal_table import OTHERS, Limited, RefusalTable
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.verdicts import LoginRefused
 
 _log = logging.getLogger("wanderbus.limits")
 

@@ -36,6 +36,7 @@ from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.refusal_table import Limited
 from wanderbus.runtime.net.tls import server_tls
@@ -46,8 +47,7 @@ from wanderbus.server.ports import Bound, Port, SIPPort, StreamPort, UdpPort
 from wanderbus.server.role import Offer, StatefulRole
 from wanderbus.settings.bounds import bounds_of
 from wanderbus.sip.authentication.digest import Authenticator, Secret
-from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits
-from wanderbus.sip.transaction.flood_limits import FloodLimits
+from wanderbus.sip.authentication.login_guard import LoginGuard
 
 _log = logging.getLogger("wanderbus.server")
 

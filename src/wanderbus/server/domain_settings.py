@@ -13,7 +13,8 @@ from wanderbus.machine import Address
 from wanderbus.runtime.net.tls import own_sip_domains
 from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri, canonical_uri, parse_host_port
-from wanderbus.sip.proxy.domain_routes import SERVERS_MAX, DomainServer, OtherDomains
+from wanderbus.sip.proxy.domain_routes import SERVERS_MAX
+from wanderbus.sip.proxy.domain_servers import DomainServer, OtherDomains
 
 _DNS_PORT: Final = 53
 

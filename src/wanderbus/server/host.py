@@ -33,7 +33,7 @@ from wanderbus.server.ports import Bound, SIPPort, bind
 from wanderbus.server.role import Offer, Role, StatefulRole
 from wanderbus.server.storage import Storage
 from wanderbus.sip.authentication.digest import Secret
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.verdicts import LoginRefused
 
 _log = logging.getLogger("wanderbus.server")
 

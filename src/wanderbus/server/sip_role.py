@@ -12,6 +12,7 @@ from typing import Any, Final
 from wanderbus.config import ProxySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Machine, Output, shown
+from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.relay import NG_SOCKET
 from wanderbus.relay.ng_client import RelayDriver, RelayFound, RelayLost
 from wanderbus.runtime.files.kept_key import kept_key
@@ -26,10 +27,10 @@ from wanderbus.server.ports import Bound, Port, SIPPort, UdpPort
 from wanderbus.server.relay_role import RelayRole
 from wanderbus.server.role import Offer, Role
 from wanderbus.sip.authentication.digest import Secret
-from wanderbus.sip.authentication.login_guard import LoginLimits
-from wanderbus.sip.proxy.domain_routes import FindDomain
-from wanderbus.sip.proxy.location import BindingsWritten
-from wanderbus.sip.proxy.routing_script import OnPathRouting, RoutingFailed, RoutingScript
+from wanderbus.sip.proxy.bindings import BindingsWritten
+from wanderbus.sip.proxy.default_routing import OnPathRouting
+from wanderbus.sip.proxy.domain_servers import FindDomain
+from wanderbus.sip.proxy.routing_script import RoutingFailed, RoutingScript
 from wanderbus.sip.proxy.sip_server import SIPServer
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS
 

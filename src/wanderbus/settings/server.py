@@ -15,9 +15,8 @@ import msgspec
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.relay import RelayLimits
+from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
-from wanderbus.sip.authentication.login_guard import LoginLimits
-from wanderbus.sip.transaction.flood_limits import FloodLimits
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 

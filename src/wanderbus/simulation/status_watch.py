@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from wanderbus.client.machine.core import AgentMachine
 from wanderbus.domain.access_server import AccessServer
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus
 
 Watched = tuple[str, AgentMachine, str]
 """An agent's name, its machine, and the ECIAgent Status that it reported last."""

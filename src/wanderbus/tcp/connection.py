@@ -12,10 +12,10 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import Address, CancelTimer, Output, SetTimer
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.frames import ACK, DATA, FINISH, PING, PONG, decode_grant, encode, encode_ack
-from wanderbus.tcp.interface import Counters, OpenConnection, Target
+from wanderbus.tcp.interface import Counters, OpenConnection, Phase, Target
 from wanderbus.tcp.receiving import Receiver
 from wanderbus.tcp.sending import Sender
-from wanderbus.tcp.stream import Phase, Stream
+from wanderbus.tcp.stream import Stream
 from wanderbus.transport import ConnectionFailed, MessageReceived, PeerFinished, ProbeAnswered
 
 

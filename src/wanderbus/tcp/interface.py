@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import Literal
 
 import msgspec
@@ -88,3 +89,22 @@ class Counters(msgspec.Struct):
 
     malformed: int = 0
     """TCP connections that received invalid frames, or frames not allowed at that time."""
+
+
+class Phase(Enum):
+    """Phase of the handshake."""
+
+    ACCEPTED = auto()
+    """Accepted; waits for the HELLO."""
+    PARKED = auto()
+    """Accepted; the HELLO arrived before the connection was opened here."""
+    WELCOMED = auto()
+    """Accepted; waits for the PROOF."""
+    REFUSED = auto()
+    """A RESET was sent; the peer closes the connection."""
+    CALLING = auto()
+    """Opened by this side; waits for the WELCOME."""
+    PROVEN = auto()
+    """Authenticated: it is, or was, in use by a connection."""
+    OVER = auto()
+    """Closed: further input is ignored."""

@@ -13,37 +13,17 @@ the passive side's certificate, so it cannot be forwarded from one TLS connectio
 from __future__ import annotations
 
 import hmac
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from wanderbus.machine import CloseStream, Output, SendOnStream
 from wanderbus.tcp.frames import FrameReader, encode_proof, encode_welcome
-from wanderbus.tcp.interface import Target
+from wanderbus.tcp.interface import Phase, Target
 
 if TYPE_CHECKING:
     from wanderbus.tcp.connection import Connection
 
 _PASSIVE: Final = b"wanderbus tcp passive"
 _ACTIVE: Final = b"wanderbus tcp active"
-
-
-class Phase(Enum):
-    """Phase of the handshake."""
-
-    ACCEPTED = auto()
-    """Accepted; waits for the HELLO."""
-    PARKED = auto()
-    """Accepted; the HELLO arrived before the connection was opened here."""
-    WELCOMED = auto()
-    """Accepted; waits for the PROOF."""
-    REFUSED = auto()
-    """A RESET was sent; the peer closes the connection."""
-    CALLING = auto()
-    """Opened by this side; waits for the WELCOME."""
-    PROVEN = auto()
-    """Authenticated: it is, or was, in use by a connection."""
-    OVER = auto()
-    """Closed: further input is ignored."""
 
 
 class Stream:

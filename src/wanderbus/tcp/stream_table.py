@@ -31,8 +31,8 @@ from wanderbus.tcp.frames import (
     encode_proof,
     encode_welcome,
 )
-from wanderbus.tcp.interface import Counters, Target
-from wanderbus.tcp.stream import Phase, Stream, is_same, make_proof, make_welcome
+from wanderbus.tcp.interface import Counters, Phase, Target
+from wanderbus.tcp.stream import Stream, is_same, make_proof, make_welcome
 
 HELLO_TIMER: Final = "hello"
 """First part of the keys of our timers; the second is the number of the TCP connection."""

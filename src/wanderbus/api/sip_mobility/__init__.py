@@ -13,8 +13,7 @@ from wanderbus.api.sip_mobility.properties_manager import PropertiesManager, SIP
 from wanderbus.api.sip_mobility.registration_manager import RegistrationManager
 from wanderbus.api.sip_mobility.servers import SIPServers
 from wanderbus.api.sip_mobility.session_manager import SessionManager
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus, SIPSession
 
 __all__ = [
     "PropertiesManager",

@@ -28,8 +28,7 @@ from wanderbus.api.sip_mobility.registration_manager import RegistrationManager
 from wanderbus.api.sip_mobility.session_manager import OfferHandler, SessionManager
 from wanderbus.machine import Address
 from wanderbus.mobility.replies import OutgoingHandler, ReplyHandler, RequestHandler
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPSession
 
 
 class SIPMobility:

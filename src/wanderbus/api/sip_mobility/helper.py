@@ -40,8 +40,7 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, OutgoingHandler, ReplyHandler, RequestHandler
 from wanderbus.mobility.session.offer_answer import lines_of
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import RemoteMediaStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPSession
 from wanderbus.runtime.net.addresses import address_towards
 from wanderbus.runtime.net.resolver import place_in, resolve, resolved
 from wanderbus.runtime.system_random import SystemRandom

@@ -36,8 +36,7 @@ from wanderbus.mobility.messages import (
     SessionStateChanged,
     UpdateFailed,
 )
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus, SIPSession
 from wanderbus.sip.message.sdp import MediaDescription
 
 _log = logging.getLogger("wanderbus.sip_mobility")

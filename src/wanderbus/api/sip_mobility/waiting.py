@@ -7,8 +7,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from wanderbus.errors import WanderbusError
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus, SIPSession
 
 
 class SessionFutures:

@@ -15,7 +15,8 @@ import msgspec
 from wanderbus.errors import LimitExceeded
 from wanderbus.event import Event
 from wanderbus.filters.compiled import Test
-from wanderbus.filters.work import EverySize, Sizes, Work
+from wanderbus.filters.work import EverySize, Sizes
+from wanderbus.filters.work_counts import Work
 from wanderbus.parameters.broker import BrokerConfig
 
 BOUNDS: Final = ("filter_work_max", "user_event_filter_work_max", "user_filter_work_per_s")

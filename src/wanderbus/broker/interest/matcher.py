@@ -13,7 +13,8 @@ from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters.sizes import size_of
-from wanderbus.filters.work import Work, work_of
+from wanderbus.filters.work import work_of
+from wanderbus.filters.work_counts import Work
 from wanderbus.machine import Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.subscription import EVERY_SUBJECT, Subscription

@@ -26,8 +26,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.machine.outbox import passes
-from wanderbus.client.machine.reading import Readings, read_message
-from wanderbus.client.machine.untaken import Untaken
+from wanderbus.client.machine.reading import Readings, Untaken, read_message
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Position
 from wanderbus.machine import Output

@@ -51,7 +51,7 @@ from wanderbus.machine import (
     TimerFired,
 )
 from wanderbus.mobility import messages as sip
-from wanderbus.mobility.session.status import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.sip.message.sdp import MediaDescription

@@ -1,7 +1,11 @@
-"""Subscriptions that an application reads, and the position of each (SPEC G-25, DESIGN 5.5).
+"""Subscriptions that an application reads, the position of each, and a bound on unacknowledged notifications.
 
 On a new connection the broker may send an item again, or a gap over numbers that arrived before. The application
-receives each notification of a subscription once and in order, and only the part of a gap that it has not received.
+receives each notification of a subscription once and in order, and only the part of a gap that it has not received
+(SPEC G-25, DESIGN 5.5).
+
+A broker sends at most a window of unacknowledged notifications. A broker that ignores the window would fill the memory
+of the program, so :class:`Untaken` bounds them.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
+from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Loss, Position
 
 REMEMBERED_MAX: Final = 1_024
@@ -148,3 +153,42 @@ def _less(losses: Sequence[Loss], known: int) -> tuple[Loss, ...]:
         if loss.count > gone:
             left.append(Loss(loss.subscription, loss.reason, loss.count - gone))
     return tuple(left)
+
+
+class Untaken:
+    """Sizes of the unacknowledged messages of each subscription; their sum is at most ``bytes_max``.
+
+    One message of each subscription is not counted, since one may always be in flight.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._by_subscription: dict[str, deque[tuple[Position, int]]] = {}
+
+    def came(self, subscription: str, position: Position, size: int) -> None:
+        """Count a message for ``subscription``; :class:`RemoteProtocolError` beyond the bound."""
+        ahead = self._by_subscription.setdefault(subscription, deque())
+        counted = size if ahead else 0
+        if counted and self._bytes + counted > self._bytes_max:
+            raise RemoteProtocolError(
+                f"the broker sent more unacknowledged bytes than untaken_bytes_max, {self._bytes_max}", None
+            )
+        ahead.append((position, counted))
+        self._bytes += counted
+
+    def taken(self, subscription: str, position: Position) -> None:
+        """Remove messages of ``subscription`` up to ``position``, and all of earlier epochs: they were acknowledged."""
+        ahead = self._by_subscription.get(subscription)
+        while ahead and (ahead[0][0].epoch != position.epoch or ahead[0][0].number <= position.number):
+            self._bytes -= ahead.popleft()[1]
+
+    def succeed(self, ended: str, successor: str) -> None:
+        """Count the messages of ``ended`` for ``successor``, which replaces it."""
+        if (ahead := self._by_subscription.pop(ended, None)) is not None:
+            self._by_subscription[successor] = ahead
+
+    def stopped(self, subscription: str) -> None:
+        """Remove all messages of ``subscription``: the application no longer reads it."""
+        for _, counted in self._by_subscription.pop(subscription, ()):
+            self._bytes -= counted

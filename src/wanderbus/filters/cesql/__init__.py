@@ -50,7 +50,7 @@ from wanderbus.filters.cesql.translating import translate
 from wanderbus.filters.cesql.tree import Expression, Value
 from wanderbus.filters.cesql.working import work_of
 from wanderbus.filters.cesql.writing import write
-from wanderbus.filters.work import Work
+from wanderbus.filters.work_counts import Work
 
 __all__ = ["Condition", "canonical", "evaluate", "read"]
 

@@ -10,7 +10,7 @@ In a text, a backslash before the enclosing quote stands for that quote; any oth
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple, NoReturn, cast
+from typing import Final, Literal, NoReturn, cast
 
 from wanderbus import limits
 from wanderbus.errors import FilterError
@@ -82,14 +82,17 @@ def unquoted(quoted: str) -> str:
     return _ESCAPE.sub(lambda pair: quote if pair[1] == quote else pair[0], quoted[1:-1])
 
 
-class _Token(NamedTuple):
-    kind: str
-    """The name of a group of :data:`_TOKEN`, or ``keyword``."""
+class _Token:
+    """One token of the text, at a position."""
 
-    text: str
-    """The text as written; keywords in upper case."""
+    __slots__ = ("at", "kind", "text")
 
-    at: int
+    def __init__(self, kind: str, text: str, at: int) -> None:
+        self.kind = kind
+        """The name of a group of :data:`_TOKEN`, or ``keyword``."""
+        self.text = text
+        """The text as written; keywords in upper case."""
+        self.at = at
 
 
 class _Reader:
@@ -129,7 +132,7 @@ class _Reader:
 
     def _precedence(self) -> int:
         """Return the precedence of the next operator; 0 if the next token is none."""
-        kind, text, _ = self._ahead
+        kind, text = self._ahead.kind, self._ahead.text
         return PRECEDENCE.get("!=" if text == "<>" else text, 0) if kind in ("sign", "keyword") else 0
 
     def _suffixed(self, operand: Expression) -> Expression:

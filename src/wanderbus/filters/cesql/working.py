@@ -11,7 +11,8 @@ import msgspec
 
 from wanderbus.filters.cesql import casting, patterns
 from wanderbus.filters.cesql.tree import Attribute, Call, Constant, Exists, Expression, In, Like, parts
-from wanderbus.filters.work import OPERATION, Work
+from wanderbus.filters.work import OPERATION
+from wanderbus.filters.work_counts import Work
 
 NODE: Final = 4 * OPERATION
 """Units of work of one node."""

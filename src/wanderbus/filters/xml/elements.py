@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 from xml.parsers import expat
 
 from wanderbus.errors import FilterError
@@ -33,12 +33,15 @@ _ESCAPES: Final = {'"': "&quot;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": 
 _ESCAPED: Final = re.compile(r"\\(?:(\\)|u([0-9A-Fa-f]{4})|)")
 
 
-class Bounds(NamedTuple):
+class Bounds:
     """Bounds of one item: ``bytes_max`` of UTF-8, elements nested ``depth_max`` deep, and a number of elements."""
 
-    bytes_max: int
-    depth_max: int
-    elements_max: int
+    __slots__ = ("bytes_max", "depth_max", "elements_max")
+
+    def __init__(self, bytes_max: int, depth_max: int, elements_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.depth_max = depth_max
+        self.elements_max = elements_max
 
 
 class Fault(Exception):

@@ -7,8 +7,9 @@ from typing import Final
 from wanderbus.machine import Output
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.messages import SessionRemoved
-from wanderbus.mobility.session.calls import Call, Calls, Effect, PendingBye
-from wanderbus.mobility.session.status import Occurrence
+from wanderbus.mobility.session.call import Call, PendingBye
+from wanderbus.mobility.session.calls import Calls, Effect
+from wanderbus.mobility.session.session import Occurrence
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import reachable
 from wanderbus.sip.message.message import Request, Response, make_response

@@ -11,8 +11,8 @@ import msgspec
 
 from wanderbus.machine import StreamClosed, StreamReceived
 from wanderbus.mobility.composer import Composer
-from wanderbus.sip.authentication.digest import Accepted, Authenticator, Challenged
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.authentication.verdicts import Accepted, Challenged, LoginRefused
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.asserted_identity import asserted

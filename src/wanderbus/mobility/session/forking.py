@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.mobility.session.calls import Call, Calls, Effect
+from wanderbus.mobility.session.call import Call
+from wanderbus.mobility.session.calls import Calls, Effect
 from wanderbus.mobility.session.offer_answer import description_in
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import Dialog, reachable
@@ -32,29 +33,38 @@ FORKS_MAX: Final = 16
 """Further responses to one INVITE that we acknowledge; the sender of any more will time out."""
 
 
-class _Winner(msgspec.Struct, frozen=True):
+class _Winner:
     """The response that established or updated the session, by its tag, and our ACK."""
 
-    tag: str
-    ack: Request
-    destination: Target
+    __slots__ = ("ack", "destination", "tag")
+
+    def __init__(self, tag: str, ack: Request, destination: Target) -> None:
+        self.tag = tag
+        self.ack = ack
+        self.destination = destination
 
 
-class _Answered(msgspec.Struct):
+class _Answered:
     """Our INVITE, its first 2xx if any, and the dialogs of the others by tag."""
 
-    request: Request
-    winner: _Winner | None
-    until: float
-    others: dict[str, Dialog]
+    __slots__ = ("others", "request", "until", "winner")
+
+    def __init__(self, request: Request, winner: _Winner | None, until: float, others: dict[str, Dialog]) -> None:
+        self.request = request
+        self.winner = winner
+        self.until = until
+        self.others = others
 
 
-class _Ending(msgspec.Struct):
+class _Ending:
     """Our BYE in a further dialog."""
 
-    dialog: Dialog
-    until: float
-    challenges: int = 0
+    __slots__ = ("challenges", "dialog", "until")
+
+    def __init__(self, dialog: Dialog, until: float, challenges: int = 0) -> None:
+        self.dialog = dialog
+        self.until = until
+        self.challenges = challenges
 
 
 class Forking:

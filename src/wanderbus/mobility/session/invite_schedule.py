@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.machine import RandomSource
-from wanderbus.mobility.session.calls import Call, Outgoing
+from wanderbus.mobility.session.call import Call, Outgoing
 from wanderbus.sip.transaction.transaction_layer import Timers
 
 INVITE_ATTEMPTS_MAX: Final = 5

@@ -24,7 +24,8 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.session import calls
 from wanderbus.mobility.session.ack_wait import AckWait
 from wanderbus.mobility.session.bye import BYE_KIND, ByeExchange
-from wanderbus.mobility.session.calls import Call, Calls, Effect
+from wanderbus.mobility.session.call import Call
+from wanderbus.mobility.session.calls import Calls, Effect
 from wanderbus.mobility.session.forking import FORK_KIND, Forking
 from wanderbus.mobility.session.offer_answer import relocated
 from wanderbus.mobility.session.session import SIPSession

@@ -24,12 +24,11 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.bye import ByeExchange
+from wanderbus.mobility.session.call import Call, Outgoing
 from wanderbus.mobility.session.calls import (
     INVITE_TIMER,
-    Call,
     Calls,
     Effect,
-    Outgoing,
     abandon_outgoing,
     abandon_transaction,
     stop_repeating,
@@ -37,13 +36,12 @@ from wanderbus.mobility.session.calls import (
 from wanderbus.mobility.session.forking import Forking
 from wanderbus.mobility.session.invite_schedule import InviteSchedule
 from wanderbus.mobility.session.offer_answer import agreed_media, description_in, laid_out
-from wanderbus.mobility.session.redirection import direct_hop, redirected_to
-from wanderbus.mobility.session.status import Occurrence, RemoteMediaStatus
+from wanderbus.mobility.session.session import Occurrence, RemoteMediaStatus
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.sip.message.targets import Target
+from wanderbus.sip.message.targets import Target, direct_hop, redirected_to
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, SendRequest, Timers
 
 INVITE_KIND: Final = "invite"

@@ -21,10 +21,10 @@ from wanderbus.mobility.composer import Composer, takes_update
 from wanderbus.mobility.messages import OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.ack_wait import AckWait
-from wanderbus.mobility.session.calls import REPLY_TIMER, Call, Calls, Effect, Offer, overtake_outgoing, stop_repeating
+from wanderbus.mobility.session.call import Call, Offer
+from wanderbus.mobility.session.calls import REPLY_TIMER, Calls, Effect, overtake_outgoing, stop_repeating
 from wanderbus.mobility.session.offer_answer import Lines, agreed_media, answer_to, description_in, laid_out
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import Occurrence
+from wanderbus.mobility.session.session import Occurrence, SIPSession
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.refusal_table import Limited
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable

@@ -22,7 +22,8 @@ import msgspec
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.file_modes import make_private
 from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off, put_aside
-from wanderbus.sip.proxy.location import Binding, moved
+from wanderbus.sip.proxy.bindings import Binding
+from wanderbus.sip.proxy.location import moved
 
 LAYOUT: Final = 2
 """Version of the table's layout. A file of version 1, without checksums, is converted; other versions are refused."""

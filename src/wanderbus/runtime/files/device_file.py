@@ -10,8 +10,7 @@ import zlib
 from pathlib import Path
 
 from wanderbus.errors import StorageError
-from wanderbus.runtime.files.file_locks import lock_file
-from wanderbus.runtime.files.file_modes import make_private_directory, warn_if_others_write
+from wanderbus.runtime.files.file_modes import lock_file, make_private_directory, warn_if_others_write
 
 _log = logging.getLogger("wanderbus.agent")
 

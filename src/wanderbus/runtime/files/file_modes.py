@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 import shlex
@@ -72,3 +73,21 @@ def open_own(path: Path, flags: int = os.O_RDWR) -> int:
     if path.lstat().st_uid not in owners:
         raise PermissionError(errno.EPERM, f"{path.name} belongs to another user of this computer", str(path))
     return os.open(path, flags, 0o600)
+
+
+def lock_file(path: Path, flags: int = os.O_RDWR) -> int | None:
+    """Open ``path`` and lock it until the descriptor is closed; return None if another process holds the lock.
+
+    A missing file is created, readable by its owner only. Raises ``OSError`` if the file cannot be opened or locked, or
+    belongs to another user.
+    """
+    descriptor = open_own(path, flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -10,7 +10,7 @@ from wanderbus.errors import StorageError
 from wanderbus.machine import Output
 from wanderbus.runtime.files.binding_store import BindingStore
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 _log = logging.getLogger("wanderbus.registrations")

@@ -16,9 +16,10 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.files.file_locks import lock_file
+from wanderbus.runtime.files.file_modes import lock_file
 from wanderbus.sip.message.targets import Transport
-from wanderbus.sip.trace.trace import Direction, Microseconds, Port, Trace, TraceEntry
+from wanderbus.sip.trace.trace import Trace
+from wanderbus.sip.trace.trace_entry import Direction, Microseconds, Port, TraceEntry
 
 FILE_BYTES_MAX: Final = 64 * 2**20
 """Size at which a trace file is renamed; both files together take at most twice as much."""

@@ -19,7 +19,8 @@ import dns.resolver
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
 from wanderbus.sip.message.targets import PORTS, Target
-from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, SERVERS_MAX, DomainLookedUp, DomainServer, FindDomain
+from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, SERVERS_MAX
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain
 
 _NAME_SERVER_S: Final = 1.5
 """Timeout for one name server, before the next is asked."""

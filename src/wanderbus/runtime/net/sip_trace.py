@@ -30,7 +30,8 @@ from wanderbus.runtime.files.trace_file import TraceFile
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.sip.message.framing import StreamFramer
 from wanderbus.sip.message.targets import Transport
-from wanderbus.sip.trace.trace import Direction, Trace, TraceEntry
+from wanderbus.sip.trace.trace import Trace
+from wanderbus.sip.trace.trace_entry import Direction, TraceEntry
 
 _log = logging.getLogger("wanderbus.sip_trace")
 

@@ -27,7 +27,7 @@ from wanderbus.rudp import (
     RudpConfig,
     SendMessage,
 )
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.rudp.wire import HEADER_BYTES, KIND_OFFSET, RESET, SEALED

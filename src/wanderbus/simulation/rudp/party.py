@@ -26,7 +26,7 @@ from wanderbus.rudp import (
     RudpConfig,
     SendMessage,
 )
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.rudp.watch import Watch

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.rudp.attacker import Attacker
 from wanderbus.simulation.rudp.checkers import check_finished, check_retired, check_settled, check_weight

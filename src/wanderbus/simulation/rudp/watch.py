@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from wanderbus.machine import Address
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.simulation.rudp.wire import KIND_OFFSET, RESET, Packet, Wiretap, ids_of
 
 if TYPE_CHECKING:

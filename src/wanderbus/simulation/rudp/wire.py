@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.rudp.keys import Secrets
+from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.sealing import Sealer
 
 SEALED: Final = 0x01

@@ -16,8 +16,9 @@ from wanderbus.simulation.sip.party import Home, SIPParty
 from wanderbus.simulation.sip.scenario import SIPResult, SIPScenario
 from wanderbus.simulation.world import SeededRandom
 from wanderbus.sip.message.targets import Target
-from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, DomainLookedUp, DomainServer, FindDomain, OtherDomains
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
+from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain, OtherDomains
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 OTHER_DOMAIN: Final = "other.test"

@@ -32,8 +32,7 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.status import SIPCommunicationStatus
+from wanderbus.mobility.session.session import SIPCommunicationStatus, SIPSession
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node

@@ -23,7 +23,7 @@ from wanderbus.simulation.sip.checkers import check_left_over, check_mended
 from wanderbus.simulation.sip.party import Manner, SIPParty
 from wanderbus.simulation.sip.plans import plan_calm, plan_rough
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.sip.proxy.location import Binding
+from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 ACTIVE_S: Final = 40.0

@@ -23,8 +23,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.authentication.digest_client import DigestClient
 from wanderbus.sip.authentication.digest_values import (
@@ -37,14 +35,16 @@ from wanderbus.sip.authentication.digest_values import (
     response_digest,
     secret_ha1,
 )
-from wanderbus.sip.authentication.login_guard import (
+from wanderbus.sip.authentication.login_guard import NAME_CHARACTERS_MAX, LoginGuard, NewestByUser
+from wanderbus.sip.authentication.verdicts import (
     FREE_FAILURES,
-    NAME_CHARACTERS_MAX,
     SOURCE_FAILURES,
-    LoginGuard,
+    Accepted,
+    Challenged,
     LoginRefused,
-    NewestByUser,
+    Rejected,
     Source,
+    Verdict,
 )
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.uri import SIPUri
@@ -87,34 +87,13 @@ _NONCE_CHARACTERS: Final = 24
 """Short, because a challenge must not be larger than the request; guessing a 40-bit seal takes 10^12 requests."""
 
 
-class Accepted(msgspec.Struct, frozen=True):
-    """The request is from ``username``."""
+class _Nonce:
+    __slots__ = ("issued_ms", "place", "serial")
 
-    username: str
-
-
-class Challenged(msgspec.Struct, frozen=True):
-    """Answer 401 (407) with ``challenges`` as WWW-Authenticate (Proxy-Authenticate) fields, in this order."""
-
-    challenges: list[str]
-    stale: bool
-
-
-class Rejected(msgspec.Struct, frozen=True):
-    """Answer with ``status``, ``reason`` and ``headers``."""
-
-    status: int
-    reason: str
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-Verdict = Accepted | Challenged | Rejected
-
-
-class _Nonce(msgspec.Struct, frozen=True):
-    issued_ms: int
-    serial: int
-    place: bytes
+    def __init__(self, issued_ms: int, serial: int, place: bytes) -> None:
+        self.issued_ms = issued_ms
+        self.serial = serial
+        self.place = place
 
 
 class Authenticator:

@@ -17,11 +17,10 @@ from collections import OrderedDict
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, TypeVar
 
-import msgspec
-
 from wanderbus.errors import SIPParseError
 from wanderbus.hosts import canonical, network_of
-from wanderbus.machine import Output
+from wanderbus.parameters.signalling import LoginLimits
+from wanderbus.sip.authentication.verdicts import FREE_FAILURES, SOURCE_FAILURES, USER_FAILURES, Source
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Request
 from wanderbus.tokens import Tokens
@@ -38,73 +37,7 @@ _REQUEST_CHARACTERS_MAX: Final = 256
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-class LoginLimits(msgspec.Struct, frozen=True):
-    """Limits on wrong credentials."""
-
-    free_failures: int = 5
-    """Failures of one user from one source before the first pause. All IPv6 addresses of one /64 are one source."""
-
-    pause_s: float = 1.0
-    """The first pause; each further failure doubles it. Earlier attempts are refused unread, with Retry-After."""
-
-    pause_s_max: float = 60.0
-    """The longest pause."""
-
-    user_failures: float = 30.0
-    """Failures of one user from all sources together, except those from which the user has logged in recently."""
-
-    user_recovery_s: float = 30.0
-    """Time until one more of these failures is allowed."""
-
-    source_failures: float = 60.0
-    """Failures of all users from one source together, except users who have logged in from there recently."""
-
-    source_recovery_s: float = 1.0
-    """Time until one more of these failures is allowed."""
-
-    lately_s_max: float = 86_400.0
-    """Time for which a source counts as one from which the user has logged in."""
-
-    forget_s: float = 3_600.0
-    """Failures of a user from a source are forgotten after this time without another."""
-
-    entries_max: int = 8_192
-    """Largest number of users, of sources, and of pairs of them, with a count each."""
-
-
 DEFAULT_LIMITS: Final = LoginLimits()
-
-FREE_FAILURES: Final = "logins.free_failures"
-USER_FAILURES: Final = "logins.user_failures"
-SOURCE_FAILURES: Final = "logins.source_failures"
-
-
-class LoginRefused(Output, frozen=True):
-    """Credentials of ``user``, an address of record, from ``source`` were refused because of ``reason``.
-
-    ``count`` is the number of refusals of this user from there since the last success or pause of an hour. ``limit`` is
-    the setting that blocks this attempt or counts the failure. ``by_source`` is true if that limits the source and not
-    the user.
-    """
-
-    user: str
-    reason: str
-    source: str
-    count: int = 1
-    limit: str = FREE_FAILURES
-    by_source: str | None = None
-
-    @property
-    def party(self) -> str:
-        """The limited party: the user, or the source for which all users count together."""
-        return self.by_source or self.user
-
-
-class Source(msgspec.Struct, frozen=True):
-    """Source of a request: ``path`` distinguishes senders, also behind one proxy; ``address`` is trustworthy."""
-
-    path: str
-    address: str
 
 
 class NewestByUser(Generic[_Key]):

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
 from wanderbus.errors import SIPParseError
 from wanderbus.limits import SIP_MESSAGE_BYTES_MAX
-from wanderbus.sip.message.message import legible
+from wanderbus.sip.message.message import Fed, legible
 from wanderbus.sip.message.uri import parse_number
 
 PING: Final = b"\r\n\r\n"
@@ -27,18 +25,6 @@ _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _MAY_BE_LENGTH: Final = re.compile(r"content-length|^\W*l\b", re.IGNORECASE)
 _BETWEEN: Final = re.compile(rb"[\r\n]*+")
 _HEAD_END_BYTES_MAX: Final = 4
-
-
-class Fed(msgspec.Struct, frozen=True):
-    """Result of feeding one piece of a stream.
-
-    ``error``: the reason why nothing after ``messages`` can be read.
-    """
-
-    messages: tuple[bytes, ...] = ()
-    pings: int = 0
-    pongs: int = 0
-    error: SIPParseError | None = None
 
 
 class StreamFramer:

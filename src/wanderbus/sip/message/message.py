@@ -347,3 +347,15 @@ def _summary(message: HeaderAccess) -> str:
     """Return a summary that identifies a message, without the fields that hold credentials."""
     shown = [f"{name} {message.header(name)}" for name in ("Call-ID", "CSeq")]
     return ", ".join([*shown, f"{len(message.headers)} header fields"])
+
+
+class Fed(msgspec.Struct, frozen=True):
+    """Result of feeding one piece of a stream.
+
+    ``error``: the reason why nothing after ``messages`` can be read.
+    """
+
+    messages: tuple[bytes, ...] = ()
+    pings: int = 0
+    pongs: int = 0
+    error: SIPParseError | None = None

@@ -10,27 +10,18 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-import msgspec
-
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.authentication.digest import Accepted, Authenticator, Challenged, Credentials
+from wanderbus.sip.authentication.digest import Authenticator, Credentials
+from wanderbus.sip.authentication.verdicts import Accepted, Challenged
 from wanderbus.sip.message.headers import NameAddr
 from wanderbus.sip.message.message import Request
-from wanderbus.sip.proxy.location import Domain
+from wanderbus.sip.proxy.bindings import Domain
+from wanderbus.sip.proxy.decisions import Unproved
 
 ASSERTED: Final = "P-Asserted-Identity"
 PREFERRED: Final = "P-Preferred-Identity"
 
 _CREDENTIALS_FIELD: Final = "Proxy-Authorization"
-
-
-class Unproved(msgspec.Struct, frozen=True):
-    """The sender has not authenticated as a user of the domain: respond ``status``; ``challenges`` if 407."""
-
-    status: int
-    reason: str | None = None
-    challenges: tuple[str, ...] = ()
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 def vouched(request: Request, trusted: Container[str]) -> Request:

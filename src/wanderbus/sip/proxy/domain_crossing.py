@@ -16,33 +16,17 @@ from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.targets import Target, target_of
 from wanderbus.sip.message.uri import SIPUri
-from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, Unproved, without_private
-from wanderbus.sip.proxy.domain_routes import (
-    LOOKUP_S_MAX,
-    LOOKUPS_MAX,
-    WAITING_MAX,
-    DomainLookedUp,
-    DomainRoutes,
-    FindDomain,
-    Name,
-    NotFound,
-)
-from wanderbus.sip.proxy.media_queue import Passage
+from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, without_private
+from wanderbus.sip.proxy.decisions import Aim, Arrived, Passage, Targets, Unproved, WaitingAck
+from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX, LOOKUPS_MAX, WAITING_MAX, DomainRoutes, Name
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain, NotFound
 from wanderbus.sip.proxy.proxy_signals import Command
-from wanderbus.sip.proxy.request_preparation import Arrived
-from wanderbus.sip.proxy.target_selection import Aim, Targets
 from wanderbus.sip.transaction.transaction_signals import AckReceived
 
 TIMER: Final = "domain"
 """First part of the keys of our timers; domain and port follow."""
 
 _BUSY: Final = NotFound(503, "Too Many Lookups")
-
-
-class WaitingAck(msgspec.Struct, frozen=True):
-    """An ACK that waits for the lookup of its next hop."""
-
-    received: AckReceived
 
 
 Waiting = Passage | WaitingAck

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
-from wanderbus.machine import Input, Output
 from wanderbus.sip.message.targets import Target
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, NotFound, OtherDomains
 
 LOOKUP_S_MAX: Final = 5.0
 """Largest time for which a request waits for the resolver."""
@@ -51,58 +49,12 @@ Name = tuple[str, int | None]
 """A domain, in lower case, and the port of the URI."""
 
 
-class DomainServer(msgspec.Struct, frozen=True):
-    """One SIP server of a domain; a lower ``priority`` goes first, ``weight`` shares the load (RFC 2782)."""
+class _Cached:
+    __slots__ = ("expires_at", "servers")
 
-    target: Target
-    priority: int = 0
-    weight: int = 0
-
-
-class OtherDomains(msgspec.Struct, frozen=True):
-    """Policy of the proxy for other domains.
-
-    ``routes`` are the static ones; with ``lookup`` all other domains are looked up. ``trusted`` are the domains whose
-    asserted identities are accepted, and for which identities are asserted (RFC 3325).
-    """
-
-    routes: Mapping[str, tuple[DomainServer, ...]] = {}
-    lookup: bool = True
-    trusted: frozenset[str] = frozenset()
-
-
-class FindDomain(Output, frozen=True):
-    """Look up the SIP servers of ``domain`` over TLS, at ``port`` if one is named (RFC 3263 4)."""
-
-    domain: str
-    port: int | None
-
-
-class DomainLookedUp(Input, frozen=True):
-    """The resolver's answer to :class:`FindDomain`: ``servers``, valid for ``ttl_s`` seconds.
-
-    Without servers ``failure`` is the reason; ``timed_out`` distinguishes a silent name server from a domain without a
-    server.
-    """
-
-    domain: str
-    port: int | None
-    servers: tuple[DomainServer, ...] = ()
-    ttl_s: float = 0.0
-    failure: str = ""
-    timed_out: bool = False
-
-
-class NotFound(msgspec.Struct, frozen=True):
-    """No server of the domain is known: respond ``status`` and ``reason``."""
-
-    status: int
-    reason: str
-
-
-class _Cached(msgspec.Struct, frozen=True):
-    expires_at: float
-    servers: tuple[DomainServer, ...] | NotFound
+    def __init__(self, expires_at: float, servers: tuple[DomainServer, ...] | NotFound) -> None:
+        self.expires_at = expires_at
+        self.servers = servers
 
 
 class DomainRoutes:

@@ -14,9 +14,8 @@ import msgspec
 
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.proxy.anchoring import Anchored, Describe, Described, Release, answer_of, described, offer_of
-from wanderbus.sip.proxy.request_preparation import Arrived
-from wanderbus.sip.proxy.target_selection import Targets
-from wanderbus.sip.transaction.transaction_signals import RequestReceived, Respond
+from wanderbus.sip.proxy.decisions import Passage
+from wanderbus.sip.transaction.transaction_signals import Respond
 
 RESPONSES_HELD_MAX: Final = 16
 """Largest number of responses to one request that wait. Above it a response is discarded: a 2xx is repeated anyway, and
@@ -26,29 +25,15 @@ a provisional response is not needed.
 _Command = TypeVar("_Command")
 
 
-class Passage(msgspec.Struct, frozen=True):
-    """A request on its way: as received but without our Routes, and with its destinations.
-
-    ``sender`` is the authenticated user of our domain; "" unless the request goes to another domain.
-    """
-
-    received: RequestReceived
-    came: Arrived
-    targets: Targets
-    sender: str = ""
-
-    @property
-    def transaction(self) -> str:
-        """The server transaction of the request."""
-        return self.received.transaction
-
-
-class _Held(msgspec.Struct):
+class _Held:
     """A queued response: ``respond`` as received, ``key`` of the awaited description, None if it may be sent."""
 
-    respond: Respond
-    passed: Respond
-    key: str | None
+    __slots__ = ("key", "passed", "respond")
+
+    def __init__(self, respond: Respond, passed: Respond, key: str | None) -> None:
+        self.respond = respond
+        self.passed = passed
+        self.key = key
 
 
 class MediaQueue:

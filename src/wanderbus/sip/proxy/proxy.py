@@ -20,16 +20,19 @@ from wanderbus.sip.message.message import Request, make_response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import domain_crossing, nat_contacts
 from wanderbus.sip.proxy.anchoring import Anchored, Described, RelayCalls, described, offers, release_of
-from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, Unproved, vouched
+from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, vouched
+from wanderbus.sip.proxy.bindings import Domain
+from wanderbus.sip.proxy.decisions import Aim, Passage, Refusal, Side, Unproved
+from wanderbus.sip.proxy.default_routing import DefaultRouting
 from wanderbus.sip.proxy.domain_crossing import DomainCrossing
-from wanderbus.sip.proxy.domain_routes import DomainLookedUp, DomainRoutes, NotFound, OtherDomains
-from wanderbus.sip.proxy.location import Domain, LocationService
-from wanderbus.sip.proxy.media_queue import MediaQueue, Passage
+from wanderbus.sip.proxy.domain_routes import DomainRoutes
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, NotFound, OtherDomains
+from wanderbus.sip.proxy.location import LocationService
+from wanderbus.sip.proxy.media_queue import MediaQueue
 from wanderbus.sip.proxy.proxy_responses import OwnAnswers
 from wanderbus.sip.proxy.proxy_signals import Command, Report, refusal, refused_at_once
 from wanderbus.sip.proxy.request_preparation import (
     PathMarks,
-    Side,
     arrived,
     destination_of,
     leaving,
@@ -39,8 +42,8 @@ from wanderbus.sip.proxy.request_preparation import (
 )
 from wanderbus.sip.proxy.response_context import ResponseContext
 from wanderbus.sip.proxy.response_forwarding import TIMER_C_S, ResponseForwarding
-from wanderbus.sip.proxy.routing_script import DefaultRouting, RoutingScript
-from wanderbus.sip.proxy.target_selection import Aim, Refusal, TargetSelector
+from wanderbus.sip.proxy.routing_script import RoutingScript
+from wanderbus.sip.proxy.target_selection import TargetSelector
 from wanderbus.sip.transaction.transaction_signals import (
     AckReceived,
     CancelReceived,

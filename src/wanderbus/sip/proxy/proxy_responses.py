@@ -11,7 +11,7 @@ from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.targets import sent_by
 from wanderbus.sip.message.uri import SIPUri
-from wanderbus.sip.proxy.location import Domain
+from wanderbus.sip.proxy.bindings import Domain
 from wanderbus.sip.proxy.request_preparation import loop_mark
 
 ALLOWED_METHODS: Final = "INVITE, ACK, CANCEL, OPTIONS, BYE, REGISTER"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wanderbus.machine import CancelTimer, SetTimer, TimerFired
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.proxy.anchoring import Describe, Described, Release
-from wanderbus.sip.proxy.domain_routes import DomainLookedUp, FindDomain
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain
 from wanderbus.sip.proxy.routing_script import RoutingFailed
 from wanderbus.sip.transaction.transaction_signals import (
     AckReceived,

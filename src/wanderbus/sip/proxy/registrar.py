@@ -21,8 +21,8 @@ from wanderbus.errors import LimitExceeded, SIPParseError
 from wanderbus.hosts import is_ip_address, is_loopback, is_single_host
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
 from wanderbus.refusal_table import Limited
-from wanderbus.sip.authentication.digest import Accepted, Authenticator, Challenged, Verdict
-from wanderbus.sip.authentication.login_guard import LoginRefused
+from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.authentication.verdicts import Accepted, Challenged, LoginRefused, Verdict
 from wanderbus.sip.message.checks import registrar_refusal
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Request, Response, make_response
@@ -30,15 +30,8 @@ from wanderbus.sip.message.targets import target_of
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.message.words import NOT_SERVED
 from wanderbus.sip.proxy import nat_contacts
-from wanderbus.sip.proxy.location import (
-    BINDINGS_PER_AOR_MAX,
-    Binding,
-    BindingChanged,
-    BindingsWritten,
-    Domain,
-    LocationService,
-    same_contact,
-)
+from wanderbus.sip.proxy.bindings import Binding, BindingChanged, BindingsWritten, Domain, ExpiryPolicy
+from wanderbus.sip.proxy.location import BINDINGS_PER_AOR_MAX, LocationService, same_contact
 
 MALFORMED_EXPIRES_S: Final = 3_600
 """Value of an unreadable ``expires`` parameter (RFC 3261 20.10)."""
@@ -54,14 +47,6 @@ _TAG_BYTES: Final = 4
 _Q_VALUE: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _DELTA_SECONDS: Final = re.compile(r"[0-9]{1,10}")
 _INSTANCE: Final = re.compile(r"<[\x21\x23-\x3b\x3d\x3f-\x5b\x5d-\x7e]+>")
-
-
-class ExpiryPolicy(msgspec.Struct, frozen=True):
-    """Lifetimes of a binding in seconds: shortest granted, longest granted, and the default."""
-
-    min_s: int = 5
-    max_s: int = 3_600
-    default_s: int = 300
 
 
 """Beginning of the reason phrase for a domain that is not served; the served domain follows."""

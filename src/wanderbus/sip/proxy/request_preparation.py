@@ -19,7 +19,8 @@ from wanderbus.hosts import is_ip_address
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.targets import Target, Transport, target_of, transport_params
 from wanderbus.sip.message.uri import SIPUri, parse_number
-from wanderbus.sip.proxy.location import Domain
+from wanderbus.sip.proxy.bindings import Domain
+from wanderbus.sip.proxy.decisions import Arrived, Side
 
 MAX_FORWARDS: Final = 70
 """Largest number of further hops (RFC 3261 16.6 item 3)."""
@@ -35,13 +36,6 @@ _MARK_BYTES: Final = 8
 _BREADTH_LARGEST: Final = 2**31 - 1
 _DIALOG_MAKING: Final = frozenset({"INVITE", "SUBSCRIBE", "REFER"})
 _NOT_IN_REQUEST_URI: Final = "method"
-
-
-class Side(msgspec.Struct, frozen=True):
-    """One side of a dialog at the proxy: its transport, and whether it reaches us by our domain name."""
-
-    transport: Transport
-    by_name: bool = False
 
 
 class PathMarks:
@@ -78,13 +72,6 @@ class PathMarks:
 
     def _mark(self, request: Request) -> str:
         return hmac.digest(self._key, b"path " + request.call_id.encode(), hashlib.sha256)[:_MARK_BYTES].hex()
-
-
-class Arrived(msgspec.Struct, frozen=True):
-    """A request without our own Routes; ``on_path``: a Route of ours led it here."""
-
-    request: Request
-    on_path: bool
 
 
 def arrived(request: Request, domain: Domain, marks: PathMarks) -> Arrived:

@@ -15,7 +15,7 @@ from wanderbus.sip.message.message import Response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import nat_contacts
 from wanderbus.sip.proxy.anchoring import describes, release_of
-from wanderbus.sip.proxy.location import Domain
+from wanderbus.sip.proxy.bindings import Domain
 from wanderbus.sip.proxy.media_queue import MediaQueue
 from wanderbus.sip.proxy.proxy_responses import OwnAnswers
 from wanderbus.sip.proxy.proxy_signals import Command, refusal

@@ -29,21 +29,23 @@ from wanderbus.machine import (
     TimerFired,
     scoped,
 )
+from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.sip.authentication import login_guard
 from wanderbus.sip.authentication.digest import ALGORITHMS, Authenticator, Secret
-from wanderbus.sip.authentication.login_guard import LoginGuard, LoginLimits
+from wanderbus.sip.authentication.login_guard import LoginGuard
 from wanderbus.sip.message.message import Request, make_response
 from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import anchoring, nat_contacts
 from wanderbus.sip.proxy.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
-from wanderbus.sip.proxy.domain_routes import DomainLookedUp, FindDomain, OtherDomains
-from wanderbus.sip.proxy.location import Binding, Domain, LocationService
+from wanderbus.sip.proxy.bindings import Binding, Domain, ExpiryPolicy
+from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain, OtherDomains
+from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.proxy import Proxy
 from wanderbus.sip.proxy.proxy_signals import Command
-from wanderbus.sip.proxy.registrar import ExpiryPolicy, Registrar
+from wanderbus.sip.proxy.registrar import Registrar
 from wanderbus.sip.proxy.routing_script import RoutingFailed, RoutingScript
-from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard, FloodLimits, Judgement
+from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard
 from wanderbus.sip.transaction.transaction_layer import TransactionLayer
 from wanderbus.sip.transaction.transaction_places import KnownPeers
 from wanderbus.sip.transaction.transaction_signals import (
@@ -55,6 +57,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     ResponseReceived,
     TransactionTimedOut,
 )
+from wanderbus.sip.transaction.transaction_states import Judgement
 
 SOCKET: Final = "sip"
 """Name of the machine's only socket."""

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from wanderbus.hosts import is_ip_address
 from wanderbus.machine import Address
 from wanderbus.sip.message.message import Request
@@ -23,8 +21,9 @@ from wanderbus.sip.message.targets import Target
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import nat_contacts
 from wanderbus.sip.proxy.anchoring import RelayCalls, wants_relay
-from wanderbus.sip.proxy.location import Binding, Domain, LocationService
-from wanderbus.sip.proxy.request_preparation import Arrived
+from wanderbus.sip.proxy.bindings import Binding, Domain
+from wanderbus.sip.proxy.decisions import Aim, Arrived, Refusal, Targets
+from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.routing_script import (
     TARGETS_MAX,
     Forward,
@@ -35,41 +34,6 @@ from wanderbus.sip.proxy.routing_script import (
     RoutingScript,
     consult,
 )
-
-
-class Aim(msgspec.Struct, frozen=True):
-    """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626).
-
-    ``destination`` overrides the address in ``uri``: the source address behind a NAT, or the server of another
-    ``domain``, whose other servers are ``alternatives``.
-    """
-
-    uri: SIPUri
-    connection: int | None = None
-    destination: Target | None = None
-    domain: str | None = None
-    alternatives: tuple[Target, ...] = ()
-
-
-class Targets(msgspec.Struct, frozen=True):
-    """Forward the request to all ``aims``, at least one, with a Record-Route to ``stay_on_path``, or by a ``relay``.
-
-    With ``relay_optional`` it is sent without a relay if none takes the call: only its sender asks for it.
-    """
-
-    aims: tuple[Aim, ...]
-    stay_on_path: bool
-    relay: bool = False
-    relay_optional: bool = False
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Respond to the request here; ``failure`` is that of the script, if that is the cause."""
-
-    status: int
-    reason: str | None = None
-    contacts: tuple[str, ...] = ()
-    failure: RoutingFailed | None = None
 
 
 class TargetSelector:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import zlib
 
-from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_entry import TraceEntry
 
 Pair = tuple[ipaddress.IPv4Address, ipaddress.IPv4Address] | tuple[ipaddress.IPv6Address, ipaddress.IPv6Address]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from wanderbus.machine import Address
 from wanderbus.sip.trace.packet_addresses import Pair, address_pair
-from wanderbus.sip.trace.trace import TraceEntry
+from wanderbus.sip.trace.trace_entry import TraceEntry
 
 LINKTYPE_RAW: Final = 101
 """Packets begin with their IP header, of either version."""

@@ -8,44 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import Final
 
 import msgspec
 
 from wanderbus.machine import Address
-from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.trace.redaction import redact
+from wanderbus.sip.trace.trace_entry import Direction, TraceEntry
 
 ENTRIES_MAX: Final = 10_000
 """Default number of messages in a trace."""
 
 BYTES_MAX: Final = 16 * 2**20
 """Default number of bytes of messages in a trace."""
-
-Direction = Literal["in", "out"]
-"""Direction of a message, from the node that traced it."""
-
-Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
-Microseconds = Annotated[int, msgspec.Meta(ge=0, lt=2**32 * 1_000_000)]
-"""Microseconds since the Unix epoch, within the range of the export formats."""
-
-
-class TraceEntry(msgspec.Struct, frozen=True):
-    """One message on the wire: time, addresses, transport, and its bytes."""
-
-    at_us: Microseconds
-    source: tuple[str, Port]
-    destination: tuple[str, Port]
-    transport: Transport
-    direction: Direction
-    data: bytes
-
-    def __repr__(self) -> str:
-        ends = f"{self.source} -> {self.destination}"
-        return f"TraceEntry({self.at_us}, {ends}, {self.transport}, {self.direction}, {len(self.data)} bytes)"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("entry", repr(self))]
 
 
 class Trace:

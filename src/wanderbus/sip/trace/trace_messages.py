@@ -18,7 +18,8 @@ from wanderbus.sip.message.header_access import Headers
 from wanderbus.sip.message.headers import TOKEN, CSeq
 from wanderbus.sip.message.message import Request, take_apart
 from wanderbus.sip.message.uri import SIPUri
-from wanderbus.sip.trace.trace import TraceEntry, in_order
+from wanderbus.sip.trace.trace import in_order
+from wanderbus.sip.trace.trace_entry import TraceEntry
 
 LABEL_CHARACTERS_MAX: Final = 48
 """Characters of one label; the rest is cut off."""

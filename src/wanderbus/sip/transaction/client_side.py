@@ -23,13 +23,13 @@ from wanderbus.sip.transaction.client_transactions import (
     make_cancel,
 )
 from wanderbus.sip.transaction.message_editor import MessageEditor
-from wanderbus.sip.transaction.transaction_machine import State, Timers, Trigger
 from wanderbus.sip.transaction.transaction_signals import (
     CancelInvite,
     ResponseReceived,
     SendRequest,
     TransactionTimedOut,
 )
+from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
 from wanderbus.sip.transaction.transport_table import TransportTable
 
 _BRANCH_BYTES: Final = 12

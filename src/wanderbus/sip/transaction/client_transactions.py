@@ -13,8 +13,9 @@ from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Message, Request, Response, encode_message
 from wanderbus.sip.message.targets import Path, sent_by
 from wanderbus.sip.transaction.message_editor import MessageEditor
-from wanderbus.sip.transaction.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
+from wanderbus.sip.transaction.transaction_machine import Running, Table, TransactionMachine
 from wanderbus.sip.transaction.transaction_signals import ResponseReceived, TransactionTimedOut
+from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
 
 INVITE_CLIENT: Final[Table] = {
     (State.CALLING, Trigger.TIMER_A): State.CALLING,

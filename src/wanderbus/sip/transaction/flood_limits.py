@@ -14,64 +14,22 @@ that send no more than a newcomer does, so that a few heavy senders leave room f
 from __future__ import annotations
 
 from collections import OrderedDict
-from enum import Enum, auto
 from typing import Final
 
-import msgspec
-
 from wanderbus.hosts import network_of
+from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.refusal_table import OTHERS, Limited, Tally
+from wanderbus.sip.transaction.transaction_states import Judgement
 from wanderbus.tokens import Tokens
 
 REQUEST_BYTES: Final = 2_048
 """Bytes of a request for one token: a re-INVITE with its SDP and the Vias of a few proxies."""
 
-
 MODEST_PER_S: Final = 0.1
 MODEST_BURST: Final = 5.0
 """Requests of a newcomer: a registration with its challenge, and copies of both."""
 
-
-class FloodLimits(msgspec.Struct, frozen=True):
-    """Limits for one source IP address."""
-
-    requests_per_s: float = 500.0
-    """Sustained rate of requests."""
-
-    burst_requests: float = 2_000.0
-    """Requests allowed at once on top of it: many users may share one address, and they all return in the same second
-    when a network recovers.
-    """
-
-    stranger_requests_per_s: float = 100.0
-    """Sustained rate for a source from which no user has logged in within a day."""
-
-    stranger_burst_requests: float = 400.0
-    """Requests allowed at once from such a source."""
-
-    strangers_requests_per_s: float = 400.0
-    """Sustained rate of all such sources together."""
-
-    strangers_burst_requests: float = 800.0
-    """Requests allowed at once from all such sources together."""
-
-    refusals_per_s: float = 1.0
-    """Limit of 503 responses to each source."""
-
-    sources_max: int = 10_000
-    """Largest number of sources with a bucket each."""
-
-
 DEFAULT_LIMITS = FloodLimits()
-
-
-class Judgement(Enum):
-    """Decision on a request."""
-
-    ADMITTED = auto()
-    REFUSED = auto()
-    """Respond 503 with Retry-After (RFC 3261 21.5.4)."""
-    DROPPED = auto()
 
 
 class FloodGuard:

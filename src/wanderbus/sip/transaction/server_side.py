@@ -26,9 +26,9 @@ from wanderbus.sip.transaction.server_transactions import (
     NonInviteServerTransaction,
     ServerTransaction,
 )
-from wanderbus.sip.transaction.transaction_machine import State, Timers, Trigger
-from wanderbus.sip.transaction.transaction_places import KnownPeers, Party, TransactionPlaces
+from wanderbus.sip.transaction.transaction_places import KnownPeers, TransactionPlaces
 from wanderbus.sip.transaction.transaction_signals import AckReceived, CancelReceived, RequestReceived, Respond
+from wanderbus.sip.transaction.transaction_states import Party, State, Timers, Trigger
 
 _TAG_BYTES: Final = 8
 _KEY_BYTES: Final = 16

@@ -17,8 +17,9 @@ from wanderbus.machine import Output
 from wanderbus.sip.message.message import Message, Request, Response, make_response
 from wanderbus.sip.message.targets import Path
 from wanderbus.sip.transaction.message_editor import MessageEditor
-from wanderbus.sip.transaction.transaction_machine import Running, State, Table, Timers, TransactionMachine, Trigger
+from wanderbus.sip.transaction.transaction_machine import Running, Table, TransactionMachine
 from wanderbus.sip.transaction.transaction_signals import TransactionTimedOut
+from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
 
 INVITE_SERVER: Final[Table] = {
     (State.PROCEEDING, Trigger.REQUEST): State.PROCEEDING,

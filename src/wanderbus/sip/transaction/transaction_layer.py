@@ -31,7 +31,6 @@ from wanderbus.sip.transaction.client_side import ClientSide
 from wanderbus.sip.transaction.client_transactions import make_cancel
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.server_side import ServerSide
-from wanderbus.sip.transaction.transaction_machine import DEFAULT_TIMERS, Timers, Trigger
 from wanderbus.sip.transaction.transaction_places import KnownPeers
 from wanderbus.sip.transaction.transaction_signals import (
     AckReceived,
@@ -48,6 +47,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     SendRequest,
     TransactionTimedOut,
 )
+from wanderbus.sip.transaction.transaction_states import DEFAULT_TIMERS, Timers, Trigger
 from wanderbus.sip.transaction.transport_table import TIMER, StreamSide, TransportTable
 
 __all__ = [

@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-import msgspec
-
 from wanderbus.hosts import network_of
+from wanderbus.sip.transaction.transaction_states import Party
 
 PLACE_BYTES: Final = 2_048
 """Bytes of a request, or of its response once there is one, for each place."""
@@ -36,17 +35,13 @@ LATELY_S: Final = 86_400.0
 """Time for which a source is known after it was recorded, in seconds."""
 
 
-class Party(msgspec.Struct, frozen=True):
-    """Sender of a request: an IPv4 address or a /64 of IPv6, and whether a user has logged in there recently."""
+class _Held:
+    __slots__ = ("answered", "party", "places")
 
-    network: str
-    known: bool
-
-
-class _Held(msgspec.Struct):
-    party: Party
-    places: int
-    answered: bool = False
+    def __init__(self, party: Party, places: int, answered: bool = False) -> None:
+        self.party = party
+        self.places = places
+        self.answered = answered
 
 
 class TransactionPlaces:
