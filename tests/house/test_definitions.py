@@ -21,7 +21,7 @@ Kind = Literal["definition", "machine", "other"]
 
 MIXED = {
     "broker/admin.py",
-    "broker/core.py",
+    "broker/delivery.py",
     "broker/disconnection.py",
     "broker/explanation.py",
     "broker/fair_queue.py",
@@ -33,7 +33,6 @@ MIXED = {
     "broker/queues/queue_policies.py",
     "broker/readers.py",
     "broker/restrictions/custom_restrictions.py",
-    "broker/state/journal.py",
     "broker/subscribe_pacing.py",
     "broker/subscriptions.py",
     "broker/unread_warnings.py",

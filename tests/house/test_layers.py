@@ -154,6 +154,42 @@ def test_the_table_of_layers_has_no_cycle() -> None:
         done |= free
 
 
+def imported_at_once(name: str, tree: ast.Module) -> set[str]:
+    """Return what a module imports when it is loaded: neither for types alone nor within functions."""
+    found: set[str] = set()
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        match waiting.pop():
+            case ast.If(test=test, body=body) if "TYPE_CHECKING" not in ast.unparse(test):
+                waiting += body
+            case ast.Import(names=names):
+                found |= {each.name for each in names}
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                found |= {module, *(f"{module}.{each.name}" for each in names)}
+    return found - {name, *(parent for parent in (name.rpartition(".")[0],) if parent)}
+
+
+def cycles(imports: dict[str, set[str]]) -> set[str]:
+    """Return the modules that are left when those that import no other are removed again and again."""
+    left = {name: others & imports.keys() for name, others in imports.items()}
+    while done := {name for name, others in left.items() if not others}:
+        left = {name: others - done for name, others in left.items() if name not in done}
+    while ends := left.keys() - set().union(*left.values()):
+        left = {name: others for name, others in left.items() if name not in ends}
+    return set(left)
+
+
+def test_modules_import_each_other_in_no_circle(modules: dict[Path, ast.Module]) -> None:
+    """A circle works or fails with the module that happens to be imported first."""
+    imports = {}
+    for path, tree in modules.items():
+        if path.is_relative_to(PACKAGE):
+            name = ".".join(path.relative_to("src").with_suffix("").parts).removesuffix(".__init__")
+            imports[name] = imported_at_once(name, tree)
+    assert cycles(imports) == set()
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
+
+
 def rooms_in_the_map(text: str) -> dict[str, set[str]]:
     """Read the table of rooms of docs/ARCHITECTURE.md: each room and the rooms that it may import."""
     rooms = {}

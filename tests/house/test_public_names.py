@@ -81,13 +81,18 @@ MEMBERS = {
 
 HEAVY = {"apsw", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 
-MODULES_OF_AN_AGENT_MAX = 180
-"""Modules of ours that an agent loads; the aim is 110."""
+MODULES_OF_AN_AGENT_MAX = 110
+"""Modules of ours that a program loads for ``wanderbus.connect``."""
+
+MODULES_OF_A_CONNECTED_AGENT_MAX = {"udp": 125, "tcp": 125}
+"""Modules of ours that an agent has loaded once it is connected, by the transport of SIP and of events."""
+
+NOT_FOR_AN_AGENT = ("broker", "domain", "matching", "relay", "server", "simulation")
 
 
 def loaded_after(statement: str) -> set[str]:
     """Return the modules that ``statement`` loads in a fresh interpreter."""
-    program = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
+    program = f"import json, sys\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout))
 
@@ -186,8 +191,33 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_connecting_loads_no_server() -> None:
     """Programs on devices load only the modules that an agent needs."""
     loaded = {name for name in loaded_after("import wanderbus; wanderbus.connect") if name.startswith("wanderbus.")}
-    assert not {name for name in loaded if name.split(".")[1] in ("broker", "domain", "matching", "relay", "server")}
+    assert not {name for name in loaded if name.split(".")[1] in NOT_FOR_AN_AGENT}
+    assert not {name for name in loaded if name.startswith(("wanderbus.sip.proxy", "wanderbus.settings.server"))}
     assert len(loaded) <= MODULES_OF_AN_AGENT_MAX
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("transport", "others"),
+    [
+        ("udp", ("wanderbus.tcp", "wanderbus.datachannel.over_tcp", "wanderbus.runtime.net.streams")),
+        ("tcp", ("wanderbus.rudp", "wanderbus.datachannel.over_udp")),
+    ],
+)
+def test_an_agent_loads_the_transport_that_it_uses(
+    transport: str, others: tuple[str, ...], server: int, tmp_path: Path
+) -> None:
+    program = f"""
+import asyncio, wanderbus
+async def publish():
+    given = {{"transport": {transport!r}, "data_transport": {transport!r}, "state_dir": {str(tmp_path)!r}}}
+    async with wanderbus.connect("alice@localhost", password="secret", server="127.0.0.1:{server}", **given) as alice:
+        await alice.publish("news", {{"text": "hello"}})
+asyncio.run(publish())"""
+    loaded = {name for name in loaded_after(program) if name.split(".")[0] == "wanderbus"}
+    unused = (*others, *(f"wanderbus.{room}" for room in NOT_FOR_AN_AGENT))
+    assert not {name for name in loaded if name.startswith(unused)}
+    assert len(loaded) <= MODULES_OF_A_CONNECTED_AGENT_MAX[transport]
 
 
 def test_the_core_install_is_enough_to_connect() -> None:
