@@ -57,10 +57,10 @@ class PublisherTask(msgspec.Struct, frozen=True):
     rate_per_s: float
 
 
-class Heard(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the consumer: what it received, when, and at which place of its stream.
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Line of the consumer: an item that it received, with the time and the position in its stream.
 
-    That is event ``number``, or else a gap marker of ``count`` events.
+    The item is event ``number``, or else a gap marker of ``count`` events.
     """
 
     at_s: float
@@ -76,7 +76,7 @@ class Order(msgspec.Struct, frozen=True):
     address: str | None = None
 
 
-def say(what: Any) -> None:
+def print_json(what: Any) -> None:
     """Print one JSON line at once."""
     sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
     sys.stdout.buffer.flush()
@@ -85,17 +85,17 @@ def say(what: Any) -> None:
 async def consume(task: ConsumerTask) -> None:
     """Consume until cancelled."""
     async with task.account.agent() as agent, agent.subscribe(task.subject, gaps=True) as notifications:
-        say("ready")
+        print_json("ready")
         async with asyncio.TaskGroup() as group:
             group.create_task(_follow_orders(agent))
             async for item in notifications:
                 now, place = time.monotonic(), item.position.number
                 if isinstance(item, Gap):
-                    say(Heard(now, place, count=item.count))
+                    print_json(Delivery(now, place, count=item.count))
                 else:
                     number = item.event["Number"]
                     assert isinstance(number, int)
-                    say(Heard(now, place, number))
+                    print_json(Delivery(now, place, number))
 
 
 async def _follow_orders(agent: Agent) -> None:
@@ -108,13 +108,13 @@ async def publish(tasks: Sequence[PublisherTask]) -> None:
     """Publish all of ``tasks`` concurrently; return when every event is durable."""
     async with contextlib.AsyncExitStack() as stack:
         agents = [await stack.enter_async_context(task.account.agent()) for task in tasks]
-        say("ready")
+        print_json("ready")
         order = await anext(_orders())
         assert order.start_s is not None
         async with asyncio.TaskGroup() as group:
             for agent, task in zip(agents, tasks, strict=True):
                 group.create_task(_publish(agent, task, order.start_s + task.begin_s))
-        say("done")
+        print_json("done")
 
 
 async def _publish(agent: Agent, task: PublisherTask, began_s: float) -> None:

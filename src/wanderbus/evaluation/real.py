@@ -24,7 +24,7 @@ from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.grid import Cell, Experiment
 from wanderbus.evaluation.hosts import Hosts
 from wanderbus.evaluation.outcome import Outcome, Receipts, outcome
-from wanderbus.evaluation.parts import Account, ConsumerTask, Heard, Order, PublisherTask
+from wanderbus.evaluation.parts import Account, ConsumerTask, Delivery, Order, PublisherTask
 from wanderbus.evaluation.plan import Plan, plan
 from wanderbus.evaluation.roaming import Measured, Script, roam
 from wanderbus.testbed.async_processes import AsyncProcess, Crew
@@ -82,9 +82,9 @@ class RealRun:
         if self._hosts.gives_address:
             self._loop.call_soon_threadsafe(self._consumer.send, Order(address=address))
 
-    def hear(self, line: str) -> None:
+    def on_line(self, line: str) -> None:
         """Process a line of the consumer."""
-        received = msgspec.json.decode(line, type=Heard)
+        received = msgspec.json.decode(line, type=Delivery)
         if received.number is None:
             self.receipts.gap(received.count, received.place)
         else:
@@ -131,15 +131,15 @@ class RealRun:
         return outcome(self.cell, self._run, self.plan, self.receipts, self._measured)
 
 
-async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, tell: Callable[[str], None]) -> list[Outcome]:
-    """Run all runs at the same time; ``tell`` is called with the progress. Everything is cleaned up in any case.
+async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, report: Callable[[str], None]) -> list[Outcome]:
+    """Run all runs at the same time; ``report`` is called with the progress. Everything is cleaned up in any case.
 
     Raises :class:`WanderbusError` if one of the processes fails.
     """
     with hosts, tempfile.TemporaryDirectory(prefix="wanderbus-eval-") as directory:
         async with Crew(Path(directory)) as crew:
             programs = _Programs(runs, hosts, Path(directory), crew)
-            tell("starting servers, publisher and consumers")
+            report("starting servers, publisher and consumers")
             try:
                 async with asyncio.timeout(READY_S_MAX):
                     await programs.start()
@@ -147,7 +147,7 @@ async def run_side_by_side(runs: Sequence[RealRun], hosts: Hosts, tell: Callable
                 raise
             except TimeoutError:
                 raise WanderbusError(f"servers and agents were not ready within {READY_S_MAX:g} s") from None
-            await programs.play(tell)
+            await programs.play(report)
     return [run.outcome() for run in runs]
 
 
@@ -180,18 +180,18 @@ class _Programs:
         for each in (self._publisher, *self._consumers):
             await each.line()
 
-    async def play(self, tell: Callable[[str], None]) -> None:
+    async def play(self, report: Callable[[str], None]) -> None:
         """Run all programs until all consumers are at rest."""
         began_s = time.monotonic() + START_S - min(run.plan.begin_s for run in self._runs)
         self._publisher.send(Order(start_s=began_s))
-        hear = [run.hear for run in self._runs] + [_ignore] * len(self._servers)
+        on_line = [run.on_line for run in self._runs] + [_ignore] * len(self._servers)
         try:
             async with asyncio.TaskGroup() as group:
                 others = [
                     group.create_task(each.listen(to))
-                    for each, to in zip((*self._consumers, *self._servers), hear, strict=True)
+                    for each, to in zip((*self._consumers, *self._servers), on_line, strict=True)
                 ]
-                others.append(group.create_task(self._tell(began_s, tell)))
+                others.append(group.create_task(self._report_progress(began_s, report)))
                 roaming = [group.create_task(run.roam(began_s)) for run in self._runs]
                 await self._publisher.line()
                 await asyncio.wait(roaming)
@@ -203,10 +203,10 @@ class _Programs:
             return
         raise first
 
-    async def _tell(self, began_s: float, tell: Callable[[str], None]) -> None:
+    async def _report_progress(self, began_s: float, report: Callable[[str], None]) -> None:
         ends_s = max(run.begin_s + run.plan.end_s for run in self._runs)
         while True:
-            tell(f"second {max(0.0, time.monotonic() - began_s):.0f} of {ends_s:.0f}")
+            report(f"second {max(0.0, time.monotonic() - began_s):.0f} of {ends_s:.0f}")
             await asyncio.sleep(1)
 
     async def _start_server(self, buffer: int, users: Path) -> AsyncProcess:

@@ -93,7 +93,7 @@ class Call(msgspec.Struct):
 
     def used_at(self) -> float:
         """Return the time of the last command or datagram of the call."""
-        return max([self.signalled_at, *(side.heard_at for side in self.sides())])
+        return max([self.signalled_at, *(side.received_at for side in self.sides())])
 
 
 def _is_named(dialogue: Dialogue, from_tag: str, to_tag: str, branch: str) -> bool:

@@ -76,11 +76,11 @@ class Side:
         "announced",
         "connects",
         "figures",
-        "heard_at",
         "ids",
         "is_described",
         "other",
         "port",
+        "received_at",
         "sealed",
         "source",
         "transport",
@@ -106,7 +106,7 @@ class Side:
         """True if the party opens the TCP connection."""
         self.sealed = False
         """True if its TCP connections use TLS."""
-        self.heard_at = now
+        self.received_at = now
         self._generation = 0
         self._is_open = False
         self._limits = limits
@@ -153,7 +153,7 @@ class Side:
         if destination is None:
             figures.nowhere += 1
             return None
-        self.heard_at = now
+        self.received_at = now
         figures.datagrams += 1
         figures.bytes += size
         return destination
@@ -198,7 +198,7 @@ class Side:
     def carry(self, size_bytes: int, now: float) -> float:
         """Count a piece of a TCP connection of this party; return the seconds for which reading must pause."""
         self._free_at = max(self._free_at, now) + size_bytes / self._limits.stream_bytes_per_s
-        self.heard_at = now
+        self.received_at = now
         self.figures.datagrams += 1
         self.figures.bytes += size_bytes
         return max(0.0, self._free_at - now - SLICE_S)

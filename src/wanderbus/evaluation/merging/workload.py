@@ -134,7 +134,7 @@ def one_of(places: Places, random: Random) -> int:
         if left < len(each):
             return each[left]
         left -= len(each)
-    raise AssertionError("places are as many as their lengths say")
+    raise AssertionError("the number of positions equals the sum of lengths")
 
 
 def _schemas(mix: Mix, tuples: int, count: int, random: Random) -> tuple[tuple[Attribute, ...], ...]:

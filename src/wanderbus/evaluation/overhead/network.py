@@ -5,10 +5,10 @@
     device ──Wi-Fi── nat ── core ── broker
                               └──remote── relay
 
-The device has two addresses: what comes from 10.79.1.2 passes the router ``nat`` as it is, and what comes from
-192.168.79.2 leaves it masqueraded, as something on the other side that nobody can reach unasked. So a device behind NAT
-and one that is not have the same way. The links "Wi-Fi" and "remote" take time, if they are told to, by
-:mod:`wanderbus.testbed.delayed_link`; with a round trip of 0 they are like the others.
+The device has two addresses. Datagrams from 10.79.1.2 pass the router ``nat`` unchanged; those from 192.168.79.2 leave
+it masqueraded, so nobody on the other side can reach the device first. A device behind NAT and another one therefore
+use the same path. The links "Wi-Fi" and "remote" have a delay if one is configured, by
+:mod:`wanderbus.testbed.delayed_link`; with a round trip of 0 they have none.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import msgspec
 from wanderbus.client.agent import Agent
 from wanderbus.client.connect import connect
 from wanderbus.errors import WanderbusError
-from wanderbus.evaluation.parts import lines_of_standard_input, say
+from wanderbus.evaluation.parts import lines_of_standard_input, print_json
 from wanderbus.event import Event
 
 SUBJECT: Final = "overhead"
@@ -112,23 +112,23 @@ async def consume(party: Party) -> None:
                 ledger.take(notification.event, now_us())
 
         receiving = asyncio.create_task(receive())
-        say("ready")
+        print_json("ready")
         async for line in lines_of_standard_input():
-            say(await ledger.report(msgspec.json.decode(line, type=Report)))
+            print_json(await ledger.report(msgspec.json.decode(line, type=Report)))
         receiving.cancel()
 
 
 async def publish(party: Party) -> None:
     """Publish by orders until their end."""
     async with party.agent() as agent:
-        say("ready")
+        print_json("ready")
         async for line in lines_of_standard_input():
             order = msgspec.json.decode(line, type=Publish)
             publishing = []
             for place in range(order.count):
                 await asyncio.sleep(order.start_s + place / order.rate_per_s - time.monotonic())
                 publishing.append(asyncio.create_task(_publish(agent, order.first + place)))
-            say(Published(len(publishing) - sum(await asyncio.gather(*publishing))))
+            print_json(Published(len(publishing) - sum(await asyncio.gather(*publishing))))
 
 
 async def _publish(agent: Agent, number: int) -> bool:

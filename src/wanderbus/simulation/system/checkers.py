@@ -79,8 +79,8 @@ def _check_items(
     if dropped == 0 and seen != expected:
         yield _difference(expected, seen)
     # For an application that does not report commits, a gap also covers committed items that were not acknowledged.
-    told_again = 0 if traveller.resumes else len(seen)
-    if dropped and not (0 <= len(seen) + dropped - len(expected) <= told_again and _in_order(seen, expected)):
+    redelivered = 0 if traveller.resumes else len(seen)
+    if dropped and not (0 <= len(seen) + dropped - len(expected) <= redelivered and _in_order(seen, expected)):
         yield f"{len(seen)} seen and {dropped} dropped do not make {len(expected)} in order"
 
 
