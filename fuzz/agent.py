@@ -147,7 +147,7 @@ class _Life:
             self._report(output)
         for unsent in self.talk.take_unsent():
             protocol.decode_from_agent(unsent)
-        if self.talk._untaken._bytes > UNTAKEN_BYTES_MAX:
+        if self.talk._unacknowledged._bytes > UNTAKEN_BYTES_MAX:
             raise Broken("what was not taken has no bound")
 
     def ask(self, body: bytes) -> None:

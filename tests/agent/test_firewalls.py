@@ -61,7 +61,7 @@ def test_i08_the_stream_goes_on_within_a_bound_and_the_better_way_is_back(
         filtered(town, phone, ip, firewall)
     alice.publish(1)
     town.run(within_s + SETTLED_S)
-    assert [alice.agent.way, bob.agent.way] == [way, way]
+    assert [alice.agent.data_path, bob.agent.data_path] == [way, way]
     assert [settled(alice), alice.received, bob.received] == [[1], [1], [1]]
     assert alice.statuses[-2:] == ["DISCONNECTED", "CONNECTED"]
     assert "nothing arrived within 2.0 s over UDP" in reasons(alice)[-1]
@@ -71,7 +71,7 @@ def test_i08_the_stream_goes_on_within_a_bound_and_the_better_way_is_back(
     town.run(0.5)
     alice.publish(3)
     town.run(0.5)
-    assert [alice.agent.way, bob.agent.way] == ["udp", "udp"]
+    assert [alice.agent.data_path, bob.agent.data_path] == ["udp", "udp"]
     assert alice.agent.sends_to == bob.agent.sends_to == DATA_ADDRESS
     assert [settled(alice), alice.received, bob.received] == [[1, 2, 3]] * 3
 
@@ -83,7 +83,7 @@ def test_i08_an_agent_that_starts_behind_a_firewall_connects(town: Town) -> None
     phone.subscribe()
     phone.publish(1)
     town.run(0.5)
-    assert (phone.agent.way, phone.received) == ("tcp", [1])
+    assert (phone.agent.data_path, phone.received) == ("tcp", [1])
 
 
 def test_i08_without_a_relay_the_next_way_is_taken_at_once() -> None:
@@ -92,7 +92,7 @@ def test_i08_without_a_relay_the_next_way_is_taken_at_once() -> None:
     filtered(town, phone, "10.1.9.1", ALL_BUT_SIP)
     phone.publish(1)
     town.run(UDP_PATIENCE_S + SETTLED_S)
-    assert (phone.agent.way, phone.received) == ("tcp", [1])
+    assert (phone.agent.data_path, phone.received) == ("tcp", [1])
 
 
 def test_i08_a_relay_that_does_not_answer_is_no_way(town: Town) -> None:
@@ -102,7 +102,7 @@ def test_i08_a_relay_that_does_not_answer_is_no_way(town: Town) -> None:
     phone.publish(1)
     # The proxy may answer later than the agent's timeout; then the agent sends a second INVITE.
     town.run(UDP_PATIENCE_S + 2 * TRIES_MAX * REPEAT_S[1] + SETTLED_S)
-    assert (phone.agent.way, phone.received) == ("tcp", [1])
+    assert (phone.agent.data_path, phone.received) == ("tcp", [1])
     assert reasons(phone)[-1] == "data channel over TCP: no relay was found over UDP by relay"
 
 
@@ -111,7 +111,7 @@ def test_i08_a_way_that_dies_later_gives_way_to_the_next(town: Town) -> None:
     town.network.firewalls[phone.ip] = ALL_BUT_SIP
     phone.publish(1)
     town.run(30.0)
-    assert (phone.agent.way, phone.received) == ("tcp", [1])
+    assert (phone.agent.data_path, phone.received) == ("tcp", [1])
 
 
 def test_i08_a_working_way_is_remembered_for_its_address(town: Town) -> None:
@@ -120,11 +120,11 @@ def test_i08_a_working_way_is_remembered_for_its_address(town: Town) -> None:
     town.run(2 * UDP_PATIENCE_S + TCP_PATIENCE_S + SETTLED_S)
     phone.move("10.1.9.2")
     town.run(UDP_PATIENCE_S + SETTLED_S)
-    assert phone.agent.way == "udp"
+    assert phone.agent.data_path == "udp"
     phone.move("10.1.9.1")
     phone.publish(1)
     town.run(0.5)
-    assert (phone.agent.way, phone.received) == ("tcp", [1])
+    assert (phone.agent.data_path, phone.received) == ("tcp", [1])
 
 
 def test_i08_a_working_way_is_kept_without_a_word(town: Town) -> None:
@@ -134,7 +134,7 @@ def test_i08_a_working_way_is_kept_without_a_word(town: Town) -> None:
     town.run(20.0)
     reported, sent = len(phone.reports), len([each for each in town.sent if each.method == "INVITE"])
     town.run(3_000.0)
-    assert (phone.agent.way, len(phone.reports)) == ("tcp", reported)
+    assert (phone.agent.data_path, len(phone.reports)) == ("tcp", reported)
     assert len([each for each in town.sent if each.method == "INVITE"]) <= sent + 4, "session timers alone"
 
 
@@ -165,7 +165,7 @@ def test_i08_a_way_that_is_not_allowed_is_never_taken(town: Town, options: dict[
     filtered(town, phone, "10.1.9.1", ALL_BUT_SIP)
     start = town.world.now
     town.run(8.0)
-    assert phone.agent.way == way
+    assert phone.agent.data_path == way
     bodies = [each.data for each in town.since(start) if each.method == "INVITE"]
     assert any(b"wanderbus-relay" in body for body in bodies) == (way == "udp-relay")
     assert any(b"TCP" in body for body in bodies) == (way == "tcp")
@@ -188,4 +188,4 @@ def test_i08_an_arriving_packet_proves_only_one_direction(town: Town) -> None:
     town.run(0.02)
     phone.move("10.1.9.1")
     town.run(UDP_PATIENCE_S + SETTLED_S)
-    assert (phone.agent.way, settled(phone), phone.received) == ("udp-relay", [1], [1])
+    assert (phone.agent.data_path, settled(phone), phone.received) == ("udp-relay", [1], [1])

@@ -10,7 +10,7 @@ import pytest
 from fuzz import __main__ as command
 from fuzz import agent, target_runs
 from wanderbus.client.machine.answer_checks import Question
-from wanderbus.client.machine.reading import Untaken
+from wanderbus.client.machine.subscription_readers import Unacknowledged
 from wanderbus.protocol import presentation
 
 INPUTS = 1_000
@@ -49,13 +49,13 @@ def test_answers_that_are_not_checked_are_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_memory_without_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    came = Untaken.came
+    add = Unacknowledged.add
 
-    def unbounded(untaken: Untaken, *arguments: Any) -> None:
-        untaken._bytes_max = 2**62
-        came(untaken, *arguments)
+    def unbounded(unacknowledged: Unacknowledged, *arguments: Any) -> None:
+        unacknowledged._bytes_max = 2**62
+        add(unacknowledged, *arguments)
 
-    monkeypatch.setattr(Untaken, "came", unbounded)
+    monkeypatch.setattr(Unacknowledged, "add", unbounded)
     monkeypatch.setattr(agent, "UNTAKEN_BYTES_MAX", 500)
     assert run("agent-conversation").failures
 

@@ -174,7 +174,7 @@ def test_a_broker_that_sends_on_to_who_takes_nothing_loses_the_connection() -> N
     talk = reading(10_000)
     with pytest.raises(RemoteProtocolError, match="untaken_bytes_max, 10000"):
         receive(talk, *map(notify, range(1, 10_000)))
-    taken = talk._untaken._by_subscription["wb-1"][-1][0].number
+    taken = talk._unacknowledged._by_subscription["wb-1"][-1][0].number
     assert 100 < taken < 500
     assert receive(talk, Attachment(1)) == []
     talk.send(Acknowledge("wb-1", Position(1, taken)))
@@ -202,9 +202,9 @@ def test_notifications_of_closed_readers_are_not_counted() -> None:
     talk = reading(1_000)
     for number in range(1, 6):
         receive(talk, notify(number))
-    assert talk._untaken._bytes > 0
+    assert talk._unacknowledged._bytes > 0
     talk.send(StopReading("wb-1"))
-    assert talk._untaken._bytes == 0
+    assert talk._unacknowledged._bytes == 0
 
 
 @pytest.mark.parametrize(

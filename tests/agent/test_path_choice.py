@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from wanderbus.client.machine.data_path_kind import DATA_PATH_KINDS, DataPathKind, allowed_paths
 from wanderbus.client.machine.path_choice import (
     ADDRESSES_MAX,
     PATIENCE_S_MAX,
     REMEMBERED_S,
     TCP_PATIENCE_S,
     UDP_PATIENCE_S,
-    WAYS,
     PathChoice,
-    Way,
-    allowed_ways,
 )
 from wanderbus.machine import Address
 
@@ -22,13 +20,13 @@ STREAMS: Address = ("10.0.0.1", 5072)
 RELAY: Address = ("10.0.0.2", 30_000)
 
 
-def choice(*ways: Way, host: str = "a") -> PathChoice:
-    return PathChoice(ways or WAYS, host)
+def choice(*paths: DataPathKind, host: str = "a") -> PathChoice:
+    return PathChoice(paths or DATA_PATH_KINDS, host)
 
 
-def working(choice: PathChoice, way: Way, now: float = 0.0) -> PathChoice:
+def working(choice: PathChoice, path: DataPathKind, now: float = 0.0) -> PathChoice:
     """Let every path before ``way`` fail, and that one work."""
-    while choice.way != way:
+    while choice.path != path:
         assert choice.failed()
     choice.agreed(BROKER, 0.1, now)
     choice.succeeded(now)
@@ -37,18 +35,18 @@ def working(choice: PathChoice, way: Way, now: float = 0.0) -> PathChoice:
 
 def test_ways_are_tried_in_their_order_until_none_is_left() -> None:
     tried = choice()
-    seen = [tried.way]
+    seen = [tried.path]
     for remote in (BROKER, RELAY, STREAMS):
         assert tried.agreed(remote, 0.1, 0.0) is not None
         assert tried.failed()
-        seen.append(tried.way)
-    assert tuple(seen) == WAYS
+        seen.append(tried.path)
+    assert tuple(seen) == DATA_PATH_KINDS
     assert not tried.failed()
-    assert tried.way == "tcp-relay"
+    assert tried.path == "tcp-relay"
 
 
 @pytest.mark.parametrize(
-    ("way", "round_trip_s", "patience_s"),
+    ("path", "round_trip_s", "patience_s"),
     [
         ("udp", 0.1, UDP_PATIENCE_S),
         ("udp", 1.5, 4.5),
@@ -58,8 +56,10 @@ def test_ways_are_tried_in_their_order_until_none_is_left() -> None:
         ("tcp-relay", 30.0, PATIENCE_S_MAX),
     ],
 )
-def test_the_patience_follows_the_round_trip_within_bounds(way: Way, round_trip_s: float, patience_s: float) -> None:
-    assert choice(way).agreed(BROKER, round_trip_s, 7.0) == pytest.approx(7.0 + patience_s)
+def test_the_patience_follows_the_round_trip_within_bounds(
+    path: DataPathKind, round_trip_s: float, patience_s: float
+) -> None:
+    assert choice(path).agreed(BROKER, round_trip_s, 7.0) == pytest.approx(7.0 + patience_s)
 
 
 def test_a_relay_that_is_no_other_place_has_failed_already() -> None:
@@ -75,18 +75,18 @@ def test_a_relay_that_is_no_other_place_has_failed_already() -> None:
 def test_after_a_move_the_best_way_is_tried_again() -> None:
     moved = working(choice(), "tcp")
     moved.moved("b", 1.0)
-    assert (moved.way, moved.reason) == ("udp", "")
+    assert (moved.path, moved.reason) == ("udp", "")
 
 
-@pytest.mark.parametrize(("after_s", "way"), [(REMEMBERED_S - 1, "tcp"), (REMEMBERED_S, "udp")])
-def test_a_working_way_is_remembered_for_its_address_for_a_while(after_s: float, way: Way) -> None:
+@pytest.mark.parametrize(("after_s", "path"), [(REMEMBERED_S - 1, "tcp"), (REMEMBERED_S, "udp")])
+def test_a_working_way_is_remembered_for_its_address_for_a_while(after_s: float, path: DataPathKind) -> None:
     back = working(choice(), "tcp")
     back.moved("b", 1.0)
     back.moved("a", after_s)
-    assert back.way == way
+    assert back.path == path
     failed = working(choice(), "tcp")
     failed.connection_failed(after_s)
-    assert failed.way == way
+    assert failed.path == path
 
 
 def test_a_repeated_confirmation_does_not_extend_the_memory() -> None:
@@ -94,7 +94,7 @@ def test_a_repeated_confirmation_does_not_extend_the_memory() -> None:
     kept = working(choice(), "tcp")
     kept.succeeded(REMEMBERED_S - 1)
     kept.connection_failed(REMEMBERED_S)
-    assert kept.way == "udp"
+    assert kept.path == "udp"
 
 
 def test_the_best_way_is_nothing_to_remember() -> None:
@@ -103,14 +103,14 @@ def test_the_best_way_is_nothing_to_remember() -> None:
     working(healed, "udp", REMEMBERED_S)
     healed.moved("b", REMEMBERED_S + 1)
     healed.moved("a", REMEMBERED_S + 2)
-    assert (healed.way, healed.reason) == ("udp", "")
+    assert (healed.path, healed.reason) == ("udp", "")
 
 
 def test_the_failure_of_the_last_way_clears_the_memory() -> None:
     tried = working(choice(), "tcp-relay")
     assert not tried.failed()
     tried.connection_failed(1.0)
-    assert tried.way == "udp"
+    assert tried.path == "udp"
 
 
 def test_so_many_addresses_are_remembered() -> None:
@@ -121,7 +121,7 @@ def test_so_many_addresses_are_remembered() -> None:
     seen = []
     for host in ("0", "1"):
         tried.moved(host, 1.0)
-        seen.append(tried.way)
+        seen.append(tried.path)
     assert seen == ["udp", "tcp"]
 
 
@@ -130,12 +130,12 @@ def test_a_way_that_is_refused_gives_way_but_for_the_best() -> None:
     assert not tried.refused(0.0)
     tried.failed()
     assert tried.refused(0.0)
-    assert tried.way == "udp", "there is no other"
+    assert tried.path == "udp", "there is no other"
 
 
 def test_ways_are_chosen_by_transport() -> None:
-    assert allowed_ways("AUTO", WAYS) == WAYS
-    assert allowed_ways("TCP", WAYS) == ("tcp", "tcp-relay")
-    assert allowed_ways("UDP", ("tcp", "udp")) == ("udp",)
+    assert allowed_paths("AUTO", DATA_PATH_KINDS) == DATA_PATH_KINDS
+    assert allowed_paths("TCP", DATA_PATH_KINDS) == ("tcp", "tcp-relay")
+    assert allowed_paths("UDP", ("tcp", "udp")) == ("udp",)
     with pytest.raises(ValueError, match="allow at least one"):
         PathChoice((), "a")

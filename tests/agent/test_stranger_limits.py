@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.agent.town import Phone, Town, connected
-from wanderbus.client.machine.stranger_limits import Strangers
+from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.machine import Address
 from wanderbus.refusal_table import Limited
 from wanderbus.simulation.server import SERVER_ADDRESS
@@ -84,7 +84,7 @@ def test_a_stranger_who_calls_once_is_refused_as_before() -> None:
 
 
 def test_server_and_broker_have_buckets_of_their_own() -> None:
-    strangers = Strangers(SERVER_ADDRESS, 2.0)
+    strangers = StrangerLimits(SERVER_ADDRESS, 2.0)
     assert [strangers.admits(STRANGER, 0.0) for _ in range(12)] == [True] * 10 + [False] * 2
     assert strangers.admits((SERVER_ADDRESS[0], 9), 0.0), "the broker's port is another than the server's"
     assert not strangers.admits(("10.66.0.2", 5060), 0.1), "strangers share one bucket"

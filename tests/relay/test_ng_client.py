@@ -15,9 +15,8 @@ from wanderbus.relay.ng_client import (
     LEFT_OUT_S,
     TRIES_MAX,
     RelayDriver,
-    RelayFound,
-    RelayLost,
 )
+from wanderbus.relay.ng_client_messages import RelayFound, RelayLost
 from wanderbus.sip.proxy.anchoring import SOCKET, Describe, Described, Release
 
 ONE: Address = ("192.0.2.1", 2223)

@@ -50,8 +50,8 @@ def _without_a_look(notified: Callable[[Conversation, protocol.Notify, int], lis
     """Return a handler that delivers a notification without a check for duplicates."""
 
     def hear(self: Conversation, notify: protocol.Notify, size: int) -> list[Output]:
-        for reading in self._readings.all():
-            reading.received = min(reading.received, notify.number - 1)
+        for reader in self._readers.all():
+            reader.received = min(reader.received, notify.number - 1)
         return notified(self, notify, size)
 
     return hear

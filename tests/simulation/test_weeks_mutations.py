@@ -28,7 +28,8 @@ from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.client.machine.conversation import Conversation
-from wanderbus.client.machine.lifetimes import Decision, Lifetimes
+from wanderbus.client.machine.lifetimes import Lifetimes
+from wanderbus.client.machine.subscription_records import Decision
 from wanderbus.event import Event, Loss
 from wanderbus.machine import Output
 from wanderbus.protocol import Notify
@@ -314,8 +315,8 @@ def hear_repeats(patch: Patch) -> None:
     notified = Conversation._notified
 
     def hear(self: Conversation, notify: Notify, size: int) -> list[Output]:
-        for reading in self._readings.all():
-            reading.received = min(reading.received, notify.number - 1)
+        for reader in self._readers.all():
+            reader.received = min(reader.received, notify.number - 1)
         return notified(self, notify, size)
 
     patch.setattr(Conversation, "_notified", hear)

@@ -18,6 +18,7 @@ from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
 from wanderbus.client.disconnection_hooks import DisconnectionHooks
 from wanderbus.client.error_mapping import connect_error, not_reached
+from wanderbus.client.machine.data_path_kind import DataPathKind
 from wanderbus.client.machine.messages import (
     AgentStatusChanged,
     Arrived,
@@ -31,7 +32,6 @@ from wanderbus.client.machine.messages import (
     SubscriptionNotRead,
     SubscriptionOver,
 )
-from wanderbus.client.machine.path_choice import Way
 from wanderbus.client.notifications import Item, Notifications
 from wanderbus.client.publishes import Publishing, Turnstile, encoded
 from wanderbus.client.readers import Readers
@@ -86,7 +86,7 @@ class Agent:
         """Number of SIP messages that were discarded unread."""
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
-        self._data_way: Way = "udp"
+        self._data_way: DataPathKind = "udp"
         self._driver: Driver | None = None
         self._requests = Requests(self._feed)
         self._turnstile = Turnstile(publish_per_s)
@@ -488,9 +488,9 @@ class Agent:
 
     def _status_changed(self, change: AgentStatusChanged) -> None:
         now_us, waiting = wall_us(), self._publishing.unsettled
-        if change.way != self._data_way:
+        if change.data_path != self._data_way:
             _log.info("%s: %s", self.uri, change.reason)
-        self._status, self._data_way = change.status, change.way
+        self._status, self._data_way = change.status, change.data_path
         self._turnstile.connected(change.status == "CONNECTED")
         self._changes.report(StatusChange(change.status, shown(change.address), now_us, change.reason))
         if change.status == "CONNECTED":

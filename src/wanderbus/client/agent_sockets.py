@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from wanderbus.client.machine import core
+from wanderbus.client.machine.data_path_kind import allowed_paths
 from wanderbus.client.machine.messages import AgentProperties, Moved
-from wanderbus.client.machine.path_choice import allowed_ways
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import ConfigurationError, Unreachable
 from wanderbus.machine import Address
@@ -190,7 +190,7 @@ class MobileEnd:
     def _bind(self, local: str) -> dict[str, Address]:
         driver = self._driver
         with usable(local):
-            ways = allowed_ways(self.properties.data_transport, self.properties.data_ways)
+            ways = allowed_paths(self.properties.data_transport, self.properties.data_ways)
             over_udp, over_tcp = (any(way.startswith(kind) for way in ways) for kind in ("udp", "tcp"))
             sockets = [core.SIP_SOCKET, core.DATA_SOCKET] if over_udp else [core.SIP_SOCKET]
             bound = driver.bind(dict.fromkeys(sockets, (local, 0)))

@@ -15,8 +15,8 @@ from typing import Final, Unpack
 from wanderbus.client.agent import Agent
 from wanderbus.client.agent_sockets import ECI_SCHEME, End, MobileEnd, shared_properties
 from wanderbus.client.disconnection_hooks import DisconnectionHooks, OnDisconnected, OnReconnected
+from wanderbus.client.machine.data_path_kind import DATA_PATH_KINDS, DataPathKind, DataTransport, allowed_paths
 from wanderbus.client.machine.messages import AgentProperties
-from wanderbus.client.machine.path_choice import WAYS, DataTransport, Way, allowed_ways
 from wanderbus.client.reports import OutboxSize
 from wanderbus.client.user_uri import user_of
 from wanderbus.errors import ConfigurationError
@@ -145,15 +145,17 @@ def _uris(user: str, broker: str | None) -> tuple[str, str]:
     return canonical, user_of(broker) if broker else f"sip:broker@{canonical.partition('@')[2]}"
 
 
-def _data_transport(wanted: str, ways: Sequence[Way]) -> DataTransport:
+def _data_transport(wanted: str, ways: Sequence[DataPathKind]) -> DataTransport:
     """Return the data transport; :class:`ConfigurationError` if it is unknown, or ``ways`` has no path for it."""
     over = _DATA_TRANSPORTS.get(wanted)
     if over is None:
         raise ConfigurationError(f"data_transport: invalid value {wanted!r} (expected auto, udp or tcp)")
-    if unknown := [way for way in ways if way not in WAYS]:
-        raise ConfigurationError(f"data_ways: invalid value {unknown[0]!r} (expected {', '.join(WAYS)})")
-    if not allowed_ways(over, ways):
-        raise ConfigurationError(f"data_ways: none of them uses data_transport {wanted}; add one of {', '.join(WAYS)}")
+    if unknown := [way for way in ways if way not in DATA_PATH_KINDS]:
+        raise ConfigurationError(f"data_ways: invalid value {unknown[0]!r} (expected {', '.join(DATA_PATH_KINDS)})")
+    if not allowed_paths(over, ways):
+        raise ConfigurationError(
+            f"data_ways: none of them uses data_transport {wanted}; add one of {', '.join(DATA_PATH_KINDS)}"
+        )
     return over
 
 

@@ -8,9 +8,10 @@
 """
 
 from wanderbus.parameters.relay import RelayLimits
+from wanderbus.relay.figures import Figures
 from wanderbus.relay.interface import ClosePort, OpenPort, PortOpened, PortRefused
 from wanderbus.relay.machine import NG_SOCKET, Relay
-from wanderbus.relay.stream import Figures, Side
+from wanderbus.relay.stream import Side
 
 __all__ = [
     "NG_SOCKET",

@@ -11,10 +11,8 @@ for low latency; :meth:`Relay.step` accepts them too, with their port as the nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
-
-import msgspec
 
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import RemoteProtocolError, SIPParseError
@@ -34,11 +32,13 @@ from wanderbus.parameters.relay import RelayLimits
 from wanderbus.relay import statistics
 from wanderbus.relay.calls import DIALOGUES_MAX, Call, Dialogue
 from wanderbus.relay.description import Description, Medium, read, rewritten
+from wanderbus.relay.figures import Figures
 from wanderbus.relay.interface import ClosePort, Counters, OpenPort, PortOpened, PortRefused
 from wanderbus.relay.ng import Command, Fields, Unreadable, full, read_command, refused, write_reply
 from wanderbus.relay.ports import PortPool
 from wanderbus.relay.reply_cache import ReplyCache
-from wanderbus.relay.stream import Figures, Side, joined
+from wanderbus.relay.stream import Side, joined
+from wanderbus.relay.waiting_command import WaitingCommand
 
 NG_SOCKET: Final = "ng"
 NO_PORTS: Final = "Ran out of ports"
@@ -54,16 +54,6 @@ _OPENINGS_MAX: Final = 16
 """Other ports to try in place of one that cannot be opened."""
 _PORT_MAX: Final = 65_535
 _TAGS: Final = ("from-tag", "to-tag", "via-branch")
-
-
-class _Waiting(msgspec.Struct):
-    """A command that waits until all of its ports are open."""
-
-    command: Command
-    source: Address
-    sides: list[Side]
-    tries: int
-    reply: Callable[[], Fields]
 
 
 class Relay:
@@ -97,7 +87,7 @@ class Relay:
         self._loopback = loopback
         self._ports = PortPool(ports, random)
         self._replies = ReplyCache(self._limits.replies_max)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[WaitingCommand] = []
         self._wall_us = 0
         self._sweeping = False
 
@@ -266,7 +256,7 @@ class Relay:
             return reply()
         for side in unopened:
             self._open(side, outputs)
-        self._waiting.append(_Waiting(command, source, unopened, _OPENINGS_MAX, reply))
+        self._waiting.append(WaitingCommand(command, source, unopened, _OPENINGS_MAX, reply))
         return None
 
     def _stream(
@@ -332,7 +322,7 @@ class Relay:
             if side.other.port:
                 self._close_port(side.other, outputs)
 
-    def _waiting_for(self, side: Side) -> list[_Waiting]:
+    def _waiting_for(self, side: Side) -> list[WaitingCommand]:
         return [waiting for waiting in self._waiting if any(each is side for each in waiting.sides)]
 
     def _close(self, sides: Iterable[Side], now: float, outputs: list[Output]) -> None:

@@ -17,8 +17,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import msgspec
-
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import (
@@ -34,6 +32,7 @@ from wanderbus.machine import (
     shown,
 )
 from wanderbus.relay import ng
+from wanderbus.relay.ng_client_messages import CallRelay, CommandUnderWay, RelayFound, RelayLost
 from wanderbus.sip.proxy.anchoring import SOCKET, Describe, Described, Release
 
 TRIES_MAX: Final = 4
@@ -60,35 +59,6 @@ HOMES_MAX: Final = 20_000
 _COOKIE_BYTES: Final = 8
 
 
-class RelayLost(Output, frozen=True):
-    """The relay at ``address`` does not answer, and is not used for :data:`LEFT_OUT_S`."""
-
-    address: Address
-
-
-class RelayFound(Output, frozen=True):
-    """The relay at ``address`` answers again."""
-
-    address: Address
-
-
-class _Command(msgspec.Struct):
-    """A command under way: its request, the relay asked now, the relays left to ask, and how often it was sent."""
-
-    request: Describe | Release
-    relay: Address
-    others: list[Address]
-    data: bytes
-    tries: int = 1
-
-
-class _CallRelay(msgspec.Struct, frozen=True):
-    """The relay of a call, and whether an answer has been described there."""
-
-    relay: Address
-    answered: bool
-
-
 class RelayDriver:
     """Sends commands to the relays at ``relays``, which are instances of this relay or of rtpengine.
 
@@ -101,10 +71,10 @@ class RelayDriver:
         self._random = random
         self._queues: dict[str, deque[Describe | Release]] = {}
         """Requests by Call-ID, in order; the first one is under way."""
-        self._under_way: dict[str, _Command] = {}
+        self._under_way: dict[str, CommandUnderWay] = {}
         """Commands by cookie."""
         self._waiting = 0
-        self._call_relays: dict[str, _CallRelay] = {}
+        self._call_relays: dict[str, CallRelay] = {}
         self._lost_until: dict[Address, float] = {}
 
     def __len__(self) -> int:
@@ -165,10 +135,10 @@ class RelayDriver:
     def _ask(self, request: Describe | Release, relays: list[Address], now: float) -> list[Output]:
         cookie = self._random.token(_COOKIE_BYTES).hex()
         data = ng.write_command(cookie.encode(), _fields(request))
-        command = self._under_way[cookie] = _Command(request, relays[0], relays[1:], data)
+        command = self._under_way[cookie] = CommandUnderWay(request, relays[0], relays[1:], data)
         return self._send(cookie, command, now)
 
-    def _send(self, cookie: str, command: _Command, now: float) -> list[Output]:
+    def _send(self, cookie: str, command: CommandUnderWay, now: float) -> list[Output]:
         again_at = now + self._random.uniform(*REPEAT_S)
         return [SendDatagram(SOCKET, command.relay, command.data), SetTimer(cookie, again_at)]
 
@@ -209,7 +179,7 @@ class RelayDriver:
         lost: list[Output] = [] if known else [RelayLost(command.relay)]
         return [*lost, *self._next(command, f"{shown(command.relay)} does not answer", now)]
 
-    def _next(self, command: _Command, reason: str, now: float) -> list[Output]:
+    def _next(self, command: CommandUnderWay, reason: str, now: float) -> list[Output]:
         """Ask the next relay that answers, if there is one."""
         others = [relay for relay in command.others if self._lost_until.get(relay, now) <= now]
         if others:
@@ -227,7 +197,7 @@ class RelayDriver:
         if len(self._call_relays) >= HOMES_MAX:
             del self._call_relays[next(iter(self._call_relays))]
         answered = request.kind == "answer" or (before is not None and before.answered)
-        self._call_relays[request.call_id] = _CallRelay(relay, answered)
+        self._call_relays[request.call_id] = CallRelay(relay, answered)
 
 
 def _failed(request: Describe | Release, reason: str) -> list[Output]:

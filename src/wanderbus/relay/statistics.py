@@ -12,7 +12,8 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import Address
 from wanderbus.refusal_table import Limited
 from wanderbus.relay.calls import Call, Dialogue
-from wanderbus.relay.stream import Figures, Side
+from wanderbus.relay.figures import Figures
+from wanderbus.relay.stream import Side
 
 if TYPE_CHECKING:
     from wanderbus.relay.machine import Relay

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from wanderbus.hosts import is_ip_address, is_link_local, is_loopback, is_single_host
 from wanderbus.machine import Address
 from wanderbus.parameters.relay import RelayLimits
 from wanderbus.relay.description import Medium, Transport
+from wanderbus.relay.figures import Figures
 from wanderbus.rudp.frames import PLAIN, SEALED
 from wanderbus.tcp.frames import HELLO
 
@@ -34,29 +33,6 @@ _KIND_OFFSET: Final = 16
 _GENERATION: Final = slice(18, 20)
 _HELLO_ID: Final = slice(13, 13 + ID_BYTES)
 """Offset of the connection id in the first frame over TCP: after length, type and number (:mod:`wanderbus.tcp`)."""
-
-
-class Figures(msgspec.Struct):
-    """Counters of datagrams from one side. Each datagram counts as forwarded or in one of the dropped counters."""
-
-    datagrams: int = 0
-    """Forwarded datagrams; over TCP, pieces."""
-    bytes: int = 0
-    """Forwarded bytes."""
-    unknown_source: int = 0
-    """Dropped: from another address, without a valid connection id."""
-    nowhere: int = 0
-    """Dropped: the address of the other party is not known yet."""
-    over_rate: int = 0
-    """Dropped: above the maximum rate of a stream."""
-    unsent: int = 0
-    """Dropped: the operating system refused to send it."""
-    learnt: int = 0
-    """Number of times that the party was found at another address."""
-    connections: int = 0
-    """TCP connections of the party that were joined to the other party."""
-    refused: int = 0
-    """TCP connections that were closed instead."""
 
 
 class Side:

@@ -14,7 +14,8 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.relay import NG_SOCKET
-from wanderbus.relay.ng_client import RelayDriver, RelayFound, RelayLost
+from wanderbus.relay.ng_client import RelayDriver
+from wanderbus.relay.ng_client_messages import RelayFound, RelayLost
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.runtime.files.registrations import Registrations
 from wanderbus.runtime.files.server_files import unusable

@@ -11,8 +11,8 @@ from typing import Final, Literal, TypedDict
 
 import msgspec
 
+from wanderbus.client.machine.data_path_kind import DataPathKind
 from wanderbus.client.machine.messages import AgentProperties
-from wanderbus.client.machine.path_choice import Way
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 
 CONFIG_VARIABLE: Final = "WANDERBUS_CONFIG"
@@ -56,7 +56,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Transport of events: ``udp`` (reliable UDP), ``tcp``, or ``auto``, which uses TCP only where UDP does not get
     through (SPEC F-01, I-08)."""
 
-    data_ways: tuple[Way, ...] = _AGENT.data_ways
+    data_ways: tuple[DataPathKind, ...] = _AGENT.data_ways
     """Paths that events may take, in the order in which they are tried: ``udp``, ``udp-relay``, ``tcp``,
     ``tcp-relay``; a path that is left out is never used (SPEC I-08)."""
 
@@ -144,7 +144,7 @@ class AgentArguments(TypedDict, total=False):
     broker: str | None
     encryption: bool
     data_transport: Literal["auto", "udp", "tcp"]
-    data_ways: tuple[Way, ...]
+    data_ways: tuple[DataPathKind, ...]
     session: str
     state_dir: Path | str | None
     keep: bool

@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.answer_checks import Question
-from wanderbus.client.machine.lifetimes import Decision, Lifetimes
+from wanderbus.client.machine.lifetimes import Lifetimes
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
@@ -26,7 +26,8 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.machine.outbox import passes
-from wanderbus.client.machine.reading import Readings, Untaken, read_message
+from wanderbus.client.machine.subscription_readers import SubscriptionReaders, Unacknowledged, read_message
+from wanderbus.client.machine.subscription_records import Decision
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Gap, Position
 from wanderbus.machine import Output
@@ -46,8 +47,8 @@ class Conversation:
         self._properties = properties
         self._epoch = 0
         self._keep = properties.keep
-        self._readings = Readings()
-        self._untaken = Untaken(properties.untaken_bytes_max)
+        self._readers = SubscriptionReaders()
+        self._unacknowledged = Unacknowledged(properties.untaken_bytes_max)
         self._reads: dict[int, tuple[int, Position | None]] = {}
         """By request for a subscription to be read at once: the handle, and the position to resume from."""
         self._lifetimes = Lifetimes(properties.on_ended)
@@ -74,8 +75,8 @@ class Conversation:
             question.forget_parts()
         resume, keep_queue = self._properties.resume, self._properties.keep_queue
         attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep, keep_queue)
-        readings = self._readings.all()
-        read = [protocol.encode(read_message(readings, self._epoch))] if readings else []
+        readers = self._readers.all()
+        read = [protocol.encode(read_message(readers, self._epoch))] if readers else []
         publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
         requests = (question.payload for question in self._requests.values())
         return [protocol.encode(attach), *read, *requests, *publishes]
@@ -105,7 +106,7 @@ class Conversation:
     def _ask(self, given: Ask) -> bytes:
         request = given.message
         if given.reads and isinstance(request, protocol.Subscribe):
-            handle = self._readings.next_handle()
+            handle = self._readers.next_handle()
             self._reads[request.request] = handle, request.resume
             request = msgspec.structs.replace(request, reader=handle)
         self._lifetimes.asked(request)
@@ -114,30 +115,30 @@ class Conversation:
         return payload
 
     def _read_together(self, subscriptions: tuple[str, ...]) -> protocol.Read:
-        group = self._readings.next_handle()
-        started = [self._readings.start(each, self._readings.next_handle(), group=group) for each in subscriptions]
+        group = self._readers.next_handle()
+        started = [self._readers.start(each, self._readers.next_handle(), group=group) for each in subscriptions]
         return read_message(started, self._epoch)
 
     def _reader_message(self, given: StartReading | StopReading | Acknowledge) -> protocol.OfReaders | None:
-        reading = self._readings.get(given.subscription)
+        reader = self._readers.get(given.subscription)
         match given:
             case StartReading(subscription=subscription, resume=resume):
-                if reading is not None:
+                if reader is not None:
                     return None
                 taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
-                started = self._readings.start(subscription, self._readings.next_handle(), taken)
+                started = self._readers.start(subscription, self._readers.next_handle(), taken)
                 return read_message([started], self._epoch)
             case StopReading(subscription=subscription):
-                stopped = self._readings.stop(subscription)
-                self._untaken.stopped(subscription)
+                stopped = self._readers.stop(subscription)
+                self._unacknowledged.discard(subscription)
                 return None if stopped is None else protocol.StopReading(stopped.handle)
             case Acknowledge(position=position):
-                if reading is not None:
-                    self._untaken.taken(reading.subscription, position)
-                if reading is None or position.epoch != self._epoch or position.number <= reading.taken:
+                if reader is not None:
+                    self._unacknowledged.acknowledged(reader.subscription, position)
+                if reader is None or position.epoch != self._epoch or position.number <= reader.taken:
                     return None
-                reading.taken = position.number
-                return protocol.Take(reading.handle, position.number)
+                reader.taken = position.number
+                return protocol.Take(reader.handle, position.number)
 
     def take_unsent(self) -> list[bytes]:
         """Return messages caused by received ones, each once; :meth:`opening` repeats those without a response."""
@@ -172,7 +173,7 @@ class Conversation:
             case protocol.Attachment(epoch=epoch):
                 return self._attached(epoch)
             case protocol.NotRead(subscription=subscription, waiting=waiting):
-                return [] if self._readings.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
+                return [] if self._readers.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
             case protocol.SubscriptionEnded() as ended:
                 return self._carry_out(self._lifetimes.ended(ended))
             case protocol.RequestRefused(request=request) as refusal:
@@ -202,9 +203,9 @@ class Conversation:
     def _start_reading(self, settled: RequestSettled, handle: int, resume: Position | None) -> None:
         """Start reading the new subscription, unless it is being read; the broker follows the same rule."""
         for subscription in settled.subscriptions:
-            if self._readings.get(subscription.id) is None:
+            if self._readers.get(subscription.id) is None:
                 taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
-                self._readings.start(subscription.id, handle, taken)
+                self._readers.start(subscription.id, handle, taken)
 
     def _carry_out(self, decided: Decision) -> list[Output]:
         """Enqueue the messages of a decision about lifetimes; return its reports."""
@@ -219,10 +220,10 @@ class Conversation:
         """Continue with the successor of an ended subscription, if that one was being read."""
         if over.successor is None:
             return
-        reading = self._readings.succeed(over.subscription.id, over.successor.id)
-        if reading is not None:
-            self._untaken.succeed(over.subscription.id, over.successor.id)
-            self._unsent.append(protocol.encode(read_message([reading], self._epoch)))
+        reader = self._readers.succeed(over.subscription.id, over.successor.id)
+        if reader is not None:
+            self._unacknowledged.succeed(over.subscription.id, over.successor.id)
+            self._unsent.append(protocol.encode(read_message([reader], self._epoch)))
 
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
@@ -235,7 +236,7 @@ class Conversation:
         """Continue from the known positions; another epoch is another stream, whose numbers restart."""
         if epoch != self._epoch:
             if self._epoch:
-                self._readings.restart()
+                self._readers.restart()
             self._epoch = epoch
         self._keep = True
         self._carry_out(self._lifetimes.attached())
@@ -252,14 +253,14 @@ class Conversation:
 
     def _notified(self, notify: protocol.Notify, size: int) -> list[Output]:
         self._check_attached()
-        readings = self._readings.of(notify.readers, notify.subscriptions)
-        if all(notify.number <= reading.received for reading in readings):
+        readers = self._readers.of(notify.readers, notify.subscriptions)
+        if all(notify.number <= reader.received for reader in readers):
             return []
         notification = presentation.read(notify, self._epoch)
-        for reading in readings:
-            if notify.number > reading.received:
-                self._untaken.came(reading.subscription, notification.position, size)
-        new = tuple([reading.subscription for reading in readings if reading.notified(notify.number)])
+        for reader in readers:
+            if notify.number > reader.received:
+                self._unacknowledged.add(reader.subscription, notification.position, size)
+        new = tuple([reader.subscription for reader in readers if reader.notified(notify.number)])
         return [Arrived(notification, new)]
 
     def _gap(self, gap: protocol.NotifyGap, size: int) -> list[Output]:
@@ -267,15 +268,15 @@ class Conversation:
         self._check_attached()
         handles = () if gap.reader is None else (gap.reader,)
         arrived: list[Output] = []
-        for reading in self._readings.of(handles, dict.fromkeys(loss.subscription for loss in gap.lost)):
-            is_new = gap.last > reading.received
+        for reader in self._readers.of(handles, dict.fromkeys(loss.subscription for loss in gap.lost)):
+            is_new = gap.last > reader.received
             if is_new:
-                self._untaken.came(reading.subscription, Position(self._epoch, gap.last), size)
-            lost = reading.missing(gap)
+                self._unacknowledged.add(reader.subscription, Position(self._epoch, gap.last), size)
+            lost = reader.missing(gap)
             if is_new:
                 reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost or gap.lost))
                 missing = Gap(sum(loss.count for loss in lost), reasons, Position(self._epoch, gap.last), lost)
-                arrived.append(Arrived(missing, (reading.subscription,)))
+                arrived.append(Arrived(missing, (reader.subscription,)))
         return arrived
 
     def _check_attached(self) -> None:

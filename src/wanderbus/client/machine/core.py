@@ -15,6 +15,7 @@ from typing import Final
 
 from wanderbus.client.machine.conversation import Conversation, OfReaders
 from wanderbus.client.machine.data_path import DataPath
+from wanderbus.client.machine.data_path_kind import DataPathKind
 from wanderbus.client.machine.heal_pacing import HealPacing
 from wanderbus.client.machine.identity import parties_of, sip_properties_of
 from wanderbus.client.machine.messages import (
@@ -30,8 +31,7 @@ from wanderbus.client.machine.messages import (
     PublishEvent,
     ServerUnreachable,
 )
-from wanderbus.client.machine.path_choice import Way
-from wanderbus.client.machine.stranger_limits import Strangers
+from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
 from wanderbus.errors import RemoteProtocolError
@@ -102,7 +102,7 @@ class AgentMachine:
         self._transports, self._channel, self._choice = self._path.transports, self._path.channel, self._path.choice
         self._conversation = Conversation(properties)
         self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
-        self._strangers = Strangers(properties.server, properties.strangers_per_s)
+        self._stranger_limits = StrangerLimits(properties.server, properties.strangers_per_s)
         self._session = ""
         self._started = False
         self._connected = False
@@ -145,9 +145,9 @@ class AgentMachine:
         return self._path.sends_to
 
     @property
-    def way(self) -> Way:
+    def data_path(self) -> DataPathKind:
         """Return the path of the data channel, in use or to be tried (SPEC I-08)."""
-        return self._choice.way
+        return self._choice.path
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -174,8 +174,8 @@ class AgentMachine:
     def _sort(self, given: Input, now: float) -> None:
         """Give one input to the user agent, or handle it."""
         match given:
-            case DatagramReceived(source=source) if not self._strangers.admits(source, now):
-                self._parts.emit(*self._strangers.take_reports(now))
+            case DatagramReceived(source=source) if not self._stranger_limits.admits(source, now):
+                self._parts.emit(*self._stranger_limits.take_reports(now))
             case DatagramReceived() | StreamReceived() | StreamClosed():
                 self._parts.give(USER_AGENT, [given])
             case Moved():
@@ -309,7 +309,7 @@ class AgentMachine:
             self._on_session_ended(488, str(error), now)
             return
         self._established = self._ever_connected = True
-        self._strangers.know(self._user_agent.sessions[self._session].dialog)
+        self._stranger_limits.know(self._user_agent.sessions[self._session].dialog)
         self._heal_pause_s = self._properties.heal_s
         self._pacing.agreed(now)
         self._probing = False
@@ -327,7 +327,7 @@ class AgentMachine:
         elif not self._choice.over_tcp:
             self._parts.give(TRANSPORTS, [Probe(self._channel.local)])
         reason = self._choice.reason or "session established"
-        self._parts.emit(AgentStatusChanged("CONNECTED", self._data, reason, self.way))
+        self._parts.emit(AgentStatusChanged("CONNECTED", self._data, reason, self.data_path))
 
     def _trial_over(self, now: float) -> None:
         if self._path.is_reached():
@@ -371,7 +371,9 @@ class AgentMachine:
         if self._connected:
             self._connected = False
             leaving = self._leaving_until is not None
-            self._parts.emit(AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason, self.way))
+            self._parts.emit(
+                AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason, self.data_path)
+            )
 
     def _route_transports(self, outputs: list[Output], now: float) -> None:
         for output in outputs:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from wanderbus.client.machine.data_path_kind import allowed_paths
 from wanderbus.client.machine.identity import parties_of
 from wanderbus.client.machine.messages import AgentProperties
-from wanderbus.client.machine.path_choice import PathChoice, allowed_ways
+from wanderbus.client.machine.path_choice import PathChoice
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
 from wanderbus.machine import Address, Input, RandomSource
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
@@ -32,7 +33,7 @@ class DataPath:
             tcp_config=msgspec.structs.replace(tcp or TcpConfig(), keepalive_s=properties.keepalive_s),
             reset_key=random.token(32),
         )
-        self.choice = PathChoice(allowed_ways(properties.data_transport, properties.data_ways), host)
+        self.choice = PathChoice(allowed_paths(properties.data_transport, properties.data_ways), host)
         self._encryption = properties.encryption
         self.channel = DataChannel(
             self.transports, parties_of(properties, ""), encryption=properties.encryption, protocol=self._protocol

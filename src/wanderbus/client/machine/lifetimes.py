@@ -11,13 +11,13 @@ Requests made here have negative numbers; the application's are positive.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.messages import OnEnded, RequestSettled, SubscriptionOver
+from wanderbus.client.machine.subscription_records import Decision, Reaction, WantedSubscription
 from wanderbus.subscription import Subscription
 
 MISSED: Final = "missed"
@@ -25,36 +25,6 @@ MISSED: Final = "missed"
 
 OVER_MAX: Final = 1_024
 """Most ended subscriptions that are remembered, to discard duplicate notices."""
-
-Request = protocol.Subscribe | protocol.Unsubscribe | protocol.Renew | protocol.Query
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """Messages to send to the broker, and reports to the application."""
-
-    messages: Sequence[Request] = ()
-    reports: Sequence[SubscriptionOver] = ()
-
-
-class _Wanted(msgspec.Struct):
-    """A subscription that the application requested, and its last requested lifetime."""
-
-    subscription: Subscription
-    lifetime_s: float | None
-    expires_us: int | None
-
-
-class _Reaction(msgspec.Struct):
-    """An open request that renews or resubmits ``wanted``.
-
-    ``abandoned`` is True once the application has ended the subscription itself.
-    """
-
-    wanted: _Wanted
-    reason: str
-    renews: bool
-    abandoned: bool = False
-
 
 _NOTHING: Final = Decision()
 
@@ -66,11 +36,11 @@ class Lifetimes:
         self._on_ended = on_ended
         self._last_request = 0
         self._asked: dict[int, protocol.Subscribe | protocol.Renew] = {}
-        self._wanted: dict[str, _Wanted] = {}
+        self._wanted: dict[str, WantedSubscription] = {}
         self._over: dict[str, None] = {}
         self._check: tuple[int, frozenset[str]] | None = None
         """Number of the open query, and the subscriptions that were live when it was sent."""
-        self._reactions: dict[int, _Reaction] = {}
+        self._reactions: dict[int, Reaction] = {}
 
     def asked(self, message: protocol.AgentMessage) -> None:
         """Record a request of the application."""
@@ -115,7 +85,7 @@ class Lifetimes:
         """Process the broker's response to a request, the application's or one made here."""
         if asked := self._asked.pop(settled.request, None):
             for subscription in settled.subscriptions:
-                self._want(_Wanted(subscription, asked.lifetime_s, asked.expires_us))
+                self._want(WantedSubscription(subscription, asked.lifetime_s, asked.expires_us))
         elif settled.request > 0:
             for subscription in settled.subscriptions:
                 if wanted := self._wanted.get(subscription.id):
@@ -139,15 +109,15 @@ class Lifetimes:
             [report for decision in decisions for report in decision.reports],
         )
 
-    def _react(self, wanted: _Wanted, reason: str) -> Decision:
+    def _react(self, wanted: WantedSubscription, reason: str) -> Decision:
         """Renew or resubmit ``wanted``, unless it ended at the time that its application set."""
         self._forget(wanted.subscription.id)
         in_time = reason == "expired" and wanted.expires_us is not None
         if self._on_ended == "ignore" or in_time or reason == "unsubscribed":
             return Decision(reports=[SubscriptionOver(wanted.subscription, reason)])
-        return self._try(_Reaction(wanted, reason, renews=self._on_ended == "renew"))
+        return self._try(Reaction(wanted, reason, renews=self._on_ended == "renew"))
 
-    def _try(self, reaction: _Reaction) -> Decision:
+    def _try(self, reaction: Reaction) -> Decision:
         request, wanted = self._next_request(), reaction.wanted
         lost = wanted.subscription
         self._reactions[request] = reaction
@@ -167,7 +137,7 @@ class Lifetimes:
         )
         return Decision([again])
 
-    def _reacted(self, reaction: _Reaction, settled: RequestSettled) -> Decision:
+    def _reacted(self, reaction: Reaction, settled: RequestSettled) -> Decision:
         """Process the response to a reaction; resubmit after a refused renewal, as the broker may have forgotten it."""
         lost = reaction.wanted.subscription
         if reaction.abandoned:
@@ -180,7 +150,7 @@ class Lifetimes:
         self._want(msgspec.structs.replace(reaction.wanted, subscription=successor))
         return _over(reaction, successor)
 
-    def _want(self, wanted: _Wanted) -> None:
+    def _want(self, wanted: WantedSubscription) -> None:
         self._wanted[wanted.subscription.id] = wanted
         self._over.pop(wanted.subscription.id, None)
 
@@ -199,5 +169,5 @@ class Lifetimes:
         return self._last_request
 
 
-def _over(reaction: _Reaction, successor: Subscription | None = None) -> Decision:
+def _over(reaction: Reaction, successor: Subscription | None = None) -> Decision:
     return Decision(reports=[SubscriptionOver(reaction.wanted.subscription, reaction.reason, successor)])

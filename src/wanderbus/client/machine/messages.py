@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.client.machine.path_choice import WAYS, DataTransport, Way
+from wanderbus.client.machine.data_path_kind import DATA_PATH_KINDS, DataPathKind, DataTransport
 from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Input, Output
 from wanderbus.sip.message.targets import Transport
@@ -50,7 +50,7 @@ class AgentProperties(msgspec.Struct, frozen=True):
     data_transport: DataTransport = "AUTO"
     """Transport of the data channel: reliable UDP, TCP, or AUTO for either (SPEC F-01, I-08)."""
 
-    data_ways: tuple[Way, ...] = WAYS
+    data_ways: tuple[DataPathKind, ...] = DATA_PATH_KINDS
     """Paths that the data channel may take, in the order in which they are tried (SPEC I-08)."""
 
     session: str = "default"
@@ -188,7 +188,7 @@ class AgentStatusChanged(Output, frozen=True):
     status: str
     address: Address
     reason: str
-    way: Way = "udp"
+    data_path: DataPathKind = "udp"
     """Path of the data channel, or the one to be tried next (SPEC I-08)."""
 
 

@@ -7,25 +7,16 @@ Paths are tried in order of preference, and each has a timeout for the first ack
      └── the device moves, or the connection fails    └── works: kept until its connection fails or the device moves
 
 On a path without ``relay`` the SIP proxy decides about a relay, and uses one for devices behind NAT; with ``relay`` the
-agent requests one. The code calls a path a *way*.
+agent requests one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
-
+from wanderbus.client.machine.data_path_kind import PATH_NAMES, DataPathKind, RememberedPath
 from wanderbus.machine import Address
-
-DataTransport = Literal["AUTO", "UDP", "TCP"]
-"""Transport of the data channel: reliable UDP, TCP, or the first one that works."""
-
-Way = Literal["udp", "udp-relay", "tcp", "tcp-relay"]
-
-WAYS: Final[tuple[Way, ...]] = ("udp", "udp-relay", "tcp", "tcp-relay")
-"""All paths, the best first."""
 
 UDP_PATIENCE_S: Final = 2.0
 """Least timeout of the first acknowledgement over UDP: a new connection sends at 0, 0.25, 0.75 and 1.75 s."""
@@ -46,62 +37,45 @@ REMEMBERED_S: Final = 600.0
 ADDRESSES_MAX: Final = 32
 """Most addresses of the device for which a path is remembered."""
 
-_NAMES: Final[dict[Way, str]] = {
-    "udp": "UDP",
-    "udp-relay": "UDP by relay",
-    "tcp": "TCP",
-    "tcp-relay": "TCP by relay",
-}
-
-
-def allowed_ways(transport: DataTransport, ways: Sequence[Way]) -> tuple[Way, ...]:
-    """Return those of ``ways`` that use ``transport``."""
-    return tuple([way for way in ways if transport in ("AUTO", way.partition("-")[0].upper())])
-
-
-class _Memory(msgspec.Struct, frozen=True):
-    way: Way
-    learnt_at: float
-
 
 class PathChoice:
     """The path in use, and the paths that failed since the device has the address ``host``.
 
-    :param ways: the allowed paths, in the order in which they are tried
+    :param paths: the allowed paths, in the order in which they are tried
     """
 
-    def __init__(self, ways: Sequence[Way], host: str) -> None:
-        if not ways:
-            raise ValueError("ways is empty; allow at least one")
-        self._ways = tuple(ways)
+    def __init__(self, paths: Sequence[DataPathKind], host: str) -> None:
+        if not paths:
+            raise ValueError("paths is empty; allow at least one")
+        self._paths = tuple(paths)
         self._host = host
         self._index = 0
-        self._memory: dict[str, _Memory] = {}
-        self._dead: set[tuple[str, Address]] = set()
+        self._memory: dict[str, RememberedPath] = {}
+        self._failed_paths: set[tuple[str, Address]] = set()
         self._tried: tuple[str, Address] | None = None
         self._patience_s = 0.0
         self.why = ""
         """Reason for leaving the previous path, for people."""
 
     @property
-    def way(self) -> Way:
+    def path(self) -> DataPathKind:
         """Return the path in use, or to be offered next."""
-        return self._ways[self._index]
+        return self._paths[self._index]
 
     @property
     def over_tcp(self) -> bool:
         """Return whether the path uses TCP."""
-        return self.way.startswith("tcp")
+        return self.path.startswith("tcp")
 
     @property
     def relayed(self) -> bool:
         """Return whether the agent requests a relay."""
-        return self.way.endswith("relay")
+        return self.path.endswith("relay")
 
     @property
     def name(self) -> str:
         """Return the name of the path in use, for people."""
-        return _NAMES[self.way]
+        return PATH_NAMES[self.path]
 
     @property
     def reason(self) -> str:
@@ -112,7 +86,7 @@ class PathChoice:
     def is_unproven_relay(self) -> bool:
         """Return whether the path requests a relay and did not work at this address yet: there may be no relay."""
         known = self._memory.get(self._host)
-        return self.relayed and (known is None or known.way != self.way)
+        return self.relayed and (known is None or known.path != self.path)
 
     @property
     def on_trial(self) -> bool:
@@ -131,13 +105,13 @@ class PathChoice:
         """
         least_s, trips = (TCP_PATIENCE_S, TCP_ROUND_TRIPS) if self.over_tcp else (UDP_PATIENCE_S, UDP_ROUND_TRIPS)
         self._patience_s = min(max(least_s, trips * round_trip_s), PATIENCE_S_MAX)
-        self._tried = self.way.partition("-")[0], remote
-        return None if self._tried in self._dead else now + self._patience_s
+        self._tried = self.path.partition("-")[0], remote
+        return None if self._tried in self._failed_paths else now + self._patience_s
 
     def succeeded(self, now: float) -> None:
         """Keep the path in use: something arrived by it."""
         self._tried = None
-        self._dead.clear()
+        self._failed_paths.clear()
         if self._index == 0:
             self._memory.pop(self._host, None)
         else:
@@ -149,9 +123,9 @@ class PathChoice:
         If there is none, keep this one, and forget which path worked at this address.
         """
         if self._tried is not None:
-            self._dead.add(self._tried)
+            self._failed_paths.add(self._tried)
             self._tried = None
-        if self._index + 1 == len(self._ways):
+        if self._index + 1 == len(self._paths):
             self._memory.pop(self._host, None)
             return False
         self.why = f"{reason or f'nothing arrived within {self._patience_s:.1f} s'} over {self.name}"
@@ -173,15 +147,15 @@ class PathChoice:
 
     def _begin(self, now: float) -> None:
         known = self._memory.get(self._host)
-        fresh = known is not None and now - known.learnt_at < REMEMBERED_S
-        self._index = self._ways.index(known.way) if known is not None and fresh else 0
+        is_recent = known is not None and now - known.learnt_at < REMEMBERED_S
+        self._index = self._paths.index(known.path) if known is not None and is_recent else 0
         self._tried = None
-        self._dead.clear()
+        self._failed_paths.clear()
 
     def _remember(self, now: float) -> None:
         """Remember the path that works at this address; if there are too many, forget the oldest address."""
         known = self._memory.pop(self._host, None)
-        learnt_at = known.learnt_at if known is not None and known.way == self.way else now
-        self._memory[self._host] = _Memory(self.way, learnt_at)
+        learnt_at = known.learnt_at if known is not None and known.path == self.path else now
+        self._memory[self._host] = RememberedPath(self.path, learnt_at)
         if len(self._memory) > ADDRESSES_MAX:
             del self._memory[next(iter(self._memory))]

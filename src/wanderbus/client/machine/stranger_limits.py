@@ -23,7 +23,7 @@ KNOWN_PER_S: Final = 500.0
 """Most SIP messages per second from the server's and the broker's hosts together; their addresses may be forged."""
 
 
-class Strangers:
+class StrangerLimits:
     """Admits datagrams to the SIP port by their source; ``per_s`` bounds those of all strangers together."""
 
     def __init__(self, server: Address, per_s: float) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine
+from wanderbus.client.machine.data_path_kind import DataTransport
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
@@ -21,7 +22,6 @@ from wanderbus.client.machine.messages import (
     PublishSettled,
     RequestSettled,
 )
-from wanderbus.client.machine.path_choice import DataTransport
 from wanderbus.event import Event, EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Output
 from wanderbus.parameters.transports import RudpConfig
@@ -118,7 +118,7 @@ class Traveller:
     @property
     def way(self) -> str:
         """Return the transport of the agent's data channel."""
-        return self._agent.way
+        return self._agent.data_path
 
     @property
     def watched(self) -> tuple[str, AgentMachine, str] | None:
