@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
+from wanderbus.client.machine.data_path import TCP_PATIENCE_S, UDP_PATIENCE_S
 from wanderbus.client.machine.messages import AgentStatusChanged, PublishSettled
-from wanderbus.client.machine.path_choice import TCP_PATIENCE_S, UDP_PATIENCE_S
 from wanderbus.machine import Address
 from wanderbus.relay.ng_client import REPEAT_S, TRIES_MAX
 from wanderbus.simulation.nat.firewall import Firewall

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.client.machine.data_path_kind import DATA_PATH_KINDS, DataPathKind, allowed_paths
-from wanderbus.client.machine.path_choice import (
+from wanderbus.client.machine.data_path import (
     ADDRESSES_MAX,
     PATIENCE_S_MAX,
     REMEMBERED_S,
     TCP_PATIENCE_S,
     UDP_PATIENCE_S,
     PathChoice,
+    allowed_paths,
 )
+from wanderbus.client.machine.messages import DATA_PATH_KINDS, DataPathKind
 from wanderbus.machine import Address
 
 BROKER: Address = ("10.0.0.1", 5071)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from wanderbus.client.machine.path_choice import PathChoice
+from wanderbus.client.machine.data_path import PathChoice
 from wanderbus.machine import Output
 from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.simulation.nat.firewall_tour import RELAY_IP

@@ -18,12 +18,12 @@ from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
 from wanderbus.client.disconnection_hooks import DisconnectionHooks
 from wanderbus.client.error_mapping import connect_error, not_reached
-from wanderbus.client.machine.data_path_kind import DataPathKind
 from wanderbus.client.machine.messages import (
     AgentStatusChanged,
     Arrived,
     Connect,
     ConnectRefused,
+    DataPathKind,
     Disconnect,
     Disconnected,
     PublishSettled,

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from wanderbus.client.machine import core
-from wanderbus.client.machine.data_path_kind import allowed_paths
+from wanderbus.client.machine.data_path import allowed_paths
 from wanderbus.client.machine.messages import AgentProperties, Moved
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import ConfigurationError, Unreachable

@@ -15,8 +15,8 @@ from typing import Final, Unpack
 from wanderbus.client.agent import Agent
 from wanderbus.client.agent_sockets import ECI_SCHEME, End, MobileEnd, shared_properties
 from wanderbus.client.disconnection_hooks import DisconnectionHooks, OnDisconnected, OnReconnected
-from wanderbus.client.machine.data_path_kind import DATA_PATH_KINDS, DataPathKind, DataTransport, allowed_paths
-from wanderbus.client.machine.messages import AgentProperties
+from wanderbus.client.machine.data_path import allowed_paths
+from wanderbus.client.machine.messages import DATA_PATH_KINDS, AgentProperties, DataPathKind, DataTransport
 from wanderbus.client.reports import OutboxSize
 from wanderbus.client.user_uri import user_of
 from wanderbus.errors import ConfigurationError

@@ -11,8 +11,7 @@ from typing import Final, Literal, TypedDict
 
 import msgspec
 
-from wanderbus.client.machine.data_path_kind import DataPathKind
-from wanderbus.client.machine.messages import AgentProperties
+from wanderbus.client.machine.messages import AgentProperties, DataPathKind
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
 
 CONFIG_VARIABLE: Final = "WANDERBUS_CONFIG"

@@ -15,7 +15,6 @@ from typing import Final
 
 from wanderbus.client.machine.conversation import Conversation, OfReaders
 from wanderbus.client.machine.data_path import DataPath
-from wanderbus.client.machine.data_path_kind import DataPathKind
 from wanderbus.client.machine.heal_pacing import HealPacing
 from wanderbus.client.machine.identity import parties_of, sip_properties_of
 from wanderbus.client.machine.messages import (
@@ -25,6 +24,7 @@ from wanderbus.client.machine.messages import (
     Ask,
     Connect,
     ConnectRefused,
+    DataPathKind,
     Disconnect,
     Disconnected,
     Moved,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.client.machine.data_path_kind import DATA_PATH_KINDS, DataPathKind, DataTransport
 from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Input, Output
 from wanderbus.sip.message.targets import Transport
 from wanderbus.subscription import Subscription
+
+DataTransport = Literal["AUTO", "UDP", "TCP"]
+"""Transport of the data channel: reliable UDP, TCP, or the first one that works."""
+
+DataPathKind = Literal["udp", "udp-relay", "tcp", "tcp-relay"]
+
+DATA_PATH_KINDS: Final[tuple[DataPathKind, ...]] = ("udp", "udp-relay", "tcp", "tcp-relay")
+"""All paths, the best first."""
 
 OnEnded = Literal["ignore", "renew", "resubmit"]
 """Reaction of an agent to a subscription that ends without a request (SPEC G-11, X21)."""

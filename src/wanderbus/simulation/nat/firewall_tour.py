@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from wanderbus.client.machine.path_choice import PATIENCE_S_MAX, UDP_PATIENCE_S, UDP_ROUND_TRIPS
+from wanderbus.client.machine.data_path import PATIENCE_S_MAX, UDP_PATIENCE_S, UDP_ROUND_TRIPS
 from wanderbus.simulation.nat.firewall import Firewall
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.server import SERVER_ADDRESS, SERVER_IP

@@ -8,7 +8,6 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine
-from wanderbus.client.machine.data_path_kind import DataTransport
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
@@ -17,6 +16,7 @@ from wanderbus.client.machine.messages import (
     Ask,
     Connect,
     ConnectRefused,
+    DataTransport,
     Moved,
     PublishEvent,
     PublishSettled,
