@@ -289,7 +289,7 @@ def test_a_disk_that_stays_full_at_the_start_is_reported(world: World, monkeypat
     async def story() -> None:
         monkeypatch.setattr(event_log.EventLog, "append", fail)
         monkeypatch.setattr(storage, "START_S_MAX", 0.5)
-        with pytest.raises(StorageError, match="make room and start again: No space left on device"):
+        with pytest.raises(StorageError, match="free some space and start again: No space left on device"):
             async with world.server():
                 pass
 
