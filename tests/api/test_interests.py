@@ -47,7 +47,7 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> Loading:
 
 
 def uses_engine(server: wanderbus.Server) -> bool:
-    return isinstance(service(server).broker._subscriptions.interests._index._engine, Engine)
+    return isinstance(service(server).broker._subscriptions.matcher._index._engine, Engine)
 
 
 async def subscribe(stack: AsyncExitStack, agent: wanderbus.Agent, count: int) -> None:
@@ -99,7 +99,7 @@ def test_the_compiled_kernel_is_loaded_once_many_events_were_matched(
             assert loading.wanted == ["numpy"]
             notifications = await stack.enter_async_context(alice.subscribe(SUBJECT, "n < 50"))
             await publish(alice, *range(11))
-            while service(server).broker._subscriptions.interests._kernel != "numba":
+            while service(server).broker._subscriptions.matcher._kernel != "numba":
                 await asyncio.sleep(0.01)
             assert loading.wanted == ["numpy", "numba"]
             await publish(alice, *range(11, 20))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from wanderbus.broker.restrictions.custom_restrictions import Kinds
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.event import Event
 from wanderbus.subscription import Restriction
@@ -27,7 +27,7 @@ def blocked(
     received_us: int | None = None,
     last_us: int | None = None,
     away: bool = False,
-    kinds: Kinds | None = None,
+    kinds: CustomRestrictions | None = None,
 ) -> int | None:
     """Index of the restriction that blocks; both clocks show the same time unless ``received_us`` is given."""
     return blocked_by(
@@ -37,7 +37,7 @@ def blocked(
         last_us=last_us,
         away=away,
         event=EVENT,
-        kinds=kinds or Kinds(),
+        kinds=kinds or CustomRestrictions(),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.state.broker_clock import BrokerClock
 
 START_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
@@ -14,8 +14,8 @@ HOUR_US = 3_600 * SECOND_US
 SLEW = 0.1
 
 
-def started(last_us: int = 0, slew: float = SLEW) -> DisciplinedClock:
-    clock = DisciplinedClock(last_us, slew)
+def started(last_us: int = 0, slew: float = SLEW) -> BrokerClock:
+    clock = BrokerClock(last_us, slew)
     clock.read(START_US, 0.0)
     return clock
 
@@ -35,9 +35,9 @@ def test_a_wall_clock_that_is_slewed_is_followed_exactly(drift: float) -> None:
 
 
 def test_a_first_reading_is_that_of_the_wall_clock_or_the_last_of_the_log() -> None:
-    assert DisciplinedClock(START_US - HOUR_US, SLEW).read(START_US, 5.0) == START_US
-    assert DisciplinedClock(START_US + HOUR_US, SLEW).read(START_US, 5.0) == START_US + HOUR_US
-    assert DisciplinedClock(0, SLEW).read(0, 0.0) == 0
+    assert BrokerClock(START_US - HOUR_US, SLEW).read(START_US, 5.0) == START_US
+    assert BrokerClock(START_US + HOUR_US, SLEW).read(START_US, 5.0) == START_US + HOUR_US
+    assert BrokerClock(0, SLEW).read(0, 0.0) == 0
 
 
 def test_set_forward_by_an_hour_it_goes_at_eleven_tenths_until_it_is_there() -> None:
@@ -58,7 +58,7 @@ def test_set_back_by_an_hour_it_goes_at_nine_tenths_until_it_is_there() -> None:
 
 
 def test_after_a_start_behind_the_log_it_waits_for_the_wall_clock_slowed_down() -> None:
-    clock = DisciplinedClock(START_US + HOUR_US, SLEW)
+    clock = BrokerClock(START_US + HOUR_US, SLEW)
     clock.read(START_US, 0.0)
     assert clock.read(START_US + 100 * SECOND_US, 100.0) == START_US + HOUR_US + 90 * SECOND_US
 
@@ -94,7 +94,7 @@ WORLDS = st.lists(
 def test_it_never_goes_back_and_never_leaves_the_pace_of_time(
     steps: list[tuple[float, int]], slew: float, ahead_us: int
 ) -> None:
-    clock = DisciplinedClock(START_US + ahead_us, slew)
+    clock = BrokerClock(START_US + ahead_us, slew)
     now, set_us = 0.0, 0
     shown = clock.read(START_US, now)
     for passed, jump_us in steps:

@@ -1,4 +1,4 @@
-"""Kinds of restriction that an operator adds (SPEC H-10)."""
+"""CustomRestrictions of restriction that an operator adds (SPEC H-10)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker.core import Broker, ServerStarted
-from wanderbus.broker.restrictions.custom_restrictions import Asked, Kind, Kinds, Parameters
+from wanderbus.broker.restrictions.custom_restrictions import Asked, CustomRestrictions, Kind, Parameters
 from wanderbus.errors import Refused
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
@@ -43,7 +43,7 @@ class KindsDesk(Desk):
         super().__init__(config)
 
     def start(self) -> None:
-        self.broker = Broker(self.recovered(), self.config, Kinds(self.kinds))
+        self.broker = Broker(self.recovered(), self.config, CustomRestrictions(self.kinds))
         self.timers.clear()
         self.give(ServerStarted())
 
@@ -139,7 +139,7 @@ def test_h10_a_refusal_names_the_fault(kinds: Mapping[str, Kind], restriction: C
 
 
 def test_h03_a_kind_that_fails_forbids_and_is_counted() -> None:
-    kinds = Kinds({"broken": Kind(broken)})
+    kinds = CustomRestrictions({"broken": Kind(broken)})
     asked = Asked(0, 0, None, False, None)  # type: ignore[arg-type]
     for _ in range(3):
         assert not kinds.allows(Custom("broken", {}), asked)

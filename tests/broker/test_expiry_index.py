@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker.state.expiry_index import Roster
+from wanderbus.broker.state.expiry_index import ExpiryIndex
 
 USERS = st.sampled_from(["alice", "bob"])
 IDS = st.sampled_from([f"wb-{n}" for n in range(8)])
@@ -26,7 +26,7 @@ def user_of(identity: str) -> str:
 
 @given(steps=STEPS)
 def test_it_finds_what_a_look_at_all_of_them_finds(steps: list[tuple[str, int | str, int | None]]) -> None:
-    roster = Roster()
+    roster = ExpiryIndex()
     until: dict[str, int | None] = {}
     for step, what, number in steps:
         if step == "put":
@@ -51,13 +51,13 @@ def test_it_finds_what_a_look_at_all_of_them_finds(steps: list[tuple[str, int | 
 
 
 def test_nobody_has_none() -> None:
-    assert list(Roster().of_user("alice")) == []
-    Roster().drop("wb-1", "alice")
+    assert list(ExpiryIndex().of_user("alice")) == []
+    ExpiryIndex().drop("wb-1", "alice")
 
 
 @pytest.mark.parametrize("until_us", [None, 5])
 def test_repeated_renewals_take_constant_memory(until_us: int | None) -> None:
-    roster = Roster()
+    roster = ExpiryIndex()
     for time in range(10_000):
         roster.put("wb-1", "alice", time)
         roster.put(f"wb-{time}", "alice", time)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.explanation import Explained, Pair
+from wanderbus.broker.explanation import Explained, Explanation
 from wanderbus.broker.restrictions.restriction_text import forbidding
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
@@ -24,7 +24,7 @@ from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePoli
 def explained(desk: Desk, event: EventId, subscription: str, device: str | None = None) -> Explained:
     """Explanation from the whole log; the records that concern the pair must give the same one."""
     submitted = next(r.subscription for r in desk.written(Subscribed) if r.subscription.id == subscription)
-    every, some = Pair(event, submitted, device), Pair(event, submitted, device)
+    every, some = Explanation(event, submitted, device), Explanation(event, submitted, device)
     for offset, payload in enumerate(desk.log):
         every.apply(decode_record(payload))
         if some.concerns(offset, payload):
@@ -97,7 +97,7 @@ def test_a_log_that_does_not_name_the_restriction(desk: Desk, bob: int) -> None:
     subscription = desk.subscribed(desk.attach(), restrictions=(Frequency(15.0),))
     published(desk, bob, 1)
     event = published(desk, bob, 2)
-    pair = Pair(event, subscription)
+    pair = Explanation(event, subscription)
     for payload in desk.log:
         record = decode_record(payload)
         if isinstance(record, records.Published):

@@ -13,7 +13,7 @@ from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import protocol
 from wanderbus.broker.backlog import PAUSE_S_MAX, TURN, UNATTENDED_MAX
 from wanderbus.broker.core import Append, Appended, LinkClosed, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.fair_queue import Turns, Waiting
+from wanderbus.broker.fair_queue import FairQueue, Waiting
 from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
@@ -227,13 +227,13 @@ def test_matching_ahead_ends_with_the_step(hall: Hall) -> None:
     subscribe = Subscribe(9, "Flood", "", None, (), False, reader=77)
     outputs = [*hall.turn(MessageArrived(carol, protocol.encode(subscribe))), *hall.turns(FLOOD)]
     assert any(isinstance(each, SendOnLink) and each.link == carol for each in outputs)
-    assert hall.broker._subscriptions.interests._prematched == {}
+    assert hall.broker._subscriptions.matcher._prematched == {}
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_each_users_order_survives_any_sequence_of_operations(seed: int) -> None:
     rng = random.Random(seed)
-    turns, added, done = Turns(), dict.fromkeys("abc", 0), {user: list[int]() for user in "abc"}
+    turns, added, done = FairQueue(), dict.fromkeys("abc", 0), {user: list[int]() for user in "abc"}
     for _ in range(200):
         for user in rng.choices("abc", k=rng.randint(0, 5)):
             turns.add(user, Waiting(added[user], bytes(rng.randint(0, 3_000))))

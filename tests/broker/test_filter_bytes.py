@@ -34,7 +34,7 @@ def test_user_filter_bytes_max_is_named_in_its_refusal_and_holds_for_each_user()
     assert answer.limit == "user_filter_bytes_max"
     assert f"{4 * EACH} bytes; the limit is {3 * EACH}" in answer.reason
     desk.subscribed(desk.attach(BOB), wide(3))
-    assert desk.broker._subscriptions.interests.bytes.of_user(ALICE) == 3 * EACH
+    assert desk.broker._subscriptions.matcher.bytes.of_user(ALICE) == 3 * EACH
 
 
 def test_a_filter_that_ends_makes_room_also_by_expiry() -> None:

@@ -23,7 +23,7 @@ from wanderbus.broker.core import (
 )
 from wanderbus.broker.interest import matcher as broker_interests
 from wanderbus.broker.interest.filter_work import FilterWork
-from wanderbus.broker.interest.matcher import Interests, measured
+from wanderbus.broker.interest.matcher import Matcher, measured
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
@@ -161,20 +161,20 @@ def test_garbage_in_a_batch_closes_its_link_in_its_turn(desk: Desk) -> None:
     desk.give(*[MessageArrived(*each) for each in payloads], MessageArrived(bob, protocol.encode(publishes(3)[0])))
     assert desk.stream(bob) == [1, 3]
     assert desk.broker.status(ALICE) == "DISCONNECTED"
-    assert desk.broker._subscriptions.interests._prematched == {}, "what nobody publishes is not kept"
+    assert desk.broker._subscriptions.matcher._prematched == {}, "what nobody publishes is not kept"
 
 
 # Changes between matching ahead and use ------------------------------------------------
 
 
-def interests(*expressions: str) -> Interests:
-    made = Interests(None, FilterWork(BrokerConfig(), lambda: 0))
+def interests(*expressions: str) -> Matcher:
+    made = Matcher(None, FilterWork(BrokerConfig(), lambda: 0))
     for number, expression in enumerate(expressions, 1):
         add(made, number, expression)
     return made
 
 
-def add(to: Interests, number: int, expression: str = "") -> None:
+def add(to: Matcher, number: int, expression: str = "") -> None:
     to.add(subscription(number, expression), measured(filters.parse(expression)))
 
 

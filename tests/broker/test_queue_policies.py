@@ -11,7 +11,7 @@ import pytest
 from tests.broker.desk import ALICE, BOB, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker.core import Broker, ExtensionFailed, ServerStarted
-from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Policies, Policy, Queue
+from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Policy, Queue, QueuePolicies
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import NotifyGap, RequestRefused
@@ -43,7 +43,7 @@ class PolicyDesk(Desk):
         super().__init__(config)
 
     def start(self) -> None:
-        self.broker = Broker(self.recovered(), self.config, policies=Policies(self.policies))
+        self.broker = Broker(self.recovered(), self.config, policies=QueuePolicies(self.policies))
         self.timers.clear()
         self.give(ServerStarted())
 

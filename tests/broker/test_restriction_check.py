@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.broker.desk import BOB, START_US, Desk
 from tests.broker.judging import blocked, passes
 from wanderbus import records
-from wanderbus.broker.restrictions.custom_restrictions import Asked, Kind, Kinds
+from wanderbus.broker.restrictions.custom_restrictions import Asked, CustomRestrictions, Kind
 from wanderbus.broker.restrictions.restriction_check import admitted
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import RESTRICTIONS_MAX
@@ -123,7 +123,7 @@ def test_h03_the_first_in_order_that_forbids_is_named_by_its_place() -> None:
     assert blocked((Interval(5, 6), window, frequency), 5, last_us=4) == 2
 
 
-def asking(*answers: bool) -> tuple[Kinds, list[Restriction], list[int]]:
+def asking(*answers: bool) -> tuple[CustomRestrictions, list[Restriction], list[int]]:
     """Custom kinds with these results, a restriction of each, and a list of the kinds that were called."""
     asked: list[int] = []
 
@@ -134,7 +134,7 @@ def asking(*answers: bool) -> tuple[Kinds, list[Restriction], list[int]]:
 
         return Kind(allows)
 
-    kinds = Kinds({f"kind {place}": kind(place, answer) for place, answer in enumerate(answers)})
+    kinds = CustomRestrictions({f"kind {place}": kind(place, answer) for place, answer in enumerate(answers)})
     return kinds, [Custom(f"kind {place}", {}) for place in range(len(answers))], asked
 
 
@@ -228,9 +228,9 @@ def test_h11_the_period_counts_from_what_was_generated_and_over_restarts(
 
 def test_h06_checks_what_stands_together() -> None:
     together = (Frequency(1.0), Interval(0, 1), Interval(5, 6), Daily("10:00", "09:00", "Europe/Lisbon"))
-    assert admitted(together, zone="UTC", kinds=Kinds()) == together
+    assert admitted(together, zone="UTC", kinds=CustomRestrictions()) == together
     with pytest.raises(Refused, match="one frequency"):
-        admitted((Frequency(1.0), Interval(0, 1), Frequency(1.0)), zone="UTC", kinds=Kinds())
+        admitted((Frequency(1.0), Interval(0, 1), Frequency(1.0)), zone="UTC", kinds=CustomRestrictions())
 
 
 def test_x27_a_stored_window_names_its_zone(desk: Desk) -> None:
@@ -244,7 +244,7 @@ def test_x27_a_stored_window_names_its_zone(desk: Desk) -> None:
 
 
 def test_there_are_not_too_many_restrictions() -> None:
-    admitted((Interval(0, 1),) * RESTRICTIONS_MAX, zone="UTC", kinds=Kinds())
+    admitted((Interval(0, 1),) * RESTRICTIONS_MAX, zone="UTC", kinds=CustomRestrictions())
     with pytest.raises(LimitExceeded, match=str(RESTRICTIONS_MAX)) as caught:
-        admitted((Interval(0, 1),) * (RESTRICTIONS_MAX + 1), zone="UTC", kinds=Kinds())
+        admitted((Interval(0, 1),) * (RESTRICTIONS_MAX + 1), zone="UTC", kinds=CustomRestrictions())
     assert caught.value.limit == "restrictions_max"

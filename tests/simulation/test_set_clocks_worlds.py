@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.simulation.weeks.scenario import WeeksResult, WeeksScenario
 
 SEEDS = (3, 4, 23, 24, 33, 36, 37)
@@ -44,5 +44,5 @@ def test_enough_happens_in_these_worlds() -> None:
 
 
 def test_a_broker_that_believes_the_wall_clock_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DisciplinedClock, "read", lambda self, wall_us, now: wall_us)
+    monkeypatch.setattr(BrokerClock, "read", lambda self, wall_us, now: wall_us)
     assert any(DecadesScenario(seed).run().problems for seed in SEEDS)

@@ -18,11 +18,11 @@ from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues import queue_limits
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Hole, Queued
-from wanderbus.broker.queues.queue_limits import Bounds
-from wanderbus.broker.queues.queue_policies import Policies, Queue
-from wanderbus.broker.readers import Link, Reader, Windows
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.queues.queue_policies import Queue, QueuePolicies
+from wanderbus.broker.readers import Link, Reader, ReaderWindows
 from wanderbus.broker.restrictions.restriction_check import blocked_by
-from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
@@ -142,7 +142,7 @@ def never_ask_what_ended(patch: Patch) -> None:
 
 def set_the_clock_back(patch: Patch) -> None:
     """DESIGN 5.8: the broker's clock equals the wall clock."""
-    patch.setattr(DisciplinedClock, "read", lambda self, wall_us, now: wall_us)
+    patch.setattr(BrokerClock, "read", lambda self, wall_us, now: wall_us)
 
 
 # Queues ---------------------------------------------------------------------------------------------------------------
@@ -165,22 +165,22 @@ def drop_the_oldest_always(patch: Patch) -> None:
 
 def deliver_at_any_age(patch: Patch) -> None:
     """SPEC G-17: only the sweep looks at ages."""
-    patch.setattr(Bounds, "too_old", lambda self, entry, subscription: False)
+    patch.setattr(QueueLimits, "too_old", lambda self, entry, subscription: False)
 
 
 def never_refuse(patch: Patch) -> None:
     """SPEC U-02: an event that is to be refused when a queue is full is dropped instead."""
-    patch.setattr(Bounds, "refuses", lambda self, subject, size, notified: None)
+    patch.setattr(QueueLimits, "refuses", lambda self, subject, size, notified: None)
 
 
 def refuse_without_need(patch: Patch) -> None:
     """SPEC U-02: an event is refused because of a queue that has room."""
-    refuses = Bounds.refuses
+    refuses = QueueLimits.refuses
 
-    def eager(self: Bounds, subject: str, size: int, notified: Any) -> str | None:
+    def eager(self: QueueLimits, subject: str, size: int, notified: Any) -> str | None:
         return refuses(self, subject, size * 2, notified)
 
-    patch.setattr(Bounds, "refuses", eager)
+    patch.setattr(QueueLimits, "refuses", eager)
 
 
 def tell_everybody_of_the_bound(patch: Patch) -> None:
@@ -200,15 +200,15 @@ def miscount_gaps(patch: Patch) -> None:
 def share_one_window(patch: Patch) -> None:
     """SPEC G-25: notifications that one reader does not take hold back all other readers on its link."""
 
-    def has_room(self: Windows, link: Link, reader: Reader) -> bool:
+    def has_room(self: ReaderWindows, link: Link, reader: Reader) -> bool:
         return sum(len(each.unacknowledged or ()) for each in link.readers()) < self._notifications
 
-    patch.setattr(Windows, "has_room", has_room)
+    patch.setattr(ReaderWindows, "has_room", has_room)
 
 
 def send_without_a_window(patch: Patch) -> None:
     """SPEC G-25: a reader that stands still is sent everything."""
-    patch.setattr(Windows, "has_room", lambda self, link, reader: True)
+    patch.setattr(ReaderWindows, "has_room", lambda self, link, reader: True)
 
 
 def take_one_too_many(patch: Patch) -> None:
@@ -282,17 +282,17 @@ def drop_for_every_device(patch: Patch) -> None:
 
 def ask_no_policy(patch: Patch) -> None:
     """SPEC G-23: notifications that the operator's policy drops stay."""
-    patch.setattr(Bounds, "_ask_policies", lambda self, session, rows: None)
+    patch.setattr(QueueLimits, "_ask_policies", lambda self, session, rows: None)
 
 
 def drop_the_other_one(patch: Patch) -> None:
     """SPEC G-23: of two that wait, the one that the operator's policy wants to keep is dropped."""
-    choose = Policies.choose
+    choose = QueuePolicies.choose
 
-    def chosen(self: Policies, name: str, queue: Queue) -> list[int]:
+    def chosen(self: QueuePolicies, name: str, queue: Queue) -> list[int]:
         return [queue.newest[-1].number] if choose(self, name, queue) else []
 
-    patch.setattr(Policies, "choose", chosen)
+    patch.setattr(QueuePolicies, "choose", chosen)
 
 
 def forget_publishers(patch: Patch) -> None:

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions, Kind
 from wanderbus.broker.restrictions.restriction_check import blocked_by
-from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
@@ -109,7 +109,7 @@ def test_the_watch_sees_what_is_wrong(readings: list[tuple[float, int, int]], wo
 @pytest.mark.parametrize("seed", range(5))
 def test_watch_and_clock_agree_however_the_wall_clock_is_set(seed: int) -> None:
     draw, watch = Random(seed), ClockWatch(0.05)
-    clock, now, wall_us = DisciplinedClock(0, 0.05), 0.0, 1_700_000_000_000_000
+    clock, now, wall_us = BrokerClock(0, 0.05), 0.0, 1_700_000_000_000_000
     watch.booted(0)
     for _ in range(300):
         passed_s = draw.choice([0.0, 0.01, 60.0, HOUR_S]) * draw.random()
@@ -174,7 +174,7 @@ def test_the_reference_and_the_broker_forbid_the_same(start_s: int) -> None:
             last_us=last_us,
             away=away,
             event=event,
-            kinds=Kinds({LOTS: Kind(are_lots)}),
+            kinds=CustomRestrictions({LOTS: Kind(are_lots)}),
         ), (wanted, at_us, wall_us, last_us, away)
 
 

@@ -77,7 +77,7 @@ class ServerAnswered(Input, frozen=True):
     rows: tuple[Row, ...]
 
 
-class Operating:
+class Admin:
     """Answers administration requests of authenticated users."""
 
     def __init__(

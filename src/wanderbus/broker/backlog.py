@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from wanderbus import protocol
-from wanderbus.broker.fair_queue import Taken, Turns, Waiting, weight_of
+from wanderbus.broker.fair_queue import FairQueue, Taken, Waiting, weight_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
@@ -68,7 +68,7 @@ class Backlog:
         self._prematch = prematch
         self._turn_units = config.turn_units
         self._unsynced_max = config.unsynced_units_max
-        self._turns = Turns()
+        self._fair_queue = FairQueue()
         self._began_at = self._owed_at = 0.0
         """Work that was done, and work that was owed, when this step began."""
         self.done_units = 0.0
@@ -91,7 +91,7 @@ class Backlog:
         """Requests other than publishes and acknowledgements in the present second, by party."""
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._fair_queue)
 
     def begin(self) -> None:
         """Begin a step."""
@@ -110,12 +110,12 @@ class Backlog:
         now = self._links.now
         if self._resume_at is None:
             duration_s = (now - self._held_at) * self._follows
-            self._resume_at = now + min(duration_s / max(1, len(self._turns.held)), PAUSE_S_MAX)
+            self._resume_at = now + min(duration_s / max(1, len(self._fair_queue.held)), PAUSE_S_MAX)
         if now < self._resume_at:
             self._journal.emit_now(SetTimer(TURN, self._resume_at))
         else:
             self._held_at = self._resume_at = None
-            self._turns.release()
+            self._fair_queue.release()
 
     def take_done(self) -> dict[int, int]:
         """Return how many messages of each link were processed since the last call."""
@@ -125,22 +125,22 @@ class Backlog:
     def arrived(self, several: Sequence[tuple[int, bytes]]) -> None:
         """Process the messages of these links; messages beyond this step wait."""
         done = 0
-        if not self._turns and self._room() >= sum([weight_of(payload) for _, payload in several]):
+        if not self._fair_queue and self._room() >= sum([weight_of(payload) for _, payload in several]):
             done = self._process(several)
         for identity, payload in several[done:]:
             party = _party(self._links.get(identity))
-            if party == UNATTENDED and self._turns.waiting(UNATTENDED) >= UNATTENDED_MAX:
+            if party == UNATTENDED and self._fair_queue.waiting(UNATTENDED) >= UNATTENDED_MAX:
                 self._journal.tally.note("backlog.UNATTENDED_MAX", UNATTENDED, "datagram of the original ECI dropped")
             else:
-                self._turns.add(party, Waiting(identity, payload))
+                self._fair_queue.add(party, Waiting(identity, payload))
 
     def go_on(self) -> None:
         """Process waiting messages as far as this step has room, and request another step if some are left."""
-        while self._turns.are_due and not self._is_asked and (room := self._room()) > 0:
-            taken = self._turns.take(room)
+        while self._fair_queue.are_due and not self._is_asked and (room := self._room()) > 0:
+            taken = self._fair_queue.take(room)
             done = self._process([each.message for each in taken], taken)
-            self._turns.give_back(taken[done:])
-        if self._turns.are_due and not self._is_asked and not self._is_unsynced():
+            self._fair_queue.give_back(taken[done:])
+        if self._fair_queue.are_due and not self._is_asked and not self._is_unsynced():
             if self._is_contested():
                 self._leave_room()
             self._is_asked = True
@@ -149,7 +149,7 @@ class Backlog:
     def _leave_room(self) -> None:
         """Hold back users who used half of this step and have more messages, unless they only acknowledge."""
         costly = {party for party, units in self._served.items() if units >= self._turn_units / 2}
-        held = self._turns.hold(costly & (self._active | self._active_before))
+        held = self._fair_queue.hold(costly & (self._active | self._active_before))
         for party in held:
             self._journal.tally.note("broker.turn_units", party, REASON)
         if held and self._held_at is None:
@@ -159,7 +159,7 @@ class Backlog:
 
     def closes(self, link: Link) -> None:
         """Process the waiting messages of a closing link, except publishes, which its agent repeats on another link."""
-        for waiting in self._turns.remove(_party(link), link.link):
+        for waiting in self._fair_queue.remove(_party(link), link.link):
             message = _message(waiting.payload)
             self._done[link.link] = self._done.get(link.link, 0) + 1
             if not isinstance(message, protocol.Publish | RemoteProtocolError) and self._links.get(link.link) is link:
@@ -215,7 +215,7 @@ class Backlog:
             done[identity] = done.get(identity, 0) + 1
             self.done_units += weight
             if taken:
-                self._turns.charge(taken[place], units)
+                self._fair_queue.charge(taken[place], units)
         if prematched:
             self._prematch((), 0)
         return len(messages)

@@ -13,12 +13,12 @@ from typing import Final
 
 from wanderbus import protocol, records
 from wanderbus.broker.acceptance import DISK_FULL
-from wanderbus.broker.admin import Operating, ServerAnswered, ServerAsked
+from wanderbus.broker.admin import Admin, ServerAnswered, ServerAsked
 from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.interest.filter_work import FilterWork
-from wanderbus.broker.interest.matcher import Interests, KernelWanted
+from wanderbus.broker.interest.matcher import KernelWanted, Matcher
 from wanderbus.broker.links import LinkDropped, Links, SendOnLink
 from wanderbus.broker.messages import (
     Append,
@@ -39,17 +39,17 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence, UserStatusChanged
 from wanderbus.broker.publishing import Publishing
-from wanderbus.broker.queues.queue_limits import Bounds
-from wanderbus.broker.queues.queue_policies import Policies
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
-from wanderbus.broker.restrictions.custom_restrictions import Kinds
-from wanderbus.broker.state.broker_clock import DisciplinedClock
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.broker.subscribe_pacing import Submissions
+from wanderbus.broker.subscribe_pacing import SubscribePacing
 from wanderbus.broker.subscriptions import Subscriptions, SubscriptionUnreadable
-from wanderbus.broker.unread_warnings import SubscriptionUnread, Unread
+from wanderbus.broker.unread_warnings import SubscriptionUnread, UnreadWarnings
 from wanderbus.broker.visitor_limit import UserDevice
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
@@ -101,32 +101,38 @@ class Broker:
         self,
         state: BrokerState,
         config: BrokerConfig,
-        kinds: Kinds | None = None,
+        kinds: CustomRestrictions | None = None,
         kernel: Kernel | None = None,
         hook: DisconnectionHook | None = None,
-        policies: Policies | None = None,
+        policies: QueuePolicies | None = None,
     ) -> None:
         self.state = state
         self.config = config
-        kinds, hook, policies = kinds or Kinds(), hook or DisconnectionHook(), policies or Policies()
-        self._extensions: dict[Kinds | DisconnectionHook | Policies, int] = {kinds: 0, hook: 0, policies: 0}
+        kinds, hook, policies = kinds or CustomRestrictions(), hook or DisconnectionHook(), policies or QueuePolicies()
+        self._extensions: dict[CustomRestrictions | DisconnectionHook | QueuePolicies, int] = {
+            kinds: 0,
+            hook: 0,
+            policies: 0,
+        }
         """The operator's extensions, and the number of failures of each that were reported."""
-        self._clock = DisciplinedClock(state.wall_us, config.clock_slew_max)
+        self._clock = BrokerClock(state.wall_us, config.clock_slew_max)
         self._journal = Journal(state)
-        self._bounds = Bounds(state, self._journal, config, policies)
-        self._links = Links(state, self._journal, self._bounds, config)
-        self._presence = Presence(state, self._journal, self._links, self._bounds, config, hook)
-        self._operating = Operating(state, self._journal, self._links, self._presence, config)
-        interests = Interests(kernel, FilterWork(config, lambda: state.wall_us))
+        self._queue_limits = QueueLimits(state, self._journal, config, policies)
+        self._links = Links(state, self._journal, self._queue_limits, config)
+        self._presence = Presence(state, self._journal, self._links, self._queue_limits, config, hook)
+        self._admin = Admin(state, self._journal, self._links, self._presence, config)
+        matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us))
         self._subscriptions = Subscriptions(
-            state, self._journal, self._links, self._bounds, config, kinds, interests, policies
+            state, self._journal, self._links, self._queue_limits, config, kinds, matcher, policies
         )
-        self._submissions = Submissions(state, self._journal, self._links, config, self._answer)
-        self._unread = Unread(state, self._journal, self._links, config)
+        self._subscribe_pacing = SubscribePacing(state, self._journal, self._links, config, self._answer)
+        self._unread_warnings = UnreadWarnings(state, self._journal, self._links, config)
         self._backlog = Backlog(self._links, self._journal, config, self._on_message, self._prematch)
         self._handover = Handover(state, self._journal, self._links, self._presence, self._subscriptions, self._backlog)
         may_publish = Permissions("may_publish", config.may_publish)
-        self._publishing = Publishing(state, self._journal, self._links, self._subscriptions, self._bounds, may_publish)
+        self._publishing = Publishing(
+            state, self._journal, self._links, self._subscriptions, self._queue_limits, may_publish
+        )
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
@@ -212,9 +218,9 @@ class Broker:
             case DiskFull() | DiskFreed():
                 self._publishing.disk_full = isinstance(given, DiskFull)
             case KernelLoaded(kernel=kernel):
-                self._subscriptions.interests.use(kernel)
+                self._subscriptions.matcher.use(kernel)
             case ServerAnswered():
-                self._operating.server_answered(given)
+                self._admin.server_answered(given)
             case FenceSession():
                 self._handover.fence(given)
             case ImportSession():
@@ -234,7 +240,7 @@ class Broker:
                 if link := self._links.get(identity):
                     self._links.go_on(link)
             case ("submissions", str(user)):
-                self._submissions.go_on(user)
+                self._subscribe_pacing.go_on(user)
             case ("sweep",):
                 self._sweep()
             case ("sweep", "again"):
@@ -258,8 +264,8 @@ class Broker:
 
         SPEC G-17, G-25, X18.
         """
-        self._bounds.sweep()
-        self._unread.look()
+        self._queue_limits.sweep()
+        self._unread_warnings.look()
         self._sweep_subscriptions()
         self._sweep_later()
 
@@ -284,7 +290,7 @@ class Broker:
         That place is before the first message that may add a subscription. Without messages, discard the results.
         """
         if not messages:
-            self._subscriptions.interests.prematch(())
+            self._subscriptions.matcher.prematch(())
             return 0
         end = min(len(messages), place + PREMATCHED_MAX)
         publishes: list[tuple[Link, protocol.Publish]] = []
@@ -317,9 +323,9 @@ class Broker:
             case protocol.Leave(request=request):
                 self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
-                self._operating.answer(link, message)
+                self._admin.answer(link, message)
             case _:
-                self._submissions.take(link, message)
+                self._subscribe_pacing.take(link, message)
 
     def _answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
         match request:
@@ -357,7 +363,7 @@ class Broker:
         """End the session's subscriptions, and drop notifications for this device alone (SPEC G-09, X20)."""
         self._subscriptions.discard(link.user, session.name, link.device)
         if not keep_queue:
-            self._bounds.discard(session, link.device)
+            self._queue_limits.discard(session, link.device)
             self._links.acknowledge(session, link.device, session.next - 1)
 
     def _attach_refusal(self, link: Link, name: str) -> protocol.RequestRefused | None:

@@ -12,7 +12,7 @@ from wanderbus import records
 from wanderbus.broker.acceptance import Accepted
 from wanderbus.broker.interest.filter_work import Undecided
 from wanderbus.broker.links import Links
-from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -39,22 +39,24 @@ class Delivered(NamedTuple):
 class Delivery:
     """Decides which sessions get an event; it records and sends nothing."""
 
-    def __init__(self, state: BrokerState, links: Links, subscriptions: Subscriptions, bounds: Bounds) -> None:
+    def __init__(
+        self, state: BrokerState, links: Links, subscriptions: Subscriptions, queue_limits: QueueLimits
+    ) -> None:
         self._state = state
         self._links = links
         self._subscriptions = subscriptions
-        self._bounds = bounds
+        self._queue_limits = queue_limits
 
     def deliver(self, accepted: Accepted, received_us: int) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
         event = accepted.event
         sessions, restricted, expired = self._generated(event, received_us)
-        undecided = self._subscriptions.interests.work.take_undecided(event)
+        undecided = self._subscriptions.matcher.work.take_undecided(event)
         self._subscriptions.ask_for_kernel()
         notified = decided = [notification for _, notification in sessions]
         if undecided:
             decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
-        full = self._bounds.refuses(event.subject, accepted.size, decided)
+        full = self._queue_limits.refuses(event.subject, accepted.size, decided)
         delivery = records.Delivery(notified=tuple(notified), restricted=tuple(restricted))
         return Delivered(delivery, [session for session, _ in sessions], undecided, expired, full)
 
@@ -68,7 +70,7 @@ class Delivery:
         """
         matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
         restricted, expired = [], []
-        rows = [self._state.subscriptions[each] for each in self._subscriptions.interests.matching(event)]
+        rows = [self._state.subscriptions[each] for each in self._subscriptions.matcher.matching(event)]
         rows.sort(key=_number)
         for row in rows:
             subscription = row.subscription

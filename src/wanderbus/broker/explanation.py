@@ -73,7 +73,7 @@ class Explained(msgspec.Struct, frozen=True):
     devices: tuple[Reached, ...] = ()
 
 
-class Pair:
+class Explanation:
     """Applies the records in order, from the first on; :meth:`explained` may be called at any time.
 
     :param event: the event's id

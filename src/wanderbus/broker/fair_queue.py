@@ -33,7 +33,7 @@ class Taken(NamedTuple):
     units: float
 
 
-class Turns:
+class FairQueue:
     """Waiting messages by user, and the cost of each user so far."""
 
     def __init__(self) -> None:

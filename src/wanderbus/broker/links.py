@@ -11,8 +11,8 @@ import msgspec
 from wanderbus import protocol, records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued
-from wanderbus.broker.queues.queue_limits import Bounds
-from wanderbus.broker.readers import Link, Reader, Windows
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.readers import Link, Reader, ReaderWindows
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -52,13 +52,13 @@ class LinkDropped(Output, frozen=True):
 class Links:
     """All open links; delivers notifications over them in order, a window ahead of the acknowledgements."""
 
-    def __init__(self, state: BrokerState, journal: Journal, bounds: Bounds, config: BrokerConfig) -> None:
+    def __init__(self, state: BrokerState, journal: Journal, queue_limits: QueueLimits, config: BrokerConfig) -> None:
         self.now = 0.0
         """The monotonic second of the current step."""
         self._state = state
         self._journal = journal
-        self._bounds = bounds
-        self._windows = Windows(config)
+        self._queue_limits = queue_limits
+        self._windows = ReaderWindows(config)
         self._backlog_per_s = config.backlog_per_s
         self._closed: list[int] = []
         self._by_id: dict[int, Link] = {}
@@ -381,9 +381,9 @@ class Links:
         """Return whether an item has waited for too long; drop it if so."""
         if isinstance(item, Hole) or item.event.at_us >= self._state.wall_us:
             return False
-        if not self._bounds.too_old(item, reader.subscription):
+        if not self._queue_limits.too_old(item, reader.subscription):
             return False
-        self._bounds.expire(session)
+        self._queue_limits.expire(session)
         return True
 
     def _has_pace(self, link: Link) -> bool:

@@ -9,12 +9,12 @@ from typing import Final, Literal
 from wanderbus import protocol, records
 from wanderbus.broker.disconnection import AS_ALWAYS, DeviceChange, DisconnectionHook, Handling
 from wanderbus.broker.links import Links
-from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.broker.visitor_limit import UserDevice, Visitors
+from wanderbus.broker.visitor_limit import UserDevice, VisitorLimit
 from wanderbus.machine import CancelTimer, Output, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 
@@ -37,18 +37,18 @@ class Presence:
         state: BrokerState,
         journal: Journal,
         links: Links,
-        bounds: Bounds,
+        queue_limits: QueueLimits,
         config: BrokerConfig,
         hook: DisconnectionHook,
     ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
-        self._bounds = bounds
+        self._queue_limits = queue_limits
         self._hook = hook
         self._grace_s = config.device_grace_s
         self._devices_max = config.user_devices_max
-        self._visitors = Visitors(state, config)
+        self._visitors = VisitorLimit(state, config)
 
     def start(self) -> None:
         """Start the grace timer of every device: none is connected yet."""
@@ -198,7 +198,7 @@ class Presence:
 
     def _carry_out(self, handling: Handling, row: DeviceRow, change: DeviceChange) -> None:
         if handling.drop_waiting:
-            self._bounds.discard(self._state.sessions[session_key(row.user, change.session)], row.device, "hook")
+            self._queue_limits.discard(self._state.sessions[session_key(row.user, change.session)], row.device, "hook")
         if handling.leave and change.change == "disconnected":
             self.left(row.user, change.session, row.device, "hook")
 

@@ -22,7 +22,7 @@ from wanderbus.broker.acceptance import (
 from wanderbus.broker.delivery import Delivered, Delivery
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.queues.queue_limits import Bounds
+from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import PublisherRow, publisher_key
@@ -41,7 +41,7 @@ class Publishing:
         journal: Journal,
         links: Links,
         subscriptions: Subscriptions,
-        bounds: Bounds,
+        queue_limits: QueueLimits,
         permissions: Permissions,
     ) -> None:
         self.received_us = 0
@@ -52,9 +52,9 @@ class Publishing:
         self._journal = journal
         self._links = links
         self._subscriptions = subscriptions
-        self._bounds = bounds
+        self._queue_limits = queue_limits
         self._permissions = permissions
-        self._delivery = Delivery(state, links, subscriptions, bounds)
+        self._delivery = Delivery(state, links, subscriptions, queue_limits)
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
 
@@ -68,7 +68,7 @@ class Publishing:
                 with contextlib.suppress(EventError):  # publish() refuses it with the reason
                     self._encoded[id(message.event)] = message.event, checked_bytes(message.event)
         if len(self._encoded) > 1:
-            self._subscriptions.interests.prematch([event for event, _ in self._encoded.values()])
+            self._subscriptions.matcher.prematch([event for event, _ in self._encoded.values()])
 
     def publish(self, link: Link, message: protocol.Publish) -> None:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
@@ -121,8 +121,8 @@ class Publishing:
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in zip(delivered.sessions, delivery.notified, strict=True):
             if delivered.undecided:
-                self._bounds.leave_undecided(session, notification, delivered.undecided)
-            self._bounds.enforce(session, notification)
+                self._queue_limits.leave_undecided(session, notification, delivered.undecided)
+            self._queue_limits.enforce(session, notification)
             self._links.notify(session, notification.subscriptions)
         return acceptance.id
 

@@ -127,7 +127,7 @@ class Link(msgspec.Struct):
             self._readers[heir] = reader
 
 
-class Windows:
+class ReaderWindows:
     """Send windows: the bounds on unacknowledged items of a reader and a device."""
 
     def __init__(self, config: BrokerConfig) -> None:

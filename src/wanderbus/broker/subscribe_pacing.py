@@ -46,7 +46,7 @@ class _Pace(msgspec.Struct):
     characters: int = 0
 
 
-class Submissions:
+class SubscribePacing:
     """Queues requests, and answers them in order at the pace of each user."""
 
     def __init__(

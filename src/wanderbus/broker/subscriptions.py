@@ -9,15 +9,15 @@ import msgspec
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
-from wanderbus.broker.interest.matcher import Interest, Interests, KernelWanted, measured
+from wanderbus.broker.interest.matcher import KernelWanted, Matcher, MeasuredFilter, measured
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.queues.queue_limits import Bounds
-from wanderbus.broker.queues.queue_policies import Policies
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link
-from wanderbus.broker.restrictions.custom_restrictions import Kinds
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import admitted
-from wanderbus.broker.state.expiry_index import Roster
+from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -53,25 +53,25 @@ class Subscriptions:
         state: BrokerState,
         journal: Journal,
         links: Links,
-        bounds: Bounds,
+        queue_limits: QueueLimits,
         config: BrokerConfig,
-        kinds: Kinds,
-        interests: Interests,
-        policies: Policies | None = None,
+        kinds: CustomRestrictions,
+        matcher: Matcher,
+        policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
-        self._bounds = bounds
+        self._queue_limits = queue_limits
         self._config = config
         self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self.kinds = kinds
         """The kinds of restriction that the operator has added."""
-        self._policies = policies or Policies()
-        self.interests = interests
+        self._policies = policies or QueuePolicies()
+        self.matcher = matcher
         """The index of subscriptions."""
-        self._live = Roster()
-        self._ended = Roster()
+        self._live = ExpiryIndex()
+        self._ended = ExpiryIndex()
         kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
         self._add_many(kept)
         for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
@@ -87,7 +87,7 @@ class Subscriptions:
     def release(self, session: SessionRow) -> None:
         """Match the subscriptions of a session no longer; their rows stay until the session is fenced."""
         for identity in session.subscriptions:
-            self.interests.remove(identity)
+            self.matcher.remove(identity)
             self._live.drop(identity, session.user)
         for identity in session.ended:
             self._ended.drop(identity, session.user)
@@ -96,7 +96,7 @@ class Subscriptions:
         """Add live subscriptions; one that can no longer be parsed matches nothing, and is reported."""
         for subscription in subscriptions:
             self._live.put(subscription.id, subscription.owner, subscription.expires_us)
-        for subscription, error in self.interests.add_many(subscriptions):
+        for subscription, error in self.matcher.add_many(subscriptions):
             self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
         self.ask_for_kernel()
 
@@ -119,7 +119,7 @@ class Subscriptions:
 
     def ask_for_kernel(self) -> None:
         """Request another kernel if it would save matching work."""
-        if kernel := self.interests.wanted_kernel():
+        if kernel := self.matcher.wanted_kernel():
             self._journal.emit(KernelWanted(kernel))
 
     def end(self, subscription: Subscription, reason: str) -> None:
@@ -128,7 +128,7 @@ class Subscriptions:
         The broker notifies its devices unless they asked for the end (SPEC G-10). It can be renewed for a while
         (SPEC X21).
         """
-        self.interests.remove(subscription.id)
+        self.matcher.remove(subscription.id)
         self._live.drop(subscription.id, subscription.owner)
         ended = records.Unsubscribed(
             at_us=self._state.wall_us,
@@ -291,7 +291,7 @@ class Subscriptions:
         row = self._state.known(identity)
         if row is not None and _is_of(link, row.subscription):
             session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
-            self._bounds.abandon(session, row, link.device)
+            self._queue_limits.abandon(session, row, link.device)
             self._links.acknowledge(session, link.device, session.next - 1, (identity,))
 
     def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
@@ -311,7 +311,9 @@ class Subscriptions:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
 
-    def _change(self, subscription: Subscription, revived: Interest | None = None, **fields: object) -> Subscription:
+    def _change(
+        self, subscription: Subscription, revived: MeasuredFilter | None = None, **fields: object
+    ) -> Subscription:
         """Record a subscription with other ``fields``; ``revived`` is the expression of one that had ended."""
         changed = msgspec.structs.replace(subscription, **fields)
         admission.check_size(changed)
@@ -348,7 +350,7 @@ class Subscriptions:
         of_session = self._of_session(wanted.owner, wanted.session)
         return next((each for each in of_session if _same(each, wanted)), None)
 
-    def _latest_ended(self, ended: Subscription, interest: Interest) -> Subscription | None:
+    def _latest_ended(self, ended: Subscription, interest: MeasuredFilter) -> Subscription | None:
         """Return the latest ended subscription with the same request, which has the queue.
 
         None if checking the quota has made the broker forget it.
@@ -379,22 +381,22 @@ class Subscriptions:
     def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
         return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
 
-    def _check_quota(self, user: str, interest: Interest) -> None:
+    def _check_quota(self, user: str, interest: MeasuredFilter) -> None:
         """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions, or none with this filter."""
         most = self._config.user_subscriptions_max
         if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
             raise LimitExceeded(
                 f"{user} has the maximum of {most} subscriptions; end one first", "user_subscriptions_max"
             )
-        self.interests.work.check(interest.work)
+        self.matcher.work.check(interest.work)
         most = self._config.user_filter_bytes_max
-        if self.interests.bytes.of_user(user) + interest.bytes > most:
+        if self.matcher.bytes.of_user(user) + interest.bytes > most:
             self._without_expired(list(of_user))
-        self.interests.bytes.check(user, interest.bytes, most)
+        self.matcher.bytes.check(user, interest.bytes, most)
 
-    def _take_up(self, subscription: Subscription, interest: Interest) -> None:
+    def _take_up(self, subscription: Subscription, interest: MeasuredFilter) -> None:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
-        self.interests.add(subscription, interest)
+        self.matcher.add(subscription, interest)
         self.ask_for_kernel()
 
     def _bury(self, row: SubscriptionRow) -> None:

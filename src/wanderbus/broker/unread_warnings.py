@@ -37,7 +37,7 @@ class SubscriptionUnread(Output, frozen=True):
     since_s: float
 
 
-class Unread:
+class UnreadWarnings:
     """Checks periodically, and warns once of each unread subscription until it is read again."""
 
     def __init__(self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig) -> None:

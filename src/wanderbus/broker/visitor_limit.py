@@ -12,7 +12,7 @@ UserDevice = tuple[str, str]
 """A user, and the name of a device."""
 
 
-class Visitors:
+class VisitorLimit:
     """The bounds of each other domain; users of the server's own domain are not counted."""
 
     def __init__(self, state: BrokerState, config: BrokerConfig) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from wanderbus.broker.explanation import Explained, Pair
+from wanderbus.broker.explanation import Explained, Explanation
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.errors import ConfigurationError, EventError, StorageError
@@ -52,7 +52,7 @@ def explain(
 
 def _explained(directory: Path, event: EventId, identity: str, device: str | None) -> Explained:
     end = durable_end(directory)
-    pair = Pair(event, _submitted(directory, identity, end), device)
+    pair = Explanation(event, _submitted(directory, identity, end), device)
     submitted = _event_id(identity)
     if event != msgspec.structs.replace(submitted, number=event.number) or event.number >= end:
         raise StorageError(f"the log has no event {event}; check the id (a refused event has none)")

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from wanderbus.broker.disconnection import DisconnectionHook, Hook
-from wanderbus.broker.queues.queue_policies import Policies, Policy
-from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
+from wanderbus.broker.queues.queue_policies import Policy, QueuePolicies
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions, Kind
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.broker import BrokerConfig
@@ -22,8 +22,8 @@ Loaded = TypeVar("Loaded")
 class Extensions(msgspec.Struct, frozen=True):
     """The extensions of one broker."""
 
-    restrictions: Kinds
-    policies: Policies
+    restrictions: CustomRestrictions
+    policies: QueuePolicies
     hook: DisconnectionHook
 
 
@@ -46,12 +46,12 @@ def extensions_of(
     named_policies = {
         name: _callable(f"extensions.queue_policies.{name}", place) for name, place in named.queue_policies.items()
     }
-    known = Policies({**named_policies, **(policies or {})})
+    known = QueuePolicies({**named_policies, **(policies or {})})
     _check_default(settings, known)
-    return Extensions(Kinds({**kinds, **(restrictions or {})}), known, DisconnectionHook(hook))
+    return Extensions(CustomRestrictions({**kinds, **(restrictions or {})}), known, DisconnectionHook(hook))
 
 
-def _check_default(settings: ServerSettings, policies: Policies) -> None:
+def _check_default(settings: ServerSettings, policies: QueuePolicies) -> None:
     try:
         policies.check((settings.broker or BrokerConfig()).queue.policy)
     except Refused as error:

@@ -32,7 +32,7 @@ class KernelWanted(Output, frozen=True):
     kernel: Kernel
 
 
-class Interest(NamedTuple):
+class MeasuredFilter(NamedTuple):
     """A filter, the estimated bytes of its memory, and its work."""
 
     filter: filters.Filter
@@ -40,12 +40,12 @@ class Interest(NamedTuple):
     work: Work
 
 
-def measured(interest: filters.Filter) -> Interest:
+def measured(interest: filters.Filter) -> MeasuredFilter:
     """Return the filter with its cost; measuring takes nearly as long as parsing."""
-    return Interest(interest, size_of(interest), work_of(interest.root))
+    return MeasuredFilter(interest, size_of(interest), work_of(interest.root))
 
 
-class Interests:
+class Matcher:
     """The index of the subscriptions, which can match several coming events in one batch.
 
     The result for an event is the same as if it were matched alone, also if subscriptions were added or removed since.
@@ -72,7 +72,7 @@ class Interests:
         self._removed: set[str] = set()
         """Subscriptions removed since those events were matched."""
 
-    def add(self, subscription: Subscription, interest: Interest) -> None:
+    def add(self, subscription: Subscription, interest: MeasuredFilter) -> None:
         """Add a subscription, whose expression is ``interest``."""
         self.prematch(())
         self._count(subscription, interest)
@@ -96,7 +96,7 @@ class Interests:
         self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
         return unreadable
 
-    def _count(self, subscription: Subscription, interest: Interest) -> None:
+    def _count(self, subscription: Subscription, interest: MeasuredFilter) -> None:
         self.bytes.put(subscription.id, subscription.owner, interest.bytes)
         self.work.put(subscription.id, subscription.owner, interest.work)
 

@@ -19,7 +19,7 @@ from wanderbus import records
 from wanderbus.broker.interest.filter_work import BOUNDS, Undecided
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Item, Queued
-from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Policies, Queue, Waiting
+from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Queue, QueuePolicies, Waiting
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -48,16 +48,16 @@ _Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
 """Subscriptions by the range of numbers to drop, first and last, and the reason."""
 
 
-class Bounds:
+class QueueLimits:
     """Keeps every queue within its bounds.
 
     A drop makes no further item ready to be sent, so no link has to be flushed after it.
     """
 
     def __init__(
-        self, state: BrokerState, journal: Journal, config: BrokerConfig, policies: Policies | None = None
+        self, state: BrokerState, journal: Journal, config: BrokerConfig, policies: QueuePolicies | None = None
     ) -> None:
-        self._policies = policies or Policies()
+        self._policies = policies or QueuePolicies()
         self._state = state
         self._journal = journal
         self._system = config.queue

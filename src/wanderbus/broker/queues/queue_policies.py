@@ -60,7 +60,7 @@ Policy = Callable[[Queue], Collection[int]]
 """Returns the numbers to drop, of those that it sees."""
 
 
-class Policies:
+class QueuePolicies:
     """The policies of one broker, and the count of failures of each; a failure drops nothing."""
 
     def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:

@@ -15,7 +15,7 @@ from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 
 
-class Events:
+class StoredEvents:
     """The waiting events by id; each counts the sessions in which it waits."""
 
     name = "events"
@@ -76,12 +76,12 @@ class Events:
         return changed
 
 
-class Queues:
+class StoredQueues:
     """The queues of each session, by the session's key; ``settled`` returns a subscription's settled number."""
 
     name = "queue"
 
-    def __init__(self, events: Events, settled: Callable[[str], int | None]) -> None:
+    def __init__(self, events: StoredEvents, settled: Callable[[str], int | None]) -> None:
         self._events = events
         self._settled = settled
         self._queues: dict[str, SessionQueue] = {}

@@ -1,4 +1,4 @@
-"""Kinds of restriction that an operator adds to those of :mod:`wanderbus.subscription` (SPEC H-10).
+"""CustomRestrictions of restriction that an operator adds to those of :mod:`wanderbus.subscription` (SPEC H-10).
 
 A kind consists of two pure functions, registered under a name when the broker is made. The broker writes its decision
 to the log with the event, so a kind is never called twice for one event, not even after a restart.
@@ -49,7 +49,7 @@ class Kind(msgspec.Struct, frozen=True):
     check: Callable[[Parameters], None] = _anything
 
 
-class Kinds:
+class CustomRestrictions:
     """The kinds of one broker, and the count of failures of each.
 
     A kind that raises an error, or is no longer registered, blocks the notification: only an explicit permission lets

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from wanderbus.broker.restrictions.custom_restrictions import Asked, Kinds
+from wanderbus.broker.restrictions.custom_restrictions import Asked, CustomRestrictions
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.event import Event
 from wanderbus.limits import RESTRICTIONS_MAX
@@ -38,7 +38,7 @@ def blocked_by(
     last_us: int | None,
     away: bool,
     event: Event,
-    kinds: Kinds,
+    kinds: CustomRestrictions,
 ) -> int | None:
     """Return the place of the first restriction that forbids a notification, or None if it may be generated.
 
@@ -64,7 +64,7 @@ def blocked_by(
     return None
 
 
-def admitted(restrictions: Sequence[Restriction], *, zone: str, kinds: Kinds) -> tuple[Restriction, ...]:
+def admitted(restrictions: Sequence[Restriction], *, zone: str, kinds: CustomRestrictions) -> tuple[Restriction, ...]:
     """Return ``restrictions`` as they are stored: daily windows without a zone get ``zone`` (SPEC X27).
 
     :class:`Refused` if they exclude each other (SPEC H-06) or one is invalid, :class:`LimitExceeded` if there are too
@@ -77,7 +77,7 @@ def admitted(restrictions: Sequence[Restriction], *, zone: str, kinds: Kinds) ->
     return tuple(_admitted(restriction, zone, kinds) for restriction in restrictions)
 
 
-def _admitted(restriction: Restriction, zone: str, kinds: Kinds) -> Restriction:
+def _admitted(restriction: Restriction, zone: str, kinds: CustomRestrictions) -> Restriction:
     match restriction:
         case Frequency(period_s=period_s):
             if not 0 < period_s < 1e10:

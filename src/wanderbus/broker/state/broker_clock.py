@@ -8,7 +8,7 @@ _NS_PER_S: Final = 1_000_000_000
 _NS_PER_US: Final = 1_000
 
 
-class DisciplinedClock:
+class BrokerClock:
     """Follows the wall clock, never backwards, and at a rate within ``slew_max`` of the monotonic clock's.
 
     If the wall clock drifts or is slewed, as time services do, both show the same time. If it is set, this clock

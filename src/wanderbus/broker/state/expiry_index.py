@@ -6,7 +6,7 @@ from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 
 
-class Roster:
+class ExpiryIndex:
     """Ids with their users, and optionally an expiry in µs since the Unix epoch.
 
     A changed or dropped expiry stays in the heap until it is due, or until most of the heap is outdated.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from wanderbus import records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
-from wanderbus.broker.queues.stored_queues import Events, Queues
+from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
@@ -68,8 +68,8 @@ class BrokerState:
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
         self.exports: Table[ExportRow] = Table("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
-        self.events = Events()
-        self.queue = Queues(self.events, self._settled)
+        self.events = StoredEvents()
+        self.queue = StoredQueues(self.events, self._settled)
         self.queued_bytes = 0
         """Sum over all sessions."""
         self._sessions_of: dict[str, list[SessionRow]] = {}

@@ -21,8 +21,8 @@ from wanderbus.broker.core import (
     UserStatusChanged,
 )
 from wanderbus.broker.disconnection import DisconnectionHook
-from wanderbus.broker.queues.queue_policies import Policies
-from wanderbus.broker.restrictions.custom_restrictions import Kind, Kinds
+from wanderbus.broker.queues.queue_policies import QueuePolicies
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions, Kind
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
@@ -105,9 +105,9 @@ class WeeksServer:
         self.broker = Broker(
             state,
             self.config,
-            Kinds({LOTS: Kind(are_lots)}),
+            CustomRestrictions({LOTS: Kind(are_lots)}),
             hook=DisconnectionHook(handled),
-            policies=Policies({LATEST: latest}),
+            policies=QueuePolicies({LATEST: latest}),
         )
         self._note("starts")
         self.feed(ServerStarted())
