@@ -10,10 +10,10 @@ from typing import Final
 
 from faults.recording import Promise, RecordedDisk, RecordedVFS, Recorder
 from wanderbus import protocol
-from wanderbus.broker.core import (
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import (
     Append,
     Appended,
-    Broker,
     LinkClosed,
     LinkOpened,
     MessageArrived,

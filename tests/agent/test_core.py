@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
 from wanderbus import protocol
-from wanderbus.broker.links import SendOnLink
+from wanderbus.broker.messages import SendOnLink
 from wanderbus.broker.readers import Link
 from wanderbus.client.machine.messages import (
     Acknowledge,

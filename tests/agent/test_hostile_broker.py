@@ -8,7 +8,7 @@ import pytest
 from tests.agent.test_conversation import EVENT, SUBSCRIBE, SUBSCRIPTION, conversation, receive
 from tests.agent.town import DATA_ADDRESS, Phone, Town, connected
 from wanderbus import protocol
-from wanderbus.broker.links import SendOnLink
+from wanderbus.broker.messages import SendOnLink
 from wanderbus.broker.readers import Link
 from wanderbus.client.machine import answer_checks
 from wanderbus.client.machine.conversation import Conversation

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.core import (
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import (
     Append,
     Appended,
-    Broker,
     LinkClosed,
     LinkDropped,
     LinkOpened,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.broker.desk import BOB, Desk
-from wanderbus.broker.core import LinkClosed, LinkDropped
+from wanderbus.broker.messages import LinkClosed, LinkDropped
 from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.protocol import Inspect, Listing, OfOperators, Purge, RequestRefused
 

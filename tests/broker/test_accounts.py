@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.core import DiskFreed, DiskFull, MessageArrived
+from wanderbus.broker.messages import DiskFreed, DiskFull, MessageArrived
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import Event, Loss
 from wanderbus.machine import ClockRead

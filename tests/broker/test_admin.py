@@ -13,7 +13,7 @@ from tests.broker.desk import ALICE, BOB, rows_of
 from tests.broker.office import ADAM, OLGA, Office, answers, inspected, listed, purged, refusal, with_queue
 from wanderbus import protocol, records
 from wanderbus.broker import admin
-from wanderbus.broker.core import LinkDropped
+from wanderbus.broker.messages import LinkDropped
 from wanderbus.protocol import Inspect, Kick, Listing, OfOperators, Peek, Purge, RequestRefused
 
 

@@ -1,4 +1,4 @@
-"""CustomRestrictions of restriction that an operator adds (SPEC H-10)."""
+"""Kinds of restriction that an operator adds (SPEC H-10)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
-from wanderbus.broker.core import Broker, ServerStarted
-from wanderbus.broker.restrictions.custom_restrictions import Asked, CustomRestrictions, Kind, Parameters
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import ServerStarted
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.restrictions.restriction_kinds import Asked, Kind, Parameters
 from wanderbus.errors import Refused
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig

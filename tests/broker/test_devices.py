@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
-from wanderbus.broker.core import DialogChanged, LinkClosed, UserStatusChanged
+from wanderbus.broker.messages import DialogChanged, LinkClosed, UserStatusChanged
 from wanderbus.machine import TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Done, Kick, Leave, Notify, RequestRefused

@@ -9,8 +9,10 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.core import Broker, ExtensionFailed, ServerStarted
-from wanderbus.broker.disconnection import GRACE_S_MAX, DeviceChange, DisconnectionHook, Handling, Hook
+from wanderbus.broker.core import Broker
+from wanderbus.broker.device_changes import DeviceChange, Handling, Hook
+from wanderbus.broker.disconnection import GRACE_S_MAX, DisconnectionHook
+from wanderbus.broker.messages import ExtensionFailed, ServerStarted
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Kick, Leave

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, START_US, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.explanation import Explained, Explanation
+from wanderbus.broker.explained import Explained
+from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.restrictions.restriction_text import forbidding
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId

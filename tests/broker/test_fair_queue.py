@@ -12,8 +12,9 @@ import pytest
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import protocol
 from wanderbus.broker.backlog import PAUSE_S_MAX, TURN, UNATTENDED_MAX
-from wanderbus.broker.core import Append, Appended, LinkClosed, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.fair_queue import FairQueue, Waiting
+from wanderbus.broker.fair_queue import FairQueue
+from wanderbus.broker.messages import Append, Appended, LinkClosed, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.waiting_messages import Waiting
 from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig

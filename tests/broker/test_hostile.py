@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import protocol, records
-from wanderbus.broker.core import LinkClosed, MessageArrived
+from wanderbus.broker.messages import LinkClosed, MessageArrived
 from wanderbus.event import Event, Number, Position
 from wanderbus.limits import EVENT_TIME_US_MAX, MESSAGE_BYTES_MAX, NUMBER_MAX
 from wanderbus.protocol import Attach, FromAgent, Publish, PublishRefused, Query, Take

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB
 from tests.broker.office import ADAM, OLGA, ROLES, Office, inspected, refusal, with_queue
-from wanderbus.broker.core import ServerAnswered, ServerAsked
+from wanderbus.broker.messages import ServerAnswered, ServerAsked
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import Attach, Inspect
 from wanderbus.refusal_table import Limited

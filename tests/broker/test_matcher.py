@@ -12,8 +12,13 @@ import pytest
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import filters, protocol, records
 from wanderbus.broker import core
-from wanderbus.broker.core import (
-    Broker,
+from wanderbus.broker.core import Broker
+from wanderbus.broker.interest import matcher as broker_interests
+from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.measured_filter import measured
+from wanderbus.broker.messages import (
+    DiskFull,
     KernelLoaded,
     KernelWanted,
     LinkClosed,
@@ -21,9 +26,6 @@ from wanderbus.broker.core import (
     MessageArrived,
     SubscriptionUnreadable,
 )
-from wanderbus.broker.interest import matcher as broker_interests
-from wanderbus.broker.interest.filter_work import FilterWork
-from wanderbus.broker.interest.matcher import Matcher, measured
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
@@ -149,7 +151,7 @@ def test_repeats_bad_events_and_those_of_nobody_are_not_matched(desk: Desk, matc
 
 def test_with_a_full_disk_nothing_is_matched(desk: Desk, matched: list[list[object]]) -> None:
     link = desk.attach()
-    desk.give(core.DiskFull())
+    desk.give(DiskFull())
     desk.send(link, *publishes(1, 2))
     assert matched == []
 

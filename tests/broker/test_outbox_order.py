@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.broker.desk import ALICE, Desk
 from wanderbus import records
-from wanderbus.broker.core import DiskFreed, DiskFull
+from wanderbus.broker.messages import DiskFreed, DiskFull
 from wanderbus.event import Event
 from wanderbus.protocol import Kick, Publish, PublishAccepted, PublishRefused
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE, SUBJECT, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.core import Append, Appended, MessageArrived, SendOnLink
+from wanderbus.broker.messages import Append, Appended, MessageArrived, SendOnLink
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event

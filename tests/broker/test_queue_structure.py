@@ -7,8 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.broker.queues.queue import Block, SessionQueue
+from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.queues.stored_blocks import Block
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 

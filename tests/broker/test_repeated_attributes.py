@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.desk import BOB, SUBJECT, Desk
 from wanderbus import matching, protocol, records
-from wanderbus.broker.core import KernelLoaded
+from wanderbus.broker.messages import KernelLoaded
 from wanderbus.event import Event, EventId, Notification, Position, gathered
 from wanderbus.filters import parse, xml
 from wanderbus.protocol import Notify, Publish

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.broker.desk import BOB, START_US, Desk
 from tests.broker.judging import blocked, passes
 from wanderbus import records
-from wanderbus.broker.restrictions.custom_restrictions import Asked, CustomRestrictions, Kind
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import admitted
+from wanderbus.broker.restrictions.restriction_kinds import Asked, Kind
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.limits import RESTRICTIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig

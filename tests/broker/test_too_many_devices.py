@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
-from wanderbus.broker.core import DialogChanged, LinkDropped
+from wanderbus.broker.messages import DialogChanged, LinkDropped
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Kick, Leave, Publish, RequestRefused

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import protocol, records
-from wanderbus.broker.core import LinkDropped
+from wanderbus.broker.messages import LinkDropped
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attachment, Kick, Leave, Publish, PublishAccepted, RequestRefused, Subscribe

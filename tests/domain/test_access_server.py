@@ -10,7 +10,8 @@ import pytest
 from tests.agent.town import DATA_ADDRESS, STREAM_ADDRESS, Phone, Town, connected
 from tests.datachannel.sides import changed
 from wanderbus import records
-from wanderbus.broker.core import Append, Appended, Broker, DialogChanged, LinkClosed, LinkOpened, MessageArrived
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import Append, Appended, DialogChanged, LinkClosed, LinkOpened, MessageArrived
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.messages import ConnectRefused, Disconnect, PublishSettled
 from wanderbus.domain.access_server import AccessServer

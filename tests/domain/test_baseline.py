@@ -9,7 +9,7 @@ from tests.agent.eci_town import SUBJECT, EciTown, Pager
 from tests.agent.town import Town, connected
 from tests.broker.desk import rows_of
 from wanderbus import protocol, records
-from wanderbus.broker.core import LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import BrokerState, DeviceRow
 from wanderbus.client.machine.messages import ConnectRefused
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline

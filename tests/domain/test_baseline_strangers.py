@@ -6,7 +6,7 @@ import pytest
 
 from tests.agent.eci_town import SUBJECT, EciTown, Pager
 from wanderbus import protocol
-from wanderbus.broker.core import LinkOpened
+from wanderbus.broker.messages import LinkOpened
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.event import Event
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram

@@ -7,7 +7,7 @@ import pytest
 from tests.agent.eci_town import EciTown, Pager
 from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
-from wanderbus.broker.core import LinkDropped
+from wanderbus.broker.messages import LinkDropped
 from wanderbus.client.machine.messages import Ask
 from wanderbus.domain.baseline import ECI_SOCKET
 from wanderbus.machine import DatagramReceived

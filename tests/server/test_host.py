@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.world import SUBJECT, World, everything_is_there, fill, publish, run, until
 from wanderbus import records
-from wanderbus.broker.core import Append, Appended
+from wanderbus.broker.messages import Append, Appended
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.errors import ConfigurationError, StorageError, Unreachable, WanderbusError
 from wanderbus.machine import Address, DatagramReceived, Input, Machine, Output, SendDatagram

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import wanderbus
-from wanderbus.broker.restrictions.custom_restrictions import Kind
+from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.errors import ConfigurationError
 from wanderbus.subscription import Custom
 
 MODULE = """
-from wanderbus.broker.restrictions.custom_restrictions import Kind
-from wanderbus.broker.disconnection import Handling
+from wanderbus.broker.restrictions.restriction_kinds import Kind
+from wanderbus.broker.device_changes import Handling
 
 seen = []
 

@@ -11,16 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from wanderbus.broker.delivery import Delivery
-from wanderbus.broker.disconnection import Handling
+from wanderbus.broker.device_changes import Handling
 from wanderbus.broker.links import Links, _losses
 from wanderbus.broker.presence import Presence
+from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues import queue_limits
+from wanderbus.broker.queues.policy_arguments import Queue
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Hole, Queued
 from wanderbus.broker.queues.queue_limits import QueueLimits
-from wanderbus.broker.queues.queue_policies import Queue, QueuePolicies
-from wanderbus.broker.readers import Link, Reader, ReaderWindows
+from wanderbus.broker.queues.queue_policies import QueuePolicies
+from wanderbus.broker.reader_windows import ReaderWindows
+from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
@@ -59,7 +61,7 @@ def asking_restrictions(patch: Patch, change: Callable[[dict[str, Any]], None]) 
         change(asked)
         return blocked_by(asked.pop("restrictions"), **asked)
 
-    patch.setattr("wanderbus.broker.delivery.blocked_by", blocked)
+    patch.setattr("wanderbus.broker.publish.delivery.blocked_by", blocked)
 
 
 # Restrictions and lifetimes -------------------------------------------------------------------------------------------

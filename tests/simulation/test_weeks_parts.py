@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions, Kind
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig

@@ -17,8 +17,9 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.links import LinkDropped, Links
+from wanderbus.broker.links import Links
 from wanderbus.broker.listings import Listings, Row
+from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
@@ -27,7 +28,6 @@ from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import Refused
 from wanderbus.limits import MESSAGE_BYTES_MAX
-from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
 
 ROWS_MAX: Final = 250
@@ -57,24 +57,6 @@ OF_SERVER: Final = ("limits", "bounds")
 
 Found: TypeAlias = Iterable[tuple[Row | None, str]]
 """A row, or None for an item without a row, and the place from which to continue behind it."""
-
-
-class ServerAsked(Output, frozen=True):
-    """A client on ``link`` requests a listing of the whole server; :class:`ServerAnswered` answers it.
-
-    ``sources`` are the networks from which the client's own data come, as far as the layer below knows.
-    """
-
-    link: int
-    request: protocol.Inspect
-    sources: tuple[str, ...] = ()
-
-
-class ServerAnswered(Input, frozen=True):
-    """All ``rows`` of the listing requested by ``asked``; the broker shows the client those that it may see."""
-
-    asked: ServerAsked
-    rows: tuple[Row, ...]
 
 
 class Admin:

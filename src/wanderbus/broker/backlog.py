@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from wanderbus import protocol
-from wanderbus.broker.fair_queue import FairQueue, Taken, Waiting, weight_of
+from wanderbus.broker.fair_queue import FairQueue, weight_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.waiting_messages import Taken, Waiting
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig

@@ -12,16 +12,14 @@ from itertools import groupby
 from typing import Final
 
 from wanderbus import protocol, records
-from wanderbus.broker.acceptance import DISK_FULL
-from wanderbus.broker.admin import Admin, ServerAnswered, ServerAsked
+from wanderbus.broker.admin import Admin
 from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.interest.filter_work import FilterWork
-from wanderbus.broker.interest.matcher import KernelWanted, Matcher
-from wanderbus.broker.links import LinkDropped, Links, SendOnLink
+from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
-    Append,
     Appended,
     DialogChanged,
     DiskFreed,
@@ -34,11 +32,13 @@ from wanderbus.broker.messages import (
     LinkClosed,
     LinkOpened,
     MessageArrived,
+    ServerAnswered,
     ServerStarted,
 )
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.presence import Presence, UserStatusChanged
-from wanderbus.broker.publishing import Publishing
+from wanderbus.broker.presence import Presence
+from wanderbus.broker.publish.acceptance import DISK_FULL
+from wanderbus.broker.publish.publishing import Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
@@ -48,37 +48,13 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pacing import SubscribePacing
-from wanderbus.broker.subscriptions import Subscriptions, SubscriptionUnreadable
-from wanderbus.broker.unread_warnings import SubscriptionUnread, UnreadWarnings
+from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.broker.unread_warnings import UnreadWarnings
 from wanderbus.broker.visitor_limit import UserDevice
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.matching import Kernel
 from wanderbus.parameters.broker import BrokerConfig, setting_of
-
-__all__ = [
-    "Append",
-    "Appended",
-    "Broker",
-    "DialogChanged",
-    "DiskFreed",
-    "DiskFull",
-    "ExtensionFailed",
-    "KernelLoaded",
-    "KernelWanted",
-    "LinkClosed",
-    "LinkDropped",
-    "LinkOpened",
-    "MessageArrived",
-    "SendOnLink",
-    "ServerAnswered",
-    "ServerAsked",
-    "ServerStarted",
-    "SubscriptionUnread",
-    "SubscriptionUnreadable",
-    "UserStatusChanged",
-]
-
 
 SWEEP_AGAIN_S: Final = 0.1
 """Pause after a sweep that did not end everything that has expired, so that other work runs in between."""

@@ -8,11 +8,8 @@ shown it.
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
-
 from wanderbus import filters, records
+from wanderbus.broker.explained import Explained, Reached, Result
 from wanderbus.broker.interest.filter_work import BOUNDS
 from wanderbus.broker.restrictions.restriction_text import forbidding, instant
 from wanderbus.errors import StorageError
@@ -23,54 +20,12 @@ from wanderbus.parameters.broker import setting_of
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Restriction, Subscription, concerns
 
-Result = Literal[
-    "wrong_subject",
-    "filtered",
-    "restricted",
-    "expired",
-    "not_submitted",
-    "ended",
-    "bound_elsewhere",
-    "not_a_member",
-    "queued",
-    "dropped",
-    "delivered",
-]
-"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` occur only for a question about one device."""
-
 _ENDED = {
     "asked": "as its user asked",
     "discarded": "as its user's device began without its previous subscriptions",
     "removed": "by an operator",
     "unsubscribed": "as its user asked from elsewhere",
 }
-
-
-class Reached(msgspec.Struct, frozen=True):
-    """A target device of the notification: when it acknowledged, and how long after the event."""
-
-    device: str
-    took_us: int | None
-    after_s: float | None
-
-
-class Explained(msgspec.Struct, frozen=True):
-    """The outcome of a pair, its ``reason``, and the time ``at_us`` at which it was decided."""
-
-    event: str
-    subscription: str
-    outcome: Result
-    reason: str
-    at_us: int
-    published_us: int
-    """Time at which the broker accepted the event."""
-    user: str
-    session: str
-    number: int | None = None
-    """Number of the notification in the session's stream."""
-    predicates: tuple[Deciding, ...] = ()
-    restriction: Restriction | None = None
-    devices: tuple[Reached, ...] = ()
 
 
 class Explanation:

@@ -10,27 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Sequence
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final
+
+from wanderbus.broker.waiting_messages import Taken, Waiting
 
 BYTES_A_UNIT: Final = 1_024
 
 _REMEMBERED_MAX: Final = 4_096
 """Users without waiting messages whose share is remembered; beyond that, users who owe nothing are forgotten."""
-
-
-class Waiting(NamedTuple):
-    """A message that waits for its turn."""
-
-    link: int
-    payload: bytes
-
-
-class Taken(NamedTuple):
-    """A message that is about to be processed, and the units that it is expected to cost."""
-
-    user: str
-    message: Waiting
-    units: float
 
 
 class FairQueue:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from wanderbus import protocol, records
 from wanderbus.broker.backlog import Backlog
-from wanderbus.broker.links import LinkDropped, Links
+from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     DropExport,
     FenceSession,
     ImportSession,
+    LinkDropped,
     SessionExported,
     SessionMoveRefused,
     SessionOwned,

@@ -9,15 +9,17 @@ from typing import Final, TypeAlias
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.messages import LinkDropped, SendOnLink
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued
 from wanderbus.broker.queues.queue_limits import QueueLimits
-from wanderbus.broker.readers import Link, Reader, ReaderWindows
+from wanderbus.broker.reader_windows import ReaderWindows
+from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Loss
-from wanderbus.machine import Output, SetTimer
+from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import BrokerMessage
 from wanderbus.protocol.presentation import in_xml
@@ -33,20 +35,6 @@ _REFUSALS: Final = (protocol.RequestRefused, protocol.PublishRefused)
 
 _Next: TypeAlias = tuple[int, int, Reader, Item]
 """The number of a reader's next item and the reader's handle, which give the order; the reader, the item."""
-
-
-class SendOnLink(Output, frozen=True):
-    """Send ``payload`` on ``link``, reliably and in order while the link lives."""
-
-    link: int
-    payload: bytes
-
-
-class LinkDropped(Output, frozen=True):
-    """Close ``link`` and its connection because of ``reason``; ``LinkClosed`` follows."""
-
-    link: int
-    reason: str
 
 
 class Links:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from wanderbus import protocol
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
 
@@ -138,3 +142,73 @@ class ExtensionFailed(Output, frozen=True):
 
     count: int
     reason: str
+
+
+class ServerAsked(Output, frozen=True):
+    """A client on ``link`` requests a listing of the whole server; :class:`ServerAnswered` answers it.
+
+    ``sources`` are the networks from which the client's own data come, as far as the layer below knows.
+    """
+
+    link: int
+    request: protocol.Inspect
+    sources: tuple[str, ...] = ()
+
+
+class ServerAnswered(Input, frozen=True):
+    """All ``rows`` of the listing requested by ``asked``; the broker shows the client those that it may see."""
+
+    asked: ServerAsked
+    rows: tuple[Mapping[str, Any], ...]
+
+
+class SendOnLink(Output, frozen=True):
+    """Send ``payload`` on ``link``, reliably and in order while the link lives."""
+
+    link: int
+    payload: bytes
+
+
+class LinkDropped(Output, frozen=True):
+    """Close ``link`` and its connection because of ``reason``; ``LinkClosed`` follows."""
+
+    link: int
+    reason: str
+
+
+class UserStatusChanged(Output, frozen=True):
+    """The User Status of ``user`` is ``CONNECTED`` or ``DISCONNECTED`` now (SPEC E-07)."""
+
+    user: str
+    status: str
+
+
+class SubscriptionUnreadable(Output, frozen=True):
+    """A stored subscription's expression can no longer be parsed because of ``reason``: no event matches it.
+
+    The subscription itself stays as it is.
+    """
+
+    subscription: str
+    reason: str
+
+
+class SubscriptionUnread(Output, frozen=True):
+    """The reader of a subscription on ``device`` is stalled or missing, while ``waiting`` notifications wait.
+
+    ``device`` is None if the subscription has no reader; ``since_s`` is the time since the reader stalled or was found
+    missing.
+    """
+
+    user: str
+    session: str
+    subscription: str
+    device: str | None
+    waiting: int
+    since_s: float
+
+
+class KernelWanted(Output, frozen=True):
+    """This kernel would save matching work: load it, which may take seconds, and report it as loaded."""
+
+    kernel: Kernel

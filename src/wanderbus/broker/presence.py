@@ -7,26 +7,21 @@ from itertools import chain
 from typing import Final, Literal
 
 from wanderbus import protocol, records
-from wanderbus.broker.disconnection import AS_ALWAYS, DeviceChange, DisconnectionHook, Handling
+from wanderbus.broker.device_changes import AS_ALWAYS, DeviceChange, Handling
+from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.links import Links
+from wanderbus.broker.messages import UserStatusChanged
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.visitor_limit import UserDevice, VisitorLimit
-from wanderbus.machine import CancelTimer, Output, SetTimer
+from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 
 LOOK_AGAIN_S: Final = 60.0
 """Least pause before the last device of a session is checked again."""
-
-
-class UserStatusChanged(Output, frozen=True):
-    """The User Status of ``user`` is ``CONNECTED`` or ``DISCONNECTED`` now (SPEC E-07)."""
-
-    user: str
-    status: str
 
 
 class Presence:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import msgspec
 
 from wanderbus.broker.queues.queue_items import Item, Queued
-from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.tokens import TokenBucket
 
 
@@ -125,21 +124,3 @@ class Link(msgspec.Struct):
         if self._readers is not None and heir not in self._readers and (reader := self._readers.pop(ended, None)):
             reader.subscription, reader.is_inherited = heir, True
             self._readers[heir] = reader
-
-
-class ReaderWindows:
-    """Send windows: the bounds on unacknowledged items of a reader and a device."""
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._notifications = config.unacknowledged_max
-        self._bytes = config.unacknowledged_bytes_max
-        self._device_bytes = config.device_unacknowledged_bytes_max
-
-    def has_room(self, link: Link, reader: Reader) -> bool:
-        """Return whether another item may be sent to a reader; the first one always may."""
-        waiting = reader.unacknowledged
-        if waiting is None:
-            return True
-        if len(waiting) >= self._notifications:
-            return False
-        return reader.unacknowledged_bytes < min(self._bytes, self._device_bytes // max(1, link.reading))

@@ -6,17 +6,15 @@ their order; a request without an expression waits only behind others of its lin
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
-
-import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscribe_pace import Pace
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 
@@ -37,15 +35,6 @@ _REQUEST_CHARACTERS: Final = 64
 Answer = Callable[[Link, protocol.OfSubscriptions], None]
 
 
-class _Pace(msgspec.Struct):
-    """The pace of one user: the time at which the characters read so far are paid for, and the waiting requests."""
-
-    paid_at: float
-    waiting: deque[tuple[int, protocol.OfSubscriptions, int]] = msgspec.field(default_factory=deque)
-    """Links and their requests, with the characters of each."""
-    characters: int = 0
-
-
 class SubscribePacing:
     """Queues requests, and answers them in order at the pace of each user."""
 
@@ -57,7 +46,7 @@ class SubscribePacing:
         self._links = links
         self._per_s = config.user_filter_characters_per_s
         self._answer = answer
-        self._paces: dict[str, _Pace] = {}
+        self._paces: dict[str, Pace] = {}
 
     def take(self, link: Link, request: protocol.OfSubscriptions) -> None:
         """Answer a request now, or later if its user is too fast."""
@@ -65,7 +54,7 @@ class SubscribePacing:
         now = self._links.now
         pace = self._paces.get(link.user)
         if pace is None or (not pace.waiting and pace.paid_at <= now):
-            pace = self._paces[link.user] = _Pace(now)
+            pace = self._paces[link.user] = Pace(now)
         is_early = bool(characters) and (bool(pace.waiting) or pace.paid_at > now + AT_ONCE_S)
         if not is_early and all(each != link.link for each, _, _ in pace.waiting):
             self._serve(pace, link, request, characters)
@@ -102,7 +91,7 @@ class SubscribePacing:
                 return len(row.subscription.expression) + _REQUEST_CHARACTERS
         return 0
 
-    def _serve(self, pace: _Pace, link: Link, request: protocol.OfSubscriptions, characters: int) -> None:
+    def _serve(self, pace: Pace, link: Link, request: protocol.OfSubscriptions, characters: int) -> None:
         counted = characters * (1 + characters / _DOUBLE_CHARACTERS)
         pace.paid_at = max(pace.paid_at, self._links.now) + counted / self._per_s
         self._answer(link, request)

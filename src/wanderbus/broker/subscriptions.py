@@ -9,8 +9,10 @@ import msgspec
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
-from wanderbus.broker.interest.matcher import KernelWanted, Matcher, MeasuredFilter, measured
+from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
 from wanderbus.broker.links import Links
+from wanderbus.broker.messages import KernelWanted, SubscriptionUnreadable
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
@@ -24,7 +26,6 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
-from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import Subscription
 
@@ -33,16 +34,6 @@ SWEEP_MAX: Final = 500
 
 EXPIRED_PER_PUBLISH_MAX: Final = 16
 """Expired subscriptions that one publish ends beside those it matches; bounds the wait of its publisher."""
-
-
-class SubscriptionUnreadable(Output, frozen=True):
-    """A stored subscription's expression can no longer be parsed because of ``reason``: no event matches it.
-
-    The subscription itself stays as it is.
-    """
-
-    subscription: str
-    reason: str
 
 
 class Subscriptions:

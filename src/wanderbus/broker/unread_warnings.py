@@ -10,31 +10,16 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.links import Links
+from wanderbus.broker.messages import SubscriptionUnread
 from wanderbus.broker.queues.queue import SubscriptionQueue
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 
 WARNINGS_MAX: Final = 16
 """Warnings of one check; the others follow with the next checks."""
-
-
-class SubscriptionUnread(Output, frozen=True):
-    """The reader of a subscription on ``device`` is stalled or missing, while ``waiting`` notifications wait.
-
-    ``device`` is None if the subscription has no reader; ``since_s`` is the time since the reader stalled or was found
-    missing.
-    """
-
-    user: str
-    session: str
-    subscription: str
-    device: str | None
-    waiting: int
-    since_s: float
 
 
 class UnreadWarnings:

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from wanderbus.broker.explanation import Explained, Explanation
+from wanderbus.broker.explained import Explained
+from wanderbus.broker.explanation import Explanation
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.errors import ConfigurationError, EventError, StorageError

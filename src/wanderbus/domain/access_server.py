@@ -20,7 +20,8 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.broker.core import Appended, Broker, DiskFreed, DiskFull, KernelLoaded, ServerAnswered, ServerStarted
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import Appended, DiskFreed, DiskFull, KernelLoaded, ServerAnswered, ServerStarted
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.core import LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import DeviceRow
 from wanderbus.domain.attached_address import AttachedAddress
 from wanderbus.domain.messages import DevicesRestored

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from wanderbus.broker.core import Broker, DialogChanged, LinkClosed, LinkOpened
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
 from wanderbus.composition import Composition
 from wanderbus.domain.connect_pacing import ConnectPacing
 from wanderbus.domain.device_session import DeviceSession

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.broker.core import Append, Broker, LinkClosed, LinkDropped, MessageArrived, SendOnLink, ServerAsked
+from wanderbus.broker.core import Broker
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
+from wanderbus.broker.messages import Append, LinkClosed, LinkDropped, MessageArrived, SendOnLink, ServerAsked
 from wanderbus.composition import Composition
 from wanderbus.datachannel import Transports
 from wanderbus.domain.device_session import DeviceSession

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from wanderbus.broker.core import (
-    Broker,
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import (
     ExtensionFailed,
     ServerAnswered,
     ServerAsked,

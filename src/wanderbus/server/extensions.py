@@ -7,9 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wanderbus.broker.disconnection import DisconnectionHook, Hook
-from wanderbus.broker.queues.queue_policies import Policy, QueuePolicies
-from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions, Kind
+from wanderbus.broker.device_changes import Hook
+from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.queues.policy_arguments import Policy
+from wanderbus.broker.queues.queue_policies import QueuePolicies
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.config import ServerSettings
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.broker import BrokerConfig

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from wanderbus.broker.core import Append, Appended, DiskFreed, DiskFull, KernelLoaded, KernelWanted
+from wanderbus.broker.messages import Append, Appended, DiskFreed, DiskFull, KernelLoaded, KernelWanted
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel

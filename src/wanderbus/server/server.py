@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self, Unpack, cast
 
-from wanderbus.broker.disconnection import Hook
-from wanderbus.broker.queues.queue_policies import Policy
-from wanderbus.broker.restrictions.custom_restrictions import Kind
+from wanderbus.broker.device_changes import Hook
+from wanderbus.broker.queues.policy_arguments import Policy
+from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.completion import public_names
 from wanderbus.config import ServerArguments, ServerSettings
 from wanderbus.errors import ConfigurationError

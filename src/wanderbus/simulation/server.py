@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from wanderbus.broker.core import Append, Appended, Broker
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import Append, Appended
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
 from wanderbus.domain.baseline import Baseline

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
+from wanderbus.broker.interest.filter_accounts import FilterAccount, Undecided
 from wanderbus.errors import LimitExceeded
 from wanderbus.event import Event
 from wanderbus.filters.compiled import Test
@@ -26,22 +25,6 @@ SAMPLE_CHARACTERS: Final = 256
 """Length of the texts of the sample event; a filter that exceeds ``filter_work_max`` for it is refused."""
 
 
-class Undecided(msgspec.Struct, frozen=True):
-    """A filter that was not evaluated for an event: its ``units`` of work exceed ``bound``."""
-
-    bound: str
-    units: int
-
-
-class _Account(msgspec.Struct):
-    """Units that a user has left: in total at ``at_us``, and for the event of this turn."""
-
-    units: float
-    at_us: int
-    turn: int = -1
-    for_event: int = 0
-
-
 class FilterWork:
     """Evaluates the filters that the index asks for, within the bounds of their owners."""
 
@@ -52,7 +35,7 @@ class FilterWork:
         self._wall_us = wall_us
         self._of: dict[str, tuple[str, Work]] = {}
         """The owner of each subscription, and the work of its filter."""
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: dict[str, FilterAccount] = {}
         self._attributes: Mapping[str, Any] | None = None
         self._sizes = Sizes({})
         self._turn = 0
@@ -103,19 +86,19 @@ class FilterWork:
         self._undecided.clear()
         self._attributes = None
 
-    def _account(self, owner: str) -> _Account:
+    def _account(self, owner: str) -> FilterAccount:
         """Return the account of ``owner``, as it is at the event of this turn."""
         account = self._accounts.get(owner)
         if account is not None and account.turn == self._turn:
             return account
         now_us = self._wall_us()
         if account is None:
-            account = self._accounts[owner] = _Account(self._per_s, now_us)
+            account = self._accounts[owner] = FilterAccount(self._per_s, now_us)
         account.units = min(self._per_s, account.units + (now_us - account.at_us) * self._per_s / 1e6)
         account.at_us, account.turn, account.for_event = now_us, self._turn, self._event_max
         return account
 
-    def _exceeded_bound(self, account: _Account, units: int) -> str:
+    def _exceeded_bound(self, account: FilterAccount, units: int) -> str:
         if units > self._filter_max:
             return "filter_work_max"
         return "user_event_filter_work_max" if units > account.for_event else "user_filter_work_per_s"

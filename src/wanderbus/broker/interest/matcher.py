@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from wanderbus import filters
 from wanderbus.broker.interest.filter_bytes import FilterBytes
 from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
-from wanderbus.filters.sizes import size_of
-from wanderbus.filters.work import work_of
-from wanderbus.filters.work_counts import Work
-from wanderbus.machine import Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
@@ -24,25 +21,6 @@ COMPILED_FROM_EVENTS: Final = 2_000
 
 Loading takes one to four seconds of processor and 130 MB, and saves half a millisecond for each event.
 """
-
-
-class KernelWanted(Output, frozen=True):
-    """This kernel would save matching work: load it, which may take seconds, and report it as loaded."""
-
-    kernel: Kernel
-
-
-class MeasuredFilter(NamedTuple):
-    """A filter, the estimated bytes of its memory, and its work."""
-
-    filter: filters.Filter
-    bytes: int
-    work: Work
-
-
-def measured(interest: filters.Filter) -> MeasuredFilter:
-    """Return the filter with its cost; measuring takes nearly as long as parsing."""
-    return MeasuredFilter(interest, size_of(interest), work_of(interest.root))
 
 
 class Matcher:

@@ -15,9 +15,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-import msgspec
-
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued, gap_over, is_in
+from wanderbus.broker.queues.stored_blocks import Block, StoredEntry, StoredHole, StoredMatch
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 
@@ -28,49 +27,6 @@ _number = attrgetter("number")
 
 
 _REMOVED: Final = Hole(0, 0, {})
-
-
-class StoredMatch(msgspec.Struct, frozen=True, array_like=True):
-    """The subscriptions of a notification, and the devices they are bound to."""
-
-    subscriptions: tuple[str, ...]
-    bound: tuple[tuple[str, str], ...]
-
-
-class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A notification of a block: its number from the block's first, and its match.
-
-    The event is the ``number`` of an id whose origin and incarnation are in the block's list, as the match is.
-    """
-
-    place: int
-    origin: int
-    number: int
-    match: int
-
-
-class StoredHole(msgspec.Struct, frozen=True, array_like=True):
-    """A gap that begins in a block."""
-
-    subscription: str
-    number: int
-    last: int
-    lost: dict[str, int]
-    numbers: dict[str, tuple[int, ...]]
-    """Numbers of the first dropped notifications by reason, relative to the gap's first."""
-
-
-class Block(msgspec.Struct, frozen=True, array_like=True):
-    """The stored row of the items that begin at the numbers of one block; many notifications share origin and match.
-
-    A notification waits for those of its subscriptions that have not settled its number and have no gap there; this is
-    computed, not stored.
-    """
-
-    origins: tuple[tuple[str, int], ...]
-    matches: tuple[StoredMatch, ...]
-    entries: tuple[StoredEntry, ...]
-    holes: tuple[StoredHole, ...] = ()
 
 
 class SubscriptionQueue:

@@ -16,10 +16,13 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from wanderbus import records
-from wanderbus.broker.interest.filter_work import BOUNDS, Undecided
+from wanderbus.broker.interest.filter_accounts import Undecided
+from wanderbus.broker.interest.filter_work import BOUNDS
+from wanderbus.broker.queues.policy_arguments import SHOWN_MAX, Queue
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Item, Queued
-from wanderbus.broker.queues.queue_policies import SHOWN_MAX, Queue, QueuePolicies, Waiting
+from wanderbus.broker.queues.queue_policies import QueuePolicies
+from wanderbus.broker.queues.waiting_notification import Waiting
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState

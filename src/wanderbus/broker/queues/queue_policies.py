@@ -7,57 +7,11 @@ subscription's queue. The log stores them as drops, so a restart does not call a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
-from typing import Final
+from collections.abc import Mapping
 
-import msgspec
-
+from wanderbus.broker.queues.policy_arguments import Policy, Queue
 from wanderbus.errors import Refused
-from wanderbus.event import Event
 from wanderbus.limits import REASON_CHARACTERS_MAX
-from wanderbus.protocol import decode_event
-
-SHOWN_MAX: Final = 32
-"""Notifications at each end of a queue that a policy sees."""
-
-
-class Waiting:
-    """A waiting notification: its number, the time at which the broker accepted its event, and its size in bytes.
-
-    ``at_us`` is microseconds since the Unix epoch by the broker's clock.
-    """
-
-    def __init__(self, number: int, at_us: int, data: bytes) -> None:
-        self.number = number
-        self.at_us = at_us
-        self.size = len(data)
-        self._data = data
-
-    @cached_property
-    def event(self) -> Event:
-        """The event, decoded at the first access."""
-        return decode_event(self._data)
-
-
-class Queue(msgspec.Struct, frozen=True):
-    """The argument of a policy: the queue of ``subscription``, to which one notification was just added.
-
-    ``oldest`` and ``newest`` are up to :data:`SHOWN_MAX` notifications at either end, each in order; they overlap in a
-    short queue. ``over`` is the exceeded bound, or None; if the policy drops nothing, ``when_full`` decides.
-    """
-
-    subscription: str
-    now_us: int
-    waiting: int
-    waiting_bytes: int
-    over: str | None
-    oldest: Sequence[Waiting]
-    newest: Sequence[Waiting]
-
-
-Policy = Callable[[Queue], Collection[int]]
-"""Returns the numbers to drop, of those that it sees."""
 
 
 class QueuePolicies:

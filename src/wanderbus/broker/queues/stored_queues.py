@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from wanderbus.broker.queues.queue import Block, SessionQueue
+from wanderbus.broker.queues.queue import SessionQueue
+from wanderbus.broker.queues.stored_blocks import Block
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 

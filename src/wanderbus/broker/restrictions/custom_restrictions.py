@@ -1,4 +1,4 @@
-"""CustomRestrictions of restriction that an operator adds to those of :mod:`wanderbus.subscription` (SPEC H-10).
+"""Kinds of restriction that an operator adds to those of :mod:`wanderbus.subscription` (SPEC H-10).
 
 A kind consists of two pure functions, registered under a name when the broker is made. The broker writes its decision
 to the log with the event, so a kind is never called twice for one event, not even after a restart.
@@ -6,47 +6,12 @@ to the log with the event, so a kind is never called twice for one event, not ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-import msgspec
-
+from wanderbus.broker.restrictions.restriction_kinds import Asked, Kind
 from wanderbus.errors import Refused
-from wanderbus.event import Event
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.subscription import Custom
-
-Parameters = Mapping[str, Any]
-"""Parameters of a subscription for a kind: texts, numbers and booleans by name."""
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """The argument of a kind: one event that a subscription matches, with the times and the owner's status.
-
-    Times are microseconds since the Unix epoch: ``now_us`` by the broker's own clock, which is never set,
-    ``received_us`` by the wall clock as it was read, ``last_us`` of the subscription's last notification by the
-    broker's own. ``away`` is whether the owner is DISCONNECTED.
-    """
-
-    now_us: int
-    received_us: int
-    last_us: int | None
-    away: bool
-    event: Event
-
-
-def _anything(_parameters: Parameters) -> None:
-    """Accept any parameters."""
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """A kind of restriction: ``allows`` returns whether a notification may be generated now.
-
-    ``check`` raises :class:`Refused` for invalid parameters when a subscription is submitted.
-    """
-
-    allows: Callable[[Parameters, Asked], bool]
-    check: Callable[[Parameters], None] = _anything
 
 
 class CustomRestrictions:

@@ -21,7 +21,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from wanderbus.broker.restrictions.custom_restrictions import Asked, CustomRestrictions
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.restrictions.restriction_kinds import Asked
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.event import Event
 from wanderbus.limits import RESTRICTIONS_MAX

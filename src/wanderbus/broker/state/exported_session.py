@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wanderbus.broker.queues.queue import Block
+from wanderbus.broker.queues.stored_blocks import Block
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 from zlib import crc32
 
-from wanderbus.broker.disconnection import DeviceChange, Handling
+from wanderbus.broker.device_changes import DeviceChange, Handling
 
 GRACE_S: Final = 36_000.0
 """Longest absence of devices of the kind ``grace``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from wanderbus.broker.queues.queue_policies import Queue
+from wanderbus.broker.queues.policy_arguments import Queue
 from wanderbus.simulation.weeks.stream import Entry
 
 LATEST: Final = "latest"

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.core import DiskFreed, DiskFull
+from wanderbus.broker.messages import DiskFreed, DiskFull
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.simulation.weeks.checkers import check_weeks

@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.core import (
+from wanderbus.broker.core import Broker
+from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.messages import (
     Append,
     Appended,
-    Broker,
     LinkClosed,
     LinkDropped,
     LinkOpened,
@@ -20,9 +21,9 @@ from wanderbus.broker.core import (
     ServerStarted,
     UserStatusChanged,
 )
-from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.queues.queue_policies import QueuePolicies
-from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions, Kind
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from wanderbus.broker.restrictions.custom_restrictions import Asked
+from wanderbus.broker.restrictions.restriction_kinds import Asked
 from wanderbus.event import Event
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Subscription
 

@@ -1,17 +1,15 @@
 """Delivery of an accepted event: the sessions that get it, for which subscriptions (SPEC B-01, J-04; DESIGN 5.1).
 
-The event may have been accepted by this server or by another one: see :mod:`wanderbus.broker.acceptance`.
+The event may have been accepted by this server or by another one: see :mod:`wanderbus.broker.publish.acceptance`.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import NamedTuple
 
 from wanderbus import records
-from wanderbus.broker.acceptance import Accepted
-from wanderbus.broker.interest.filter_work import Undecided
 from wanderbus.broker.links import Links
+from wanderbus.broker.publish.decisions import Accepted, Delivered
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -21,19 +19,6 @@ from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
 _number = attrgetter("number")
-
-
-class Delivered(NamedTuple):
-    """The notifications of an event: the part of the record, and the session of each notification in order."""
-
-    delivery: records.Delivery
-    sessions: list[SessionRow]
-    undecided: dict[str, Undecided]
-    """Subscriptions whose filters were not evaluated; they get a gap."""
-    expired: list[Subscription]
-    """Subscriptions that the event matched after their expiry."""
-    full: str | None
-    """The bound of a full queue whose policy refuses the event; None if the event is delivered."""
 
 
 class Delivery:

@@ -8,20 +8,11 @@ from collections.abc import Iterable
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.acceptance import (
-    Accepted,
-    Candidate,
-    Conditions,
-    Rejected,
-    Repeated,
-    accept,
-    checked_bytes,
-    is_in_turn,
-    is_repeated,
-)
-from wanderbus.broker.delivery import Delivered, Delivery
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
+from wanderbus.broker.publish.decisions import Accepted, Candidate, Conditions, Delivered, Rejected, Repeated
+from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal

@@ -1,17 +1,17 @@
 """Acceptance of a published event: it is new, in its turn, permitted and valid (SPEC A-13, X25; DESIGN 5.2).
 
 :func:`accept` decides this alone. The sessions that get the event are another decision, which takes an accepted event:
-see :mod:`wanderbus.broker.delivery`.
+see :mod:`wanderbus.broker.publish.delivery`.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.publish.decisions import Accepted, Candidate, Conditions, Rejected, Repeated
 from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
@@ -19,59 +19,6 @@ from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.records import Acceptance
 
 DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try again later"
-
-
-class Candidate(NamedTuple):
-    """A publish to decide about: the event, and the publisher's own identifier of it."""
-
-    event: Event
-    user: str
-    device: str
-    epoch: int
-    number: int
-    outbox: bool
-    encoded: bytes | None = None
-    """The bytes of the event, if it has been checked and encoded already."""
-
-
-class Conditions(NamedTuple):
-    """The state of the server that the decision needs."""
-
-    id: EventId
-    """The id that the event gets if it is accepted, and its record is the next one."""
-    at_us: int
-    """The broker's clock."""
-    received_us: int
-    """The wall clock as read."""
-    permissions: Permissions
-    is_disk_full: bool = False
-    held_up: tuple[int, str] | None = None
-    """Number of an event of the outbox that was refused temporarily, and the bound that it met."""
-
-
-class Accepted(NamedTuple):
-    """The event is accepted; ``acceptance`` is the part of the record about this."""
-
-    event: Event
-    acceptance: Acceptance
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the event."""
-        return len(memoryview(self.acceptance.event))
-
-
-class Repeated(NamedTuple):
-    """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
-
-    id: EventId | None
-
-
-class Rejected(NamedTuple):
-    """The event is refused because of ``reason``; ``limit`` is the bound that was met."""
-
-    reason: str
-    limit: str | None = None
 
 
 def accept(candidate: Candidate, publisher: PublisherRow | None, now: Conditions) -> Accepted | Repeated | Rejected:
