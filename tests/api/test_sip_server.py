@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +19,8 @@ from wanderbus.machine import shown
 from wanderbus.server.proxy_server import ProxyServer
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.proxy.routing_script import Forward, RoutingContext, Verdict
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
 pytestmark = pytest.mark.integration
 
@@ -37,24 +36,16 @@ class Proxy:
         self.certificates = certificates
         self.directory = directory
         self.ports = (0, 0)
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Process | None = None
         directory.joinpath("users").write_text("".join(f"{name}:{word}\n" for name, word in USERS.items()))
 
     def start(self) -> None:
         port, tls_port = self.ports
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "wanderbus", "proxy", "--users", "users", "--data-dir", "proxy"),
-                *("--tls-certificate", str(self.certificates.certificate), "--tls-key", str(self.certificates.key)),
-                *("--port", str(port), "--tls-port", str(tls_port)),
-            ],
-            cwd=self.directory,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        word, plain, secure = self.process.stdout.readline().split()
+        argv = python("wanderbus", "proxy", "--users", "users", "--data-dir", "proxy")
+        argv += ["--tls-certificate", str(self.certificates.certificate), "--tls-key", str(self.certificates.key)]
+        argv += ["--port", str(port), "--tls-port", str(tls_port)]
+        self.process = Process("the proxy", argv, self.directory / "errors", read=True, cwd=self.directory)
+        word, plain, secure = self.process.line().split()
         assert (word, plain.startswith("sip:127.0.0.1:"), secure.startswith("sips:127.0.0.1:")) == ("ready", True, True)
         self.ports = (int(plain.rpartition(":")[2]), int(secure.rpartition(":")[2]))
 
@@ -62,7 +53,7 @@ class Proxy:
         """End it as a power cut does."""
         if self.process is not None:
             self.process.kill()
-            self.process.communicate()
+            self.process.end()
             self.process = None
 
     def sip_server(self, transport: str) -> str:

@@ -10,17 +10,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo.namespace_networks import NamespaceNetwork
 from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.processes import Process
 
 PROGRAM = str(Path(__file__).resolve().parents[2] / "examples" / "bulk.py")
-ENVIRONMENT = {**os.environ, "BULK_SECRET": "a secret for two hosts"}
+ENVIRONMENT = {"BULK_SECRET": "a secret for two hosts"}
 PORT = 4000
 FILE_BYTES = 16 * 2**20
 MOVES = 4
@@ -38,19 +38,9 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@contextmanager
-def running(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ends_well(process: subprocess.Popen[str]) -> None:
-    _, complaint = process.communicate(timeout=RUN_S_MAX)
-    assert (process.returncode, complaint) == (0, "")
+def ends_well(process: Process) -> None:
+    assert process.wait(RUN_S_MAX) == 0, str(process)
+    assert process.log.read_text() == ""
 
 
 @pytest.mark.integration
@@ -59,9 +49,11 @@ def test_a_file_arrives(tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
+    receive = [sys.executable, PROGRAM, "receive", port, str(tmp_path / "received")]
+    send = [sys.executable, PROGRAM, "send", "127.0.0.1", port, str(tmp_path / "sent")]
     with (
-        running([sys.executable, PROGRAM, "receive", port, str(tmp_path / "received")]) as receiver,
-        running([sys.executable, PROGRAM, "send", "127.0.0.1", port, str(tmp_path / "sent")]) as sender,
+        Process("receiver", receive, tmp_path / "r", more_environment=ENVIRONMENT) as receiver,
+        Process("sender", send, tmp_path / "s", more_environment=ENVIRONMENT) as sender,
     ):
         ends_well(sender)
         ends_well(receiver)
@@ -96,8 +88,10 @@ def test_a_file_arrives_while_its_sender_moves(network: NamespaceNetwork, tmp_pa
     receive = [sys.executable, PROGRAM, "receive", str(PORT), str(received)]
     send = [sys.executable, PROGRAM, "send", network.address("receiver"), str(PORT), str(tmp_path / "sent")]
     with (
-        running(network.command("receiver", receive)) as receiver,
-        running(network.command("sender", send)) as sender,
+        Process(
+            "receiver", network.command("receiver", receive), tmp_path / "r", more_environment=ENVIRONMENT
+        ) as receiver,
+        Process("sender", network.command("sender", send), tmp_path / "s", more_environment=ENVIRONMENT) as sender,
     ):
         for turn in range(1, MOVES + 1):
             wait_for_bytes(received, FILE_BYTES * turn // (MOVES + 2), sender)
@@ -108,9 +102,9 @@ def test_a_file_arrives_while_its_sender_moves(network: NamespaceNetwork, tmp_pa
     assert digest(received) == wanted
 
 
-def wait_for_bytes(path: Path, n_bytes: int, sender: subprocess.Popen[str]) -> None:
+def wait_for_bytes(path: Path, n_bytes: int, sender: Process) -> None:
     deadline = time.monotonic() + RUN_S_MAX
     while not path.exists() or path.stat().st_size < n_bytes:
-        assert sender.poll() is None, f"the sender ended with {sender.communicate()}"
+        assert sender.running, str(sender)
         assert time.monotonic() < deadline, f"{n_bytes} bytes did not arrive"
         time.sleep(0.005)

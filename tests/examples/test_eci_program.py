@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,8 @@ import pytest
 
 from demo.namespace_networks import NamespaceNetwork
 from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.launch import environment, python
+from wanderbus.testbed.processes import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "examples" / "eci_program.py"
@@ -42,26 +43,14 @@ def expected(quotes: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def running(argv: Sequence[str], **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that is gone after the block."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@contextlib.contextmanager
 def server(directory: Path, host: str, wrap: Sequence[str] = ()) -> Iterator[dict[str, str]]:
     """A server at ``host``; yields the settings for the program's file."""
     file = directory / "broker.toml"
     file.touch(0o600)
     file.write_text(BROKER.format(host=host))
-    with running([*wrap, sys.executable, "-m", "wanderbus", "up", "--config", str(file)]) as process:
-        assert process.stdout is not None
-        ready, sip, eci = process.stdout.readline().split()
+    argv = [*wrap, *python("wanderbus", "up", "--config", str(file))]
+    with Process("the server", argv, directory / "errors", read=True) as process:
+        ready, sip, eci = process.line().split()
         assert ready == "ready"
         yield {"sip": sip.removeprefix("sip:"), "eci": eci}
 
@@ -74,8 +63,13 @@ def program(
     file = directory / f"{system}.toml"
     file.touch(0o600)
     file.write_text(SYSTEMS[system].format(**places))
-    with running([*wrap, sys.executable, str(PROGRAM), *words], WANDERBUS_CONFIG=str(file)) as process:
-        yield process
+    argv = [*wrap, sys.executable, str(PROGRAM), *words]
+    pipe, more = subprocess.PIPE, {"WANDERBUS_CONFIG": str(file)}
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, env=environment(more)) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_its_source_knows_nothing_of_mobility() -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +14,9 @@ from typing import Any
 from tests.relay.desk import medium
 from wanderbus.machine import Address
 from wanderbus.relay import ng
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
 
-ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 20.0
 
 
@@ -53,26 +51,19 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def relaying(*arguments: str) -> Iterator[tuple[Proxy, subprocess.Popen[str]]]:
+def relaying(*arguments: str) -> Iterator[tuple[Proxy, Process]]:
     """Run a relay for the block, and let it end by itself after the block."""
-    words = [sys.executable, "-m", "wanderbus", "relay", "--ng-listen", "127.0.0.1:0", "--json", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
-    assert process.stdout is not None
-    try:
-        place = json.loads(process.stdout.readline())["ready"]
+    argv = python("wanderbus", "relay", "--ng-listen", "127.0.0.1:0", "--json", *arguments)
+    with (
+        tempfile.TemporaryDirectory(prefix="wanderbus-relay-") as directory,
+        Process("the relay", argv, Path(directory) / "errors", read=True) as process,
+    ):
+        place = json.loads(process.line(WAIT_S))["ready"]
         host, _, port = place.removeprefix("ng:").rpartition(":")
         proxy = Proxy((host.strip("[]"), int(port)))
         with proxy.socket:
             yield proxy, process
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            process.wait(WAIT_S)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        process.end(WAIT_S)
 
 
 def datagram_socket(host: str = "127.0.0.1") -> socket.socket:

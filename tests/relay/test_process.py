@@ -229,16 +229,14 @@ def test_it_ends_at_a_signal_and_prints_its_counters() -> None:
         a.sendto(b"12345", to_b)
         assert hears(b) == b"12345"
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=WAIT_S)
-        figures = json.loads(out)["figures"]
+        figures = json.loads(process.line(WAIT_S))["figures"]
         assert (figures["calls"], figures["streams"]["datagrams"], figures["streams"]["bytes"]) == (1, 1, 5)
-        assert process.returncode == 0
+        assert process.wait(WAIT_S) == 0
 
 
 def test_figures_come_again_and_again_where_asked() -> None:
     with relaying("--figures-s", "0.1") as (_, process):
-        assert process.stdout is not None
-        lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+        lines = [json.loads(process.line(WAIT_S)) for _ in range(2)]
     assert [set(line) for line in lines] == [{"figures"}, {"figures"}]
 
 

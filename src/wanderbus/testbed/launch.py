@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -43,8 +44,8 @@ def pinned(argv: Sequence[str], processor: int | None) -> list[str]:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return our environment and ``more``; a Python program that gets it can import whatever this process can."""
-    installed = (sys.prefix, sys.base_prefix)
-    own = [os.path.abspath(path) for path in sys.path if not path.startswith(installed)]
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    own = [os.path.abspath(path) for path in sys.path if not path.startswith(installed) and not path.endswith(".zip")]
     paths = dict.fromkeys([*own, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", **(more or {})}
 
