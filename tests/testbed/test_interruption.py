@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.testbed.survivors import wait_for_end
 from wanderbus.testbed.launch import environment
 from wanderbus.testbed.namespaces import DIRECTORY, Namespaces, missing
 
@@ -57,20 +58,6 @@ else:
 
 def left_behind(pid: int) -> list[str]:
     return [path.name for path in DIRECTORY.glob(f"wbinterrupt{pid}-*")] if DIRECTORY.is_dir() else []
-
-
-def wait_for_end(pids: list[int]) -> None:
-    deadline = time.monotonic() + 10
-    while alive := [pid for pid in pids if is_alive(pid)]:
-        assert time.monotonic() < deadline, f"processes {alive} outlived the run"
-        time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def children_of(pid: int) -> list[int]:

@@ -8,19 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.testbed.survivors import wait_for_end
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.launch import last_line
 from wanderbus.testbed.processes import Process
 
 TWO_LINES = "import time; print('ready a', flush=True); print('more', flush=True); time.sleep(60)"
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_lines_are_read_one_by_one_and_the_block_ends_the_process(tmp_path: Path) -> None:
@@ -54,7 +47,7 @@ def test_a_process_that_ignores_the_signal_is_killed_with_its_children(tmp_path:
     with Process("shell", ["sh", "-c", script], tmp_path / "log", read=True) as process:
         child = int(process.line())
         assert process.end(0.2) == -signal.SIGKILL
-    assert not alive(child)
+    wait_for_end([child])
 
 
 def test_an_error_in_the_block_ends_the_process(tmp_path: Path) -> None:
