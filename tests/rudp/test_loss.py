@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rudp.conftest import numbers
-from wanderbus.rudp.congestion import INITIAL_PACKETS, PACKETS_MIN
+from wanderbus.rudp.congestion import INITIAL_PACKETS, PACKETS_MIN, longest_blackout_s
 from wanderbus.rudp.frames import encode_ack
-from wanderbus.rudp.loss import longest_blackout_s
 
 if TYPE_CHECKING:
     from tests.rudp.conftest import MakePair, Pair, Side

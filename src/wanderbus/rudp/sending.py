@@ -17,7 +17,7 @@ from collections import deque
 from typing import Final
 
 from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES, RudpConfig
-from wanderbus.rudp.congestion import Congestion
+from wanderbus.rudp.congestion import Congestion, SentPacket, longest_blackout_s
 from wanderbus.rudp.frames import (
     DATA_HEADER_BYTES,
     FINISH,
@@ -27,7 +27,6 @@ from wanderbus.rudp.frames import (
     encode_numbered,
 )
 from wanderbus.rudp.interface import Counters
-from wanderbus.rudp.loss import SentPacket, longest_blackout_s
 from wanderbus.rudp.recovery import RoundTrip
 
 _EARLIER_PACKETS_MAX: Final = 32
