@@ -38,6 +38,13 @@ EXPECTED = {
         "Bob receives 25.60",
         "Bob finds 26.70, the latest of 3",
     ],
+    "merged": [
+        "{'Stock': 'PETR4', 'Price': 24.9}",
+        "{'Text': 'the port is closed'}",
+        "{'Stock': 'PETR4', 'Price': 22.7}",
+        "{'Text': 'the port is open again'}",
+        "sip:investor@localhost session default: 0 waiting, 0 gaps",
+    ],
     "roaming": [
         "moved to 127.0.0.2",
         "moved to 127.0.0.3",
