@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell, ended, one_line, read_line
+from wanderbus.cli import main
 
 pytestmark = pytest.mark.integration
 
@@ -30,6 +33,21 @@ def test_a_closed_terminal_ends_each_server_with_the_status_of_its_signal(shell:
     assert read_line(server).startswith("ready ")
     server.send_signal(signal.SIGHUP)
     assert ended(server) == (128 + signal.SIGHUP, "", "")
+
+
+class Interrupting(MetaPathFinder):
+    """Ends each import as Ctrl-C does."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_a_command_that_is_still_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "wanderbus.cli.application", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting()])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
 
 
 def test_ready_as_json(shell: Shell) -> None:

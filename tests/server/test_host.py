@@ -122,7 +122,7 @@ class EchoRole(StatefulRole):
         return self.state
 
     async def open(self, offer: Offer) -> None:
-        assert offer.server_files.identity.server
+        assert offer.files is not None
         self.calls.append("open")
 
     def ports(self) -> Sequence[Port]:

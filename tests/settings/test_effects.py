@@ -84,11 +84,11 @@ def test_a_taken_previous_port_does_not_use_a_configured_port(tmp_path: Path) ->
     async def story() -> None:
         async with server(tmp_path, more):
             pass
-        kept = json.loads((tmp_path / "data" / "server.json").read_text())["data_port"]
+        kept = json.loads((tmp_path / "data" / "server.json").read_text())["ports"]["data_port"]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
             other.bind(("127.0.0.1", kept))
             async with server(tmp_path, more):
-                found = json.loads((tmp_path / "data" / "server.json").read_text())
+                found = json.loads((tmp_path / "data" / "server.json").read_text())["ports"]
         assert (found["broker_port"], found["data_port"] != kept) == (sip, True)
 
     run(story())

@@ -24,6 +24,8 @@ def main() -> NoReturn:
             raise
         print(_MISSING, file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # loading takes a moment
+        sys.exit(130)
     sys.exit(run())
 
 

@@ -1,1 +1,1 @@
-"""Servers and the roles that they host: SIP, broker."""
+"""Servers: the host of a process, and the roles that it can have."""

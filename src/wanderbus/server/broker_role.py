@@ -151,7 +151,8 @@ class BrokerRole(StatefulRole):
 
     def make_machine(self, bound: Mapping[str, Bound]) -> Machine:
         """Return the access server."""
-        settings, random, files = self._settings, SystemRandom(), self._offer.server_files
+        settings, random, files = self._settings, SystemRandom(), self._offer.files
+        assert files is not None
         self.sip_address = bound[SIP_SOCKET].address
         if ECI_SOCKET in bound:
             self.eci_address = bound[ECI_SOCKET].address

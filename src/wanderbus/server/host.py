@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from wanderbus.broker.messages import Append, Appended, DiskFreed, DiskFull, KernelLoaded, KernelWanted
-from wanderbus.errors import StorageError, WanderbusError
+from wanderbus.errors import WanderbusError
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
 from wanderbus.refusal_table import Limited
@@ -265,7 +265,7 @@ class Host:
             )
         )
 
-    def _fail(self, error: StorageError | WanderbusError) -> None:
+    def _fail(self, error: WanderbusError) -> None:
         """End :meth:`run` with ``error``."""
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(error)

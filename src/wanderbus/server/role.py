@@ -34,12 +34,6 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Name, keys and log of the server; None unless a role of the process keeps a state."""
 
     @property
-    def server_files(self) -> ServerFiles:
-        """Return the files of a role that keeps a state, which always has them."""
-        assert self.files is not None, "this role keeps no state"
-        return self.files
-
-    @property
     def certificate(self) -> OwnCertificate:
         """Return the server's own certificate, which is kept in the data directory."""
         assert self.directory is not None, "this process has no data directory"
