@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import wanderbus
 
-EVENTS = (
+EVENTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Price", {"Stock": "PETR4", "Price": 24.9}),
     ("News", {"Text": "the port is closed"}),
     ("Price", {"Stock": "VALE3", "Price": 61.3}),

@@ -23,7 +23,8 @@ def test_the_programs_run_one_after_the_other(
     def connect(uri: str, *, password: str, **options: Any) -> wanderbus.Agent:
         assert (uri, password) == ("sip:bob@localhost", "sesame"), "the user of the README"
         settings = {"password": PASSWORDS["bob"], "server": world.address, "state_dir": world.directory / "bob"}
-        return connect_to(uri, **settings, **options)
+        agent: wanderbus.Agent = connect_to(uri, **settings, **options)
+        return agent
 
     monkeypatch.setattr(wanderbus, "connect", connect, raising=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import time
 from datetime import datetime
@@ -272,3 +273,25 @@ def test_nothing_that_arrives_from_strangers_stops_the_server(world: World) -> N
             assert await numbers(notifications, 1) == [1]
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "complaint"),
+    [
+        ({"pasword": "x"}, TypeError, "unexpected keyword argument 'pasword'; did you mean 'password'?"),
+        ({"zzzz": 1}, TypeError, "unexpected keyword argument 'zzzz'; 'wanderbus config sample agent' lists them"),
+        ({"keep": "no"}, ConfigurationError, "keep: str given (expected bool)"),
+        ({"connect_s_max": "3"}, ConfigurationError, "connect_s_max: str given (expected float)"),
+        ({"connect_s_max": True}, ConfigurationError, "connect_s_max: bool given (expected float)"),
+        ({"server": 5060}, ConfigurationError, "server: int given (expected str)"),
+        (
+            {"on_ended": "restart"},
+            ConfigurationError,
+            "on_ended: invalid value 'restart' (expected ignore, renew",
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit(options: dict[str, Any], error: type[Exception], complaint: str) -> None:
+    with pytest.raises(error, match=re.escape(complaint)):
+        wanderbus.connect("sip:alice@localhost", **options)
+    assert wanderbus.connect("sip:alice@localhost", connect_s_max=3, keep=False).uri == "sip:alice@localhost"

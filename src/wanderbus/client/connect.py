@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Final, Unpack, get_args
 
 from wanderbus.client.agent import Agent
 from wanderbus.client.agent_sockets import ECI_SCHEME, End, MobileEnd, shared_properties
 from wanderbus.client.disconnection_hooks import DisconnectionHooks, OnDisconnected, OnReconnected
 from wanderbus.client.machine.data_path import allowed_paths
-from wanderbus.client.machine.messages import DATA_PATH_KINDS, AgentProperties, DataPathKind, DataTransport
+from wanderbus.client.machine.messages import DATA_PATH_KINDS, AgentProperties, DataPathKind, DataTransport, OnEnded
 from wanderbus.client.reports import OutboxSize
 from wanderbus.client.user_uri import user_of
 from wanderbus.errors import ConfigurationError
@@ -26,6 +26,10 @@ from wanderbus.runtime.net.resolver import name_in, place_in
 from wanderbus.settings.agent import CONFIG_VARIABLE, AgentArguments, AgentSettings
 from wanderbus.sip.authentication.digest_values import ALGORITHMS
 from wanderbus.sip.message.targets import PORTS, TRANSPORTS, Transport
+
+_ON_ENDED: Final = get_args(OnEnded)
+
+_DEFAULTS: Final = AgentSettings(uri="")
 
 _DATA_TRANSPORTS: Final[dict[str, DataTransport]] = {"auto": "AUTO", "udp": "UDP", "tcp": "TCP"}
 
@@ -91,7 +95,23 @@ def connect(
     )
 
 
+def _check_arguments(given: Mapping[str, object]) -> None:
+    """Raise :class:`TypeError` for an unknown argument, :class:`ConfigurationError` for one of a wrong type."""
+    for name, value in given.items():
+        if name not in AgentSettings.__struct_fields__:
+            import difflib
+
+            close = difflib.get_close_matches(name, AgentSettings.__struct_fields__, n=1)
+            remedy = f"did you mean {close[0]!r}?" if close else "'wanderbus config sample agent' lists them"
+            raise TypeError(f"connect() got an unexpected keyword argument {name!r}; {remedy}")
+        default = getattr(_DEFAULTS, name)
+        kinds = (int, float) if type(default) is float else (type(default),)
+        if type(default) in (bool, int, float, str) and type(value) not in kinds:
+            raise ConfigurationError(f"{name}: {type(value).__name__} given (expected {kinds[-1].__name__})")
+
+
 def _settings(uri: str | None, config: Path | str | None, given: AgentArguments) -> AgentSettings:
+    _check_arguments(given)
     if config is None and given.get("password_file") is None:
         assert uri is not None, "without a file the user is an argument"
         return AgentSettings(uri=uri, **given)  # type: ignore[arg-type]  # paths may be texts
@@ -112,6 +132,8 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
     if not settings.digest_algorithms or not set(settings.digest_algorithms) <= set(ALGORITHMS):
         given = tuple(settings.digest_algorithms)
         raise ConfigurationError(f"digest_algorithms: invalid value {given!r} (expected SHA-256, MD5)")
+    if settings.on_ended not in _ON_ENDED:
+        raise ConfigurationError(f"on_ended: invalid value {settings.on_ended!r} (expected {', '.join(_ON_ENDED)})")
     user, broker_uri = _uris(settings.uri, settings.broker)
     over = _transport(settings.uri, settings.transport)
     if broker_uri.partition("@")[2] != user.partition("@")[2]:
