@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wanderbus.refusal_table import OTHERS, PARTY_CHARACTERS_MAX, TALLIED_MAX, Limited, RefusalTable, Tally
+from wanderbus.refusal_table import OTHERS, PARTY_CHARACTERS_MAX, TALLIED_MAX, RefusalTable, Tally
+from wanderbus.refusals import Limited
 
 
 def test_counts_by_limit_and_party() -> None:

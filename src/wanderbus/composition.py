@@ -25,20 +25,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wanderbus.machine import Input, Output, TimerFired, scoped
 
 
-class Part(NamedTuple):
+class Part:
     """A machine inside another one."""
 
-    step: Callable[[Sequence[Any], float], list[Any]]
-    """Its step. What one part emits, another may take: its outputs can be inputs of its neighbours."""
-    route: Callable[[list[Any], float], None]
-    """Passes on all outputs of one step."""
-    has_scope: bool = True
-    """True if its timers are wrapped with its name."""
+    __slots__ = ("has_scope", "route", "step")
+
+    def __init__(
+        self,
+        step: Callable[[Sequence[Any], float], list[Any]],
+        route: Callable[[list[Any], float], None],
+        has_scope: bool = True,
+    ) -> None:
+        self.step = step
+        """Its step. What one part emits, another may take: its outputs can be inputs of its neighbours."""
+        self.route = route
+        """Passes on all outputs of one step."""
+        self.has_scope = has_scope
+        """True if its timers are wrapped with its name."""
 
 
 class Composition:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Final
 
-import msgspec
-
-from wanderbus.machine import Output
+from wanderbus.refusals import Entry, Limited
 
 ENTRIES_MAX: Final = 2_048
 """Rows of the table: pairs of limit and party."""
@@ -30,31 +28,6 @@ TALLIED_MAX: Final = 256
 
 TALLY_S: Final = 1.0
 """Pause between two reports of a tally about the same limit and party."""
-
-
-class Limited(Output, frozen=True):
-    """A party was limited ``count`` times by ``limit``.
-
-    :param limit: the setting that bounds it, such as ``flood.requests_per_s``
-    :param party: the user's URI, or the source: an IPv4 address or a /64 of IPv6
-    :param reason: what was refused, dropped or deferred the last time; one line for people
-    """
-
-    limit: str
-    party: str
-    reason: str
-    count: int = 1
-
-
-class Entry(msgspec.Struct):
-    """One row of the table; times are monotonic seconds."""
-
-    limit: str
-    party: str
-    reason: str
-    count: int
-    first_s: float
-    last_s: float
 
 
 class RefusalTable:

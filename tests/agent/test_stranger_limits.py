@@ -9,7 +9,7 @@ import pytest
 from tests.agent.town import Phone, Town, connected
 from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.machine import Address
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.simulation.server import SERVER_ADDRESS
 from wanderbus.sip.message.message import Response, parse_message
 

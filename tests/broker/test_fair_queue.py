@@ -20,7 +20,7 @@ from wanderbus.machine import Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Notify, Publish, PublishAccepted, Subscribe, Take
 from wanderbus.records import SERVER_LOG
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 
 CAROL = "sip:carol@example.org"
 FLOOD = 1_000

@@ -12,7 +12,7 @@ from tests.broker.office import ADAM, OLGA, ROLES, Office, inspected, refusal, w
 from wanderbus.broker.messages import ServerAnswered, ServerAsked
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import Attach, Inspect
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.subscription import QueuePolicy
 
 ROWS = (

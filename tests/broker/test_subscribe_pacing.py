@@ -8,7 +8,7 @@ from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.broker.subscribe_pacing import AT_ONCE_S, WAITING_CHARACTERS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Query, Renew, RequestRefused, Subscribe, Unsubscribe
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 
 PER_S = 1_000.0
 LONG = "a == 1 or " * 85 + "a == {}"

@@ -439,7 +439,7 @@ class Watched:
             return tell(told[-1], now)
 
         monkeypatch.setattr(access, "step", watched)
-        access._parts.add(BROKER, access._parts._parts[BROKER]._replace(step=noted))
+        monkeypatch.setattr(access._parts._parts[BROKER], "step", noted)
 
 
 def test_design_8_the_log_is_asked_for_before_anything_else(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from wanderbus.machine import Address, DatagramReceived, Input, Output, SendData
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.protocol.eci_address import VALID_S, Challenges
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.simulation.server import ECI_ADDRESS
 
 VICTIM: Address = ("10.66.0.1", 6666)

@@ -13,7 +13,7 @@ from wanderbus.domain.connect_pacing import ConnectPacing
 from wanderbus.machine import Input, Output
 from wanderbus.mobility.messages import SessionOffered
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.message.sdp import MediaDescription
 
 MEDIA = MediaDescription(address="10.1.0.1", port=40_000)

@@ -49,13 +49,14 @@ def kind_of(node: ast.ClassDef, known: Mapping[str, ast.ClassDef]) -> Kind:
 
 
 def mixed_in(modules: Mapping[Path, ast.Module]) -> set[str]:
-    """Return the files of the machine rooms that define a machine and a definition."""
+    """Return the files of the vocabulary and the machine rooms that define a machine and a definition."""
     ours = {path: tree for path, tree in modules.items() if path.is_relative_to(PACKAGE)}
     known = {node.name: node for tree in ours.values() for node in classes_in(tree)}
     found = set()
     for path, tree in ours.items():
         kinds = {kind_of(node, known) for node in classes_in(tree)}
-        if {"definition", "machine"} <= kinds and any(path.is_relative_to(PACKAGE / room) for room in ROOMS):
+        is_ours = path.parent == PACKAGE or any(path.is_relative_to(PACKAGE / room) for room in ROOMS)
+        if {"definition", "machine"} <= kinds and is_ours:
             found.add(path.relative_to(PACKAGE).as_posix())
     return found
 

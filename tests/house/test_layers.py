@@ -26,6 +26,7 @@ VOCABULARY = {
     "parameters",
     "records",
     "refusal_table",
+    "refusals",
     "segments",
     "subscription",
     "tokens",

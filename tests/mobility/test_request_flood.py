@@ -10,7 +10,7 @@ from wanderbus.mobility.checked_admission import checked
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.message import Response, parse_message
 

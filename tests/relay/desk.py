@@ -9,7 +9,7 @@ from typing import Any
 
 from wanderbus.datachannel import ChannelEnd, describe_end
 from wanderbus.machine import Address, ClockRead, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side, ng
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
 

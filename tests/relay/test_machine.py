@@ -10,7 +10,7 @@ import pytest
 from tests.relay.desk import A_HOME, A_ID, B_HOME, B_ID, PROXY, RELAY, Desk, medium, packet, sdp
 from wanderbus.limits import UDP_PAYLOAD_BYTES_MAX
 from wanderbus.machine import DatagramReceived, SendDatagram
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.relay import ng
 from wanderbus.relay.calls import DIALOGUES_MAX
 from wanderbus.relay.machine import NO_PORTS, SDP_TOO_LONG

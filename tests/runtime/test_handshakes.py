@@ -14,7 +14,7 @@ import uvloop
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
 from tests.runtime.test_unanswered_streams import Connection, ends, limited
 from wanderbus.parameters.transports import StreamLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.net.certificate import own_certificate
 from wanderbus.runtime.net.handshakes import SLOW_S, Handshakes
 from wanderbus.runtime.net.tls import server_tls

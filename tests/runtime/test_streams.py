@@ -19,7 +19,7 @@ from tests.certificates import Certificates, make_certificates
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import CloseStream, Input, Output, SendOnStream, StreamClosed, StreamReceived
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, StreamLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.net.certificate import own_certificate
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.tls import client_tls, server_tls

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.test_streams import PATIENCE_S, Machine, driving, echo, until
 from wanderbus.parameters.transports import StreamLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.net import streams
 
 pytestmark = pytest.mark.integration

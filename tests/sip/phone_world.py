@@ -9,7 +9,7 @@ import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.authentication.digest import DigestClient
 from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.sip.phone_world import CountingRandom
 from wanderbus.machine import CancelTimer, Output, SetTimer
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.authentication.digest import Authenticator, DigestClient
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.proxy.bindings import Binding, BindingChanged, BindingsWritten, Domain, ExpiryPolicy

@@ -18,7 +18,7 @@ from wanderbus.machine import (
     StreamReceived,
     TimerFired,
 )
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.tcp import (
     ChangePath,
     CloseConnection,

@@ -41,7 +41,7 @@ from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Input, Output, shown
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import Format, QueuePolicy, Restriction, SubscribeOptions, Subscription, instant_us

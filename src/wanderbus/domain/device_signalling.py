@@ -24,7 +24,7 @@ from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatag
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription, receives
 from wanderbus.transport import Probe, SendMessage

@@ -21,7 +21,7 @@ from wanderbus.domain.session_table import SessionTable
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.transport import ConnectionFailed, ConnectionReset, Consumed, MessageReceived, SendMessage
 
 CONSUMED_UNITS: Final = 64

@@ -11,7 +11,7 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import Address, DatagramReceived, Output
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.message.message import make_response
 from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.transaction.flood_limits import FloodGuard

@@ -10,7 +10,7 @@ import msgspec
 
 from wanderbus.hosts import network_of
 from wanderbus.machine import Address
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.relay.calls import Call, Dialogue
 from wanderbus.relay.figures import Figures
 from wanderbus.relay.stream import Side

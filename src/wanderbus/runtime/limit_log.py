@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from wanderbus.event_text import escaped
-from wanderbus.refusal_table import OTHERS, Limited, RefusalTable
+from wanderbus.refusal_table import OTHERS, RefusalTable
+from wanderbus.refusals import Limited
 from wanderbus.sip.authentication.verdicts import LoginRefused
 
 _log = logging.getLogger("wanderbus.limits")

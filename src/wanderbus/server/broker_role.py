@@ -38,7 +38,7 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions

@@ -19,7 +19,7 @@ from wanderbus.broker.messages import Append, Appended, DiskFreed, DiskFull, Ker
 from wanderbus.errors import WanderbusError
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.file_modes import warn_if_open
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles, unusable

@@ -16,7 +16,8 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import DialogStored, decode_record
-from wanderbus.refusal_table import Limited, RefusalTable
+from wanderbus.refusal_table import RefusalTable
+from wanderbus.refusals import Limited
 from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.network import Network

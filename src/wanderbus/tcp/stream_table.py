@@ -15,7 +15,7 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer, StreamClosed, StreamReceived
 from wanderbus.parameters.transports import TcpConfig
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.tcp.connection import Connection
 from wanderbus.tcp.frames import (
     HELLO,

@@ -26,7 +26,7 @@ from wanderbus.mobility.session.calls import REPLY_TIMER, Calls, Effect, overtak
 from wanderbus.mobility.session.offer_answer import Lines, agreed_media, answer_to, description_in, laid_out
 from wanderbus.mobility.session.session import Occurrence, SIPSession
 from wanderbus.mobility.session.uac_invite import UacInvites
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.sdp import MediaDescription

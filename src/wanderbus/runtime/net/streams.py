@@ -22,7 +22,7 @@ from typing import Final, Literal, cast
 from wanderbus.hosts import is_ip_address, network_of
 from wanderbus.machine import Address, Input, SendOnStream, StreamClosed, StreamReceived, StreamTarget, shown
 from wanderbus.parameters.transports import StreamLimits
-from wanderbus.refusal_table import Limited
+from wanderbus.refusals import Limited
 from wanderbus.runtime.net.connection_rate import ConnectionRate
 from wanderbus.runtime.net.descriptors import connections_max
 from wanderbus.runtime.net.handshakes import Handshakes

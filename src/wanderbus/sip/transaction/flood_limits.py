@@ -18,7 +18,8 @@ from typing import Final
 
 from wanderbus.hosts import network_of
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.refusal_table import OTHERS, Limited, Tally
+from wanderbus.refusal_table import OTHERS, Tally
+from wanderbus.refusals import Limited
 from wanderbus.sip.transaction.transaction_states import Judgement
 from wanderbus.tokens import Tokens
 
