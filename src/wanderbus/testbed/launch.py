@@ -1,8 +1,9 @@
 """Start and end of a program, as blocking and asynchronous processes share them.
 
 Every program leads a process group of its own, so that Ctrl-C in the terminal reaches only the process that started
-it, and the kernel kills it when that process dies for any reason. It has no session of its own unless it asks for one:
-Linux may give every session an equal share of the processors (sched(7), autogroup), which changes measurements.
+it, and the kernel kills it when the thread that started it ends, for any reason. It has no session of its own unless it
+asks for one: Linux may give every session an equal share of the processors (sched(7), autogroup), which changes
+measurements.
 """
 
 from __future__ import annotations
