@@ -51,7 +51,7 @@ class Notified(msgspec.Struct, frozen=True, array_like=True):
     bound: tuple[tuple[str, str], ...] = ()
 
 
-class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Acceptance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An event was accepted under ``id``; it stays encoded, so that each event is encoded only once.
 
     (``user``, ``device``, ``epoch``, ``number``) is the publisher's own identifier, by which a repeat is recognised;
@@ -69,7 +69,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     received_us: int | None = None
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The notifications that an accepted event generated.
 
     ``restricted`` names the subscriptions that matched without a notification, each with the place of the first

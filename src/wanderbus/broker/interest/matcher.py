@@ -45,6 +45,8 @@ class Matcher:
         """The kernel to request next."""
         self._matched = 0
         """Events that the numpy kernel has matched."""
+        self.is_kernel_due = False
+        """True if these events are so many that :meth:`wanted_kernel` returns another kernel."""
         self._prematched: dict[int, tuple[Event, list[str]]] = {}
         """Events with their matches, by object identity; holding the event keeps its identity unique."""
         self._removed: set[str] = set()
@@ -113,7 +115,7 @@ class Matcher:
                 self._next = "numba"
                 return "numpy"
             case "numba" if self._kernel == "numpy" and self._matched >= COMPILED_FROM_EVENTS:
-                self._next = None
+                self._next, self.is_kernel_due = None, False
                 return "numba"
         return None
 
@@ -126,6 +128,7 @@ class Matcher:
     def _match(self, events: Sequence[Event]) -> list[list[str]]:
         if self._kernel == "numpy":
             self._matched += len(events)
+            self.is_kernel_due = self._next is not None and self._matched >= COMPILED_FROM_EVENTS
         found = self._index.match(events)
         if not len(self._every):
             return found

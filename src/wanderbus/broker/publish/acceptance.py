@@ -21,13 +21,18 @@ from wanderbus.records import Acceptance
 DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try again later"
 
 
-def accept(candidate: Candidate, publisher: PublisherRow | None, now: Conditions) -> Accepted | Repeated | Rejected:
-    """Return the decision about an event of ``publisher``; nothing changes."""
+def accept(
+    candidate: Candidate, publisher: PublisherRow | None, next_id: EventId, now: Conditions
+) -> Accepted | Repeated | Rejected:
+    """Return the decision about an event of ``publisher``; nothing changes.
+
+    It gets ``next_id`` if it is accepted, and its record is the next one.
+    """
     if publisher is not None and is_repeated(publisher, candidate.epoch, candidate.number):
-        return Repeated(_first_answer(publisher, candidate.number, now.id))
-    if candidate.outbox and not is_in_turn(candidate.number, now.held_up):
+        return Repeated(_first_answer(publisher, candidate.number, next_id))
+    if candidate.outbox and not is_in_turn(candidate.number, candidate.held_up):
         return Rejected(
-            "an earlier event of the outbox must be accepted first", now.held_up[1] if now.held_up else None
+            "an earlier event of the outbox must be accepted first", candidate.held_up[1] if candidate.held_up else None
         )
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
@@ -38,16 +43,16 @@ def accept(candidate: Candidate, publisher: PublisherRow | None, now: Conditions
     except EventError as error:
         return Rejected(protocol.shortened(error))
     acceptance = Acceptance(
-        id=now.id,
-        event=msgspec.Raw(encoded),
-        user=candidate.user,
-        device=candidate.device,
-        epoch=candidate.epoch,
-        number=candidate.number,
-        outbox=candidate.outbox,
-        received_us=None if now.received_us == now.at_us else now.received_us,
+        next_id,
+        msgspec.Raw(encoded),
+        candidate.user,
+        candidate.device,
+        candidate.epoch,
+        candidate.number,
+        candidate.outbox,
+        None if now.received_us == now.at_us else now.received_us,
     )
-    return Accepted(candidate.event, acceptance)
+    return Accepted(candidate.event, acceptance, len(encoded))
 
 
 def _first_answer(publisher: PublisherRow, number: int, next_id: EventId) -> EventId | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from wanderbus import records
 from wanderbus.broker.interest.filter_accounts import Undecided
@@ -13,7 +13,7 @@ from wanderbus.records import Acceptance
 from wanderbus.subscription import Subscription
 
 
-class Delivered(NamedTuple):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The notifications of an event: the part of the record, and the session of each notification in order."""
 
     delivery: records.Delivery
@@ -26,7 +26,7 @@ class Delivered(NamedTuple):
     """The bound of a full queue whose policy refuses the event; None if the event is delivered."""
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A publish to decide about: the event, and the publisher's own identifier of it."""
 
     event: Event
@@ -35,44 +35,39 @@ class Candidate(NamedTuple):
     epoch: int
     number: int
     outbox: bool
+    held_up: tuple[int, str] | None = None
+    """Number of an event of the outbox that was refused temporarily, and the bound that it met."""
     encoded: bytes | None = None
     """The bytes of the event, if it has been checked and encoded already."""
 
 
-class Conditions(NamedTuple):
+class Conditions(msgspec.Struct, frozen=True, gc=False):
     """The state of the server that the decision needs."""
 
-    id: EventId
-    """The id that the event gets if it is accepted, and its record is the next one."""
     at_us: int
     """The broker's clock."""
     received_us: int
     """The wall clock as read."""
     permissions: Permissions
     is_disk_full: bool = False
-    held_up: tuple[int, str] | None = None
-    """Number of an event of the outbox that was refused temporarily, and the bound that it met."""
 
 
-class Accepted(NamedTuple):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The event is accepted; ``acceptance`` is the part of the record about this."""
 
     event: Event
     acceptance: Acceptance
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of the event."""
-        return len(memoryview(self.acceptance.event))
+    size: int
+    """Bytes of the event."""
 
 
-class Repeated(NamedTuple):
+class Repeated(msgspec.Struct, frozen=True, gc=False):
     """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
 
     id: EventId | None
 
 
-class Rejected(NamedTuple):
+class Rejected(msgspec.Struct, frozen=True, gc=False):
     """The event is refused because of ``reason``; ``limit`` is the bound that was met."""
 
     reason: str

@@ -36,13 +36,15 @@ class Delivery:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
         event = accepted.event
         sessions, restricted, expired = self._generated(event, received_us)
-        undecided = self._subscriptions.matcher.work.take_undecided(event)
-        self._subscriptions.ask_for_kernel()
+        matcher = self._subscriptions.matcher
+        undecided = matcher.work.take_undecided(event)
+        if matcher.is_kernel_due:
+            self._subscriptions.ask_for_kernel()
         notified = decided = [notification for _, notification in sessions]
         if undecided:
             decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
         full = self._queue_limits.refuses(event.subject, accepted.size, decided)
-        delivery = records.Delivery(notified=tuple(notified), restricted=tuple(restricted))
+        delivery = records.Delivery(tuple(notified), tuple(restricted))
         return Delivered(delivery, [session for session, _ in sessions], undecided, expired, full)
 
     def _generated(

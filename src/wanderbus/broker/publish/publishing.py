@@ -65,14 +65,15 @@ class Publishing:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
         decided = self._accept(link, message)
-        if isinstance(decided, Repeated):
+        if type(decided) is Repeated:
             self._answer_repeat(link, message, decided)
             return
         if message.outbox is not None and is_in_turn(message.number, link.held_up):
             link.held_up = None
-        if isinstance(decided, Rejected):
+        if type(decided) is Rejected:
             self._refuse(link, message, decided.reason, decided.limit)
             return
+        assert type(decided) is Accepted
         delivered = self._delivery.deliver(decided, self.received_us)
         if limit := delivered.full:
             self._refuse(link, message, f"a destination queue is full ({limit}); try again later", limit)
@@ -90,22 +91,16 @@ class Publishing:
             self._epoch(link, message),
             message.number,
             message.outbox is not None,
+            link.held_up,
             encoded,
         )
-        conditions = Conditions(
-            self._state.next_id,
-            self._state.wall_us,
-            self.received_us,
-            self._permissions,
-            self.disk_full,
-            link.held_up,
-        )
-        return accept(candidate, self._publisher(link, message), conditions)
+        conditions = Conditions(self._state.wall_us, self.received_us, self._permissions, self.disk_full)
+        return accept(candidate, self._publisher(link, message), self._state.next_id, conditions)
 
     def _write(self, accepted: Accepted, delivered: Delivered) -> EventId:
         """Write the record, bound the queues, and send what the windows allow; return the event's id."""
         acceptance, delivery = accepted.acceptance, delivered.delivery
-        if acceptance.id != self._state.next_id:  # the check of full queues has written drops
+        if acceptance.id.number != self._state.offset:  # the check of full queues has written drops
             acceptance = msgspec.structs.replace(acceptance, id=self._state.next_id)
         published = records.Published(at_us=self._state.wall_us, acceptance=acceptance, delivery=delivery)
         self._journal.write(published, urgent=True)

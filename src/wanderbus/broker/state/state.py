@@ -53,6 +53,8 @@ class BrokerState:
         self.server = server
         self.offset = 0
         """Records below this have been applied."""
+        self.incarnation = 0
+        """Incarnation of the log, 0 before its first record."""
         self.wall_us = 0
         self._reported_offset = 0
         self.servers: Table[ServerRow] = Table("servers", ServerRow)
@@ -95,7 +97,7 @@ class BrokerState:
         """Load the rows that the store committed together with ``offset``."""
         for table in self.tables:
             table.load(rows.get(table.name, ()))
-        self.wall_us = self.servers[self.server].at_us
+        self.wall_us, self.incarnation = self.servers[self.server].at_us, self.servers[self.server].incarnation
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
             self.queued_bytes += session.queued_bytes
@@ -109,18 +111,13 @@ class BrokerState:
         return {table.name: changed for table in self.tables if (changed := table.changes())}
 
     @property
-    def incarnation(self) -> int:
-        """Return the incarnation of the log, 0 before its first record."""
-        return self.servers[self.server].incarnation
-
-    @property
     def next_id(self) -> EventId:
         """Return the id of the event, or of the subscription, whose record is the next one."""
-        return self.identity(self.offset)
+        return EventId(self.server, self.incarnation, self.offset)
 
     def identity(self, offset: int) -> EventId:
         """Return the id of the event, or of the subscription, whose record is at ``offset`` of this log."""
-        return EventId(self.server, self.servers[self.server].incarnation, offset)
+        return EventId(self.server, self.incarnation, offset)
 
     @property
     def next_subscription(self) -> int:
@@ -484,7 +481,7 @@ class BrokerState:
     def _on_started(self, record: records.Started) -> None:
         """Mark every device as disconnected: a server that starts has no links yet."""
         server = self.servers[self.server]
-        server.incarnation = server.incarnation or record.incarnation
+        server.incarnation = self.incarnation = server.incarnation or record.incarnation
         for key, device in list(self.devices.items()):
             if not device.session:
                 self.devices.drop(key)
