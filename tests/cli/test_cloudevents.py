@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.shell import Shell, ended, one_line
+from wanderbus import EventId
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +56,7 @@ def test_an_event_of_our_own_comes_out_with_its_id(shell: Shell) -> None:
     assert status == 0
     printed = json.loads(ended(reader)[1])
     assert printed["id"] == json.loads(out)["id"]
-    assert printed["source"] == f"wanderbus:{printed['id'].rpartition('-')[0]}"
+    assert printed["source"] == f"wanderbus:{EventId.parse(printed['id']).origin}"
     assert (printed["type"], printed["data"]) == ("Departure", {"Dest": "IAH"})
 
 

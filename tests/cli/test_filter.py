@@ -97,7 +97,7 @@ def test_check_in_every_language(command: Command, language: str, text: str) -> 
         (["--file", "missing"], "", "missing cannot be read: No such file"),
         (["--file", "-"], b"\xff", "standard input cannot be read: it is not UTF-8 text"),
         (["a == 1", "--language", "sql"], "", "sql"),
-        (["<filter/>", "--language", "xml"], "", "not of the namespace urn:wanderbus:1 at character 1"),
+        (["<filter/>", "--language", "xml"], "", "<filter> is not in the namespace urn:wanderbus:1 at character 1"),
     ],
 )
 def test_check_refuses(command: Command, arguments: list[str], stdin: str | bytes, reason: str) -> None:

@@ -210,7 +210,7 @@ def test_explain_complains_in_one_line(office: Shell) -> None:
         (["x", known], 2, "invalid id 'x'"),
         ([f"{server}-0", known], 1, f"the log has no event {server}-0"),
         ([f"{server}-999999", known], 1, f"the log has no event {server}-999999"),
-        (["other-5", known], 1, "the log has no event other-5"),
+        (["other-1-5", known], 1, "the log has no event other-1-5"),
         ([f"{server}-5", f"{server}-0"], 1, f"has no subscription {server}-0"),
         ([f"{server}-5", f"{server}-999999"], 1, f"has no subscription {server}-999999"),
         ([f"{server}-5", known, "--data-dir", "nowhere"], 1, "holds no event log"),
