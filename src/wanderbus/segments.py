@@ -20,8 +20,10 @@ HEADER: Final = b"WBLOG\x00\x00\x01"
 
 _LENGTHS = struct.Struct("<II")
 _STAMP = struct.Struct("<qq")
-_HEAD = struct.Struct("<IIqq")
-FRAME_OVERHEAD_BYTES: Final = _HEAD.size
+FRAME_HEAD: Final = struct.Struct("<IIqq")
+"""Head of a frame: length of the payload, checksum, offset, time."""
+
+FRAME_OVERHEAD_BYTES: Final = FRAME_HEAD.size
 
 HIGH_WATER: Final = "durable"
 """Name of the file beside the segments that holds the durable high-water mark (see :func:`pack_mark`)."""
@@ -63,7 +65,7 @@ def frames(data: Sliced, start: int = 0) -> Iterator[Frame]:
     """Yield the complete and valid frames of ``data`` from byte ``start`` on; stop at the first invalid one."""
     size = len(data)
     while (body := start + FRAME_OVERHEAD_BYTES) <= size:
-        length, checksum, offset, at_us = _HEAD.unpack(data[start:body])
+        length, checksum, offset, at_us = FRAME_HEAD.unpack(data[start:body])
         end = body + length
         if end > size:
             return

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from wanderbus.errors import LogCorrupt
-from wanderbus.pipeline.lake import ingest, lake_rows, notifications, published, read_lake
+from wanderbus.pipeline.lake import RECORD_COLUMNS, ingest, lake_rows, notifications, published, read_lake
 from wanderbus.pipeline.schemas import LAKE_SCHEMA
+from wanderbus.pipeline.source import log_schema
 from wanderbus.records import Attached, DialogStored, Dropped, Published, Record, StatusChanged
 from wanderbus.segments import HEADER, segment_name
 
@@ -33,7 +34,8 @@ def test_a_records_fields_become_typed_columns(
         DialogStored(at_us=2, user=user, device="d", address="127.0.0.7:9", binding=b"x"),
         Attached(at_us=3, user=user, session="default", device="d", epoch=4),
     ]
-    table = lake_rows(spark.read.format("wanderbus").load(str(write_log(records)))).cache()
+    rows = spark.read.format("wanderbus").schema(log_schema(*RECORD_COLUMNS)).load(str(write_log(records)))
+    table = lake_rows(rows).cache()
     assert table.dtypes == spark.createDataFrame([], LAKE_SCHEMA).dtypes
     event, dropped, status, bound, attached = table.orderBy("offset").collect()
     assert (event["epoch"], event["number"], event["subject"]) == (1, 7, "Departure")

@@ -6,28 +6,33 @@ Transforms are ``DataFrame -> DataFrame`` and know no files; :func:`ingest` is t
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.schemas import LAKE_SCHEMA
 from wanderbus.pipeline.session import plain_errors
-from wanderbus.pipeline.source import FORMAT
+from wanderbus.pipeline.source import FORMAT, log_schema
 
 PARTITION_COLUMNS = ("kind", "date")
 """Columns that are directories of the lake, outermost first; ``date`` is the day of ``at_us`` in UTC."""
 
 _FIELDS = """
     epoch bigint, number bigint, first bigint, last bigint, reason string, status string, address string,
-    acceptance struct<id: array<string>, epoch: bigint, number: bigint,
-                      event: struct<attributes: string, published_us: bigint>>,
+    acceptance struct<id: array<string>, epoch: bigint, number: bigint>,
     delivery struct<notified: array<array<string>>>
 """
 
+RECORD_COLUMNS: Final = (
+    *("offset", "at_us", "kind", "user", "session", "device", "subject", "published_us", "attributes", "json"),
+)
+"""Columns of the source from which the lake is made."""
+
 
 def lake_rows(records: DataFrame) -> DataFrame:
-    """Turn rows of the source into rows of the lake."""
-    fields = F.from_json("record", _FIELDS)
+    """Turn rows of the source, with :data:`RECORD_COLUMNS`, into rows of the lake."""
+    fields = F.from_json("json", _FIELDS)
     return records.withColumn("fields", fields).select(
         "offset",
         "at_us",
@@ -38,10 +43,10 @@ def lake_rows(records: DataFrame) -> DataFrame:
         _event_id().alias("event_id"),
         *(F.coalesce(f"fields.acceptance.{name}", f"fields.{name}").alias(name) for name in ("epoch", "number")),
         *(f"fields.{name}" for name in ("first", "last", "reason", "status", "address")),
-        F.col("fields.acceptance.event.published_us").alias("published_us"),
-        F.parse_json(F.col("fields.acceptance.event.attributes")).alias("attributes"),
+        "published_us",
+        "attributes",
         _notified().alias("notified"),
-        "record",
+        F.col("json").alias("record"),
         "kind",
         F.to_date(F.timestamp_micros("at_us")).alias("date"),
     )
@@ -98,7 +103,8 @@ def ingest(
     ``LogCorrupt`` or ``StorageError``, in one line, when the log cannot be read.
     """
     with plain_errors():
-        records = spark.readStream.format(FORMAT).option("path", str(log_dir))
+        records = spark.readStream.format(FORMAT).schema(log_schema(*RECORD_COLUMNS))
+        records = records.option("path", str(log_dir)).option("mode", "failfast")
         if rows_per_batch is not None:
             records = records.option("maxRowsPerTrigger", str(rows_per_batch))
         query = (

@@ -1,4 +1,8 @@
-"""Local Spark session of the pipeline: quick to start, quiet, with a clear error if Java is missing (DESIGN 8)."""
+"""Spark session of the pipeline: on this machine or a cluster, quiet, with a clear error without Java (DESIGN 11).
+
+On a cluster nothing names a path or an address of the driver's machine: Spark finds the address that the workers can
+reach, and they run in an environment that travels with the job.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,13 +22,41 @@ from pyspark.sql import SparkSession
 
 import wanderbus
 from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
-from wanderbus.pipeline.source import OptionError, WanderbusSource
+from wanderbus.pipeline.source import ColumnError, OptionError, register
 
 JAVA_VERSION_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
+ENVIRONMENT: Final = "environment"
+"""Name under which the workers of a cluster see the archive of the environment."""
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.streaming.numRecentProgressUpdates": "100000",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.encodingFormat": "avro",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.variant.writeShredding.enabled": "false",
+    "spark.sql.variant.inferShreddingSchema": "false",
+}
+"""Settings of every session.
+
+Adaptive planning is off because planning again after each shuffle costs more than it saves at this size. Stateful
+Python operators need RocksDB as the state store, ``avro`` lets a state's fields change later, and timers of an
+available-now query only fire if batches without data are on. Readers other than Spark do not know shredded variants.
+"""
+
 _ADVICE = "install it with: apt-get install openjdk-17-jre-headless"
-_OWN_ERRORS: Final = {error.__name__: error for error in (LogCorrupt, StorageError, OptionError)}
+_OWN_ERRORS: Final = {error.__name__: error for error in (LogCorrupt, StorageError, OptionError, ColumnError)}
 _OWN_LINE = re.compile(rf"wanderbus\.\S*?\b({'|'.join(_OWN_ERRORS)}): ([^\n]+)")
 
 
@@ -31,36 +64,35 @@ class JavaMissing(WanderbusError):
     """No Java that Spark can run on; the message says what to install."""
 
 
-def spark_session(application: str = "wanderbus", *, cores: int = 2, memory: str = "1g") -> SparkSession:
-    """Return the Spark session of this process, started if necessary, with the source ``wanderbus`` registered.
+def spark_session(
+    application: str = "wanderbus",
+    *,
+    master: str | None = None,
+    cores: int = 2,
+    memory: str = "1g",
+    environment: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return the Spark session of this process, started if necessary, with the sources of the pipeline registered.
 
-    It runs on this machine on ``cores`` threads with ``memory`` for its Java heap (as ``"1g"``), uses UTC and ends with
-    this process or with ``stop()``. Adaptive planning is off: at this size, planning again after each shuffle costs
-    more than it saves. Raises :class:`JavaMissing` before Spark could fail at length.
+    ``master`` is that of a cluster, as ``spark://host:7077``; by default the session runs on this machine on ``cores``
+    threads. ``memory`` is for the Java heap of the driver (as ``"1g"``). ``environment`` is the archive of the Python
+    environment for the workers of a cluster (``venv-pack``), as a path or an address that they can reach; without it
+    they run their own ``python3``. ``settings`` are further settings of Spark. The session uses UTC, and ends with this
+    process or with ``stop()``. Raises :class:`JavaMissing` before Spark could fail at length.
     """
     check_java()
-    _prepare_environment()
-    log_settings = Path(__file__).with_name("log4j2.properties")
-    settings = {
-        "spark.driver.memory": memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
-        f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(cores),
-        "spark.sql.streaming.numRecentProgressUpdates": "100000",
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName(application)
-    for name, value in settings.items():
+    is_local = master is None or master.startswith("local")
+    values = {**SETTINGS, "spark.driver.memory": memory, "spark.sql.shuffle.partitions": str(cores)}
+    values |= _local_settings() if is_local else _cluster_settings(environment)
+    builder = SparkSession.builder.master(master or f"local[{cores}]").appName(application)
+    for name, value in (values | dict(settings or {})).items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.dataSource.register(WanderbusSource)
+    with _python_for_workers(is_local, environment):
+        spark = builder.getOrCreate()
+    if not is_local:
+        spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
     return spark
 
 
@@ -93,11 +125,45 @@ def plain_errors() -> Iterator[None]:
         raise _OWN_ERRORS[found[1]](found[2]) from None
 
 
-def _prepare_environment() -> None:
-    """Make Spark's workers use this Python and this package, also from a source tree."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    root = Path(wanderbus.__file__).resolve().parents[1]
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if root.name not in ("site-packages", "dist-packages") and str(root) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, paths)])
+def _local_settings() -> dict[str, str]:
+    log_settings = Path(__file__).with_name("log4j2.properties")
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+        f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+    }
+
+
+def _cluster_settings(environment: str | None) -> dict[str, str]:
+    return {} if environment is None else {"spark.archives": f"{environment}#{ENVIRONMENT}"}
+
+
+@contextmanager
+def _python_for_workers(is_local: bool, environment: str | None) -> Iterator[None]:
+    """Make Spark's workers use this Python and this package, or those of the environment.
+
+    Spark starts the Python processes that plan a source on the driver by the same name as those of the workers. So the
+    driver's Java starts in a directory in which that name leads to the environment of this process.
+    """
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        root = Path(wanderbus.__file__).resolve().parents[1]
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if root.name not in ("site-packages", "dist-packages") and str(root) not in paths:
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, paths)])
+        yield
+    elif environment is None:
+        os.environ["PYSPARK_PYTHON"] = "python3"
+        yield
+    else:
+        os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
+        directory, here = tempfile.mkdtemp(prefix="wanderbus-driver-"), Path.cwd()
+        Path(directory, ENVIRONMENT).symlink_to(sys.prefix)
+        os.chdir(directory)
+        try:
+            yield
+        finally:
+            os.chdir(here)

@@ -8,14 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.pipeline.schemas import LOG_ARROW_SCHEMA
 from wanderbus.pipeline.session import plain_errors
-from wanderbus.pipeline.source import LogStreamReader, OptionError, SourceOptions
-from wanderbus.records import Acknowledged, DialogStored, Published, Record, Started, Subscribed, Unsubscribed
+from wanderbus.pipeline.source import ColumnError, OptionError, log_schema, register
+from wanderbus.pipeline.source.log_source import FORMAT, LogStreamReader
+from wanderbus.pipeline.source.options import LogOptions
+from wanderbus.records import (
+    Acknowledged,
+    DialogStored,
+    Published,
+    Record,
+    Started,
+    Subscribed,
+    Unsubscribed,
+    encode_record,
+)
 from wanderbus.segments import HEADER, HIGH_WATER, frames, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
 
@@ -60,10 +71,12 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
         Acknowledged(at_us=4, user="sip:bob@localhost", session="default", device="d", number=9),
         DialogStored(at_us=5, user="sip:bob@localhost", device="d", address="127.0.0.1:5", binding=b"\x00\xff"),
     ]
-    rows = [row.asDict() for row in read(spark, write_log(records, per_segment=2)).orderBy("offset").collect()]
+    log = write_log(records, per_segment=2)
+    rows = [row.asDict() for row in read(spark, log).orderBy("offset").collect()]
     bob = {"user": "sip:bob@localhost"}
     empty = dict.fromkeys(("user", "session", "device", "subject"))
-    assert [{name: value for name, value in row.items() if name != "record"} for row in rows] == [
+    assert [(row["record"], row["error"]) for row in rows] == [(encode_record(record), None) for record in records]
+    assert [{name: value for name, value in row.items() if name not in ("record", "error")} for row in rows] == [
         empty | {"offset": 0, "at_us": 1, "kind": "started"},
         empty
         | bob
@@ -73,8 +86,10 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
         empty | bob | {"offset": 3, "at_us": 4, "kind": "acknowledged", "session": "default", "device": "d"},
         empty | bob | {"offset": 4, "at_us": 5, "kind": "dialog_stored", "device": "d"},
     ]
-    assert json.loads(rows[1]["record"])["subscription"]["id"] == "n-1"
-    assert json.loads(rows[4]["record"]) == {
+    texts = spark.read.format("wanderbus").schema(log_schema("offset", "json")).load(str(log)).orderBy("offset")
+    fields = [json.loads(row["json"]) for row in texts.collect()]
+    assert fields[1]["subscription"]["id"] == "n-1"
+    assert fields[4] == {
         **{"kind": "dialog_stored", "at_us": 5, "device": "d", "address": "127.0.0.1:5", "binding": "AP8="},
         **bob,
     }
@@ -134,6 +149,94 @@ def test_a_query_that_died_inside_a_batch_does_it_again_and_once(
 
 
 @pytest.mark.spark
+def test_spark_leaves_to_the_source_what_it_can_check(
+    spark: SparkSession, write_log: WriteLog, make_published: MakePublished
+) -> None:
+    """The rows are those that Spark itself would keep; the plan has no filter of its own left."""
+    log = write_log(
+        [make_published(row, subject=("Departure", "Arrival")[row % 2]) for row in range(100)], per_segment=30
+    )
+    wanted = (
+        "subject = 'Arrival' and kind = 'published' and offset >= 20 and at_us < 1700000000090000 and user is not null"
+    )
+    table = read(spark, log).where(wanted).select("offset")
+    assert sorted(row["offset"] for row in table.collect()) == list(range(21, 90, 2))
+    assert "Filter" not in plan_of(table)
+    half = read(spark, log).where("offset < 50 and length(subject) = 7").select("offset")
+    assert sorted(row["offset"] for row in half.collect()) == list(range(1, 50, 2))
+    assert "length" in plan_of(half)
+
+
+@pytest.mark.spark
+def test_a_session_without_pushdown_gets_a_reader_without_it(
+    spark: SparkSession, write_log: WriteLog, make_published: MakePublished
+) -> None:
+    """Spark refuses a reader that can filter where this is not enabled."""
+    log = write_log([make_published(row) for row in range(10)])
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "false")
+    try:
+        with pytest.raises(PySparkException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+            read(spark, log).count()
+        register(spark)
+        table = read(spark, log).where("offset >= 7").select("offset")
+        assert sorted(row["offset"] for row in table.collect()) == [7, 8, 9]
+        assert "Filter" in plan_of(table)
+    finally:
+        spark.conf.set(name, "true")
+        register(spark)
+
+
+def plan_of(table: DataFrame) -> str:
+    """Return the physical plan as text."""
+    return str(table._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+
+
+@pytest.mark.spark
+def test_records_that_cannot_be_read_stop_neither_batch_nor_stream(
+    spark: SparkSession, write_log: WriteLog, make_published: MakePublished, tmp_path: Path
+) -> None:
+    log = write_log([make_published(row) for row in range(10)], per_segment=5)
+    segment = log / segment_name(5)
+    data = bytearray(segment.read_bytes())
+    byte = next(frames(bytes(data), len(HEADER))).end
+    data[byte + 40] ^= 0xFF
+    segment.write_bytes(data)
+    first = log / segment_name(0)
+    unknown = b"\x82\xa4kind\xa5later\xa5at_us\x01"
+    first.write_bytes(HEADER + pack_frame(0, 1, unknown) + first.read_bytes()[next_start(first) :])
+    table = read(spark, log)
+    found = [tuple(row) for row in table.where("error is not null").select("offset", "record", "error.*").collect()]
+    reason = "a record of the unknown kind 'later'"
+    assert sorted(found) == [
+        (0, unknown, reason, str(first), len(HEADER)),
+        (6, None, "the frame is damaged", str(segment), byte),
+    ]
+    assert table.where("error is null").count() == 8
+    assert drain(spark, log, tmp_path, maxRowsPerTrigger=4) == [4, 4, 2]
+    assert offsets_written(spark, tmp_path) == list(range(10))
+
+
+def next_start(segment: Path) -> int:
+    return next(frames(segment.read_bytes(), len(HEADER))).end
+
+
+@pytest.mark.spark
+def test_a_stream_whose_next_records_were_removed_fails_in_one_line(
+    spark: SparkSession, write_log: WriteLog, make_published: MakePublished, tmp_path: Path
+) -> None:
+    """Retention: a batch begins at the oldest record kept, a checkpoint never skips."""
+    log = write_log([make_published(row) for row in range(30)], per_segment=10)
+    assert drain(spark, log, tmp_path, maxRowsPerTrigger=5, startingOffset=0)[0] == 5
+    log = write_log([make_published(row) for row in range(60)], per_segment=10)
+    for first in range(0, 40, 10):
+        (log / segment_name(first)).unlink()
+    assert sorted(row["offset"] for row in read(spark, log).select("offset").collect()) == list(range(40, 60))
+    with pytest.raises(StorageError, match=r"no longer has record 30: the oldest kept is 40; begin with a new check"):
+        drain(spark, log, tmp_path, maxRowsPerTrigger=5, startingOffset=0)
+
+
+@pytest.mark.spark
 def test_a_damaged_frame_below_the_mark_is_one_line_with_file_and_byte(
     spark: SparkSession, write_log: WriteLog, make_published: MakePublished, tmp_path: Path
 ) -> None:
@@ -145,10 +248,10 @@ def test_a_damaged_frame_below_the_mark_is_one_line_with_file_and_byte(
     segment.write_bytes(data)
     line = f"{segment} is damaged at byte {byte}: record 6 cannot be read although it was durable; "
     with pytest.raises(LogCorrupt) as caught, plain_errors():
-        read(spark, log).collect()
+        read(spark, log, mode="failfast").collect()
     assert str(caught.value) == line + "restore the file from a copy"
     with pytest.raises(LogCorrupt) as caught:
-        drain(spark, log, tmp_path)
+        drain(spark, log, tmp_path, mode="failfast")
     assert str(caught.value) == line + "restore the file from a copy"
 
 
@@ -156,9 +259,9 @@ def test_a_damaged_frame_below_the_mark_is_one_line_with_file_and_byte(
 def test_a_record_of_no_known_kind_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / segment_name(0)).write_bytes(HEADER + pack_frame(0, 1, b"\x81\xa4kind\xa5later"))
     (tmp_path / HIGH_WATER).write_bytes(pack_mark(1))
-    line = r"record 0, which ends at byte \d+, is unknown to this version"
+    line = rf"record 0 at byte {len(HEADER)} is unknown to this version \(a record of the unknown kind 'later'\)"
     with pytest.raises(LogCorrupt, match=line), plain_errors():
-        read(spark, tmp_path).collect()
+        read(spark, tmp_path, mode="failfast").collect()
 
 
 @pytest.mark.spark
@@ -177,18 +280,19 @@ def test_a_wrong_option_reaches_the_user_as_one_line(spark: SparkSession, tmp_pa
         ({"path": "/", "maxRowsPerTrigger": "0"}, "maxRowsPerTrigger must be a whole number above 0, not '0'"),
         ({"path": "/", "maxBytesPerTrigger": "-1"}, "maxBytesPerTrigger must be a whole number above 0, not '-1'"),
         ({"path": "/", "rowsPerPartition": "1.5"}, "rowsPerPartition must be a whole number above 0, not '1.5'"),
+        ({"path": "/", "mode": "strict"}, "mode must be permissive or failfast, not 'strict'"),
         ({"path": "/", "startingOffset": "now"}, "startingOffset must be earliest, latest or a whole number"),
         ({"path": "/", "maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1"}, "exclude each other; give one"),
     ],
 )
 def test_each_option_is_checked_and_named(options: dict[str, str], line: str) -> None:
     with pytest.raises(OptionError) as caught:
-        SourceOptions.parse(options)
+        LogOptions.parse(options, FORMAT)
     assert line in str(caught.value)
 
 
 def stream_reader(log: Path, **options: str) -> LogStreamReader:
-    return LogStreamReader(SourceOptions.parse({"path": str(log), **options}))
+    return LogStreamReader(LogOptions.parse({"path": str(log), **options}, FORMAT), log_schema())
 
 
 def test_admission_is_arithmetic_on_offsets(write_log: WriteLog, make_published: MakePublished) -> None:
@@ -228,9 +332,22 @@ def test_the_checkpoint_of_another_log_is_refused(write_log: WriteLog, make_publ
         reader.latestOffset({"offset": 9}, ReadAllAvailable())
 
 
-def test_arrow_columns_are_those_that_spark_expects() -> None:
-    assert [(field.name, str(field.type)) for field in LOG_ARROW_SCHEMA][:3] == [
-        ("offset", "int64"),
-        ("at_us", "int64"),
-        ("kind", "string"),
-    ]
+def test_a_schema_chooses_columns_and_only_those_that_exist() -> None:
+    assert log_schema("kind", "offset").simpleString() == "struct<kind:string,offset:bigint>"
+    with pytest.raises(ColumnError, match="the source has no column 'colour'; it has offset, at_us, kind"):
+        log_schema("offset", "colour")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("schema", "line"),
+    [
+        ("offset bigint, colour string", "the source has no column 'colour'; it has offset,"),
+        ("offset string", "the column 'offset' of the source is bigint, not string"),
+    ],
+)
+def test_a_wrong_schema_reaches_the_user_as_one_line(
+    spark: SparkSession, write_log: WriteLog, schema: str, line: str
+) -> None:
+    with pytest.raises(ColumnError, match=line), plain_errors():
+        spark.read.format("wanderbus").schema(schema).load(str(write_log([]))).count()

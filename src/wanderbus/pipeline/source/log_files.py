@@ -1,0 +1,151 @@
+"""Files of the event log outside the server: durable records only, exact positions (SPEC T-02).
+
+This module does not use Spark, take the writer's lock or change a file. It never reads at or beyond the durable mark,
+because records there may be half written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wanderbus.errors import LogCorrupt, StorageError
+from wanderbus.pipeline.source.frames import Frames, frame_groups
+from wanderbus.pipeline.source.segment_index import STRIDE, SegmentIndex, opened, unreadable
+from wanderbus.segments import HIGH_WATER, segment_name, unpack_mark
+
+SLICE_BYTES_MAX: Final = 32 << 20
+"""Bytes that one task reads at once; a slice of :data:`STRIDE` records may have more."""
+
+_MARK_ATTEMPTS: Final = 20
+_MARK_PAUSE_S: Final = 0.005
+
+
+class Slice(NamedTuple):
+    """The records of one segment from offset ``first`` up to ``end``, and the range of bytes that contains them."""
+
+    path: str
+    first: int
+    end: int
+    first_byte: int
+    end_byte: int
+
+
+class Wanted(NamedTuple):
+    """Bounds of the records that a reader wants, the times included; None means no bound."""
+
+    least_us: int | None = None
+    most_us: int | None = None
+
+
+ALL: Final = Wanted()
+"""No bounds."""
+
+
+def durable_end(directory: Path) -> int:
+    """Return the durable mark: the offset after the last record that may be read; 0 if there is none yet.
+
+    A read may meet a half-written mark, so an invalid mark is read again; ``LogCorrupt`` if it stays invalid.
+    """
+    path = directory / HIGH_WATER
+    for attempt in range(_MARK_ATTEMPTS):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise unreadable(path, error) from None
+        mark = unpack_mark(data) if data else 0
+        if mark is not None:
+            return mark
+        if attempt + 1 < _MARK_ATTEMPTS:
+            time.sleep(_MARK_PAUSE_S)
+    raise LogCorrupt(f"{path} is damaged at byte 0: it has no durable mark; start the server once to restore it")
+
+
+class LogFiles:
+    """The segments of one log directory, with their indexes as far as they were needed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._indexes: dict[int, SegmentIndex] = {}
+
+    def oldest(self) -> int:
+        """Return the offset of the oldest record kept, 0 if there is no segment yet."""
+        return next(iter(self._bases()), 0)
+
+    def slices(self, first: int, end: int, records_max: int, wanted: Wanted = ALL) -> list[Slice]:
+        """Return the records from offset ``first`` up to ``end`` in pieces of at most ``records_max``.
+
+        Blocks without a ``wanted`` record are left out. ``end`` must not be beyond :func:`durable_end`. Raises
+        ``StorageError`` when records of that range are no longer kept.
+        """
+        if first >= end:
+            return []
+        bases = self._bases()
+        if not bases or bases[0] > first:
+            oldest = f"the oldest kept is {bases[0]}" if bases else "no segment is left"
+            raise StorageError(f"{self.directory} no longer has record {first}: {oldest}; begin with a new checkpoint")
+        slices: list[Slice] = []
+        for base, segment_end in zip(bases, [*bases[1:], end], strict=True):
+            start, stop = max(first, base), min(end, segment_end)
+            if start < stop:
+                index = self._index(base)
+                for low, high in index.runs(start, stop, *wanted):
+                    for piece in range(low, high, records_max):
+                        slices += _cut(index, piece, min(piece + records_max, high))
+        return slices
+
+    def end_within(self, first: int, end: int, bytes_max: int) -> int:
+        """Return the largest offset up to ``end`` such that the frames from ``first`` have at most ``bytes_max`` bytes.
+
+        One record is always allowed, however large; otherwise a reader would never pass it.
+        """
+        reached, room = first, bytes_max
+        bases = [base for base in self._bases() if base < end]
+        for base, segment_end in zip(bases, [*bases[1:], end], strict=True):
+            if segment_end <= first:
+                continue
+            start, stop = max(first, base), min(segment_end, end)
+            reached, used = self._index(base).offset_within(start, stop, room)
+            room -= used
+            if reached < stop:
+                break
+        return min(max(reached, first + 1), end)
+
+    def _bases(self) -> list[int]:
+        return sorted(int(path.stem) for path in self.directory.glob("*.seg") if path.stem.isdigit())
+
+    def _index(self, base: int) -> SegmentIndex:
+        if base not in self._indexes:
+            self._indexes[base] = SegmentIndex(self.directory / segment_name(base), base)
+        return self._indexes[base]
+
+
+def _cut(index: SegmentIndex, first: int, end: int) -> Iterator[Slice]:
+    """Yield the records ``first..end-1`` as slices of a bounded size."""
+    part = Slice(str(index.path), first, end, index.byte_of(first), index.byte_of(end))
+    if part.end_byte - part.first_byte <= SLICE_BYTES_MAX or end - first <= STRIDE:
+        yield part
+    else:
+        middle = (first + end) // 2
+        yield from _cut(index, first, middle)
+        yield from _cut(index, middle, end)
+
+
+def read_slice(part: Slice) -> Iterator[Frames]:
+    """Yield the records of ``part`` in groups, each checked; the places of a group are bytes from ``first_byte`` on."""
+    with opened(Path(part.path)) as file:
+        file.seek(part.first_byte)
+        data = file.read(part.end_byte - part.first_byte)
+    return frame_groups(data, part.first, part.end)
+
+
+def corrupt(path: str, byte: int, offset: int) -> LogCorrupt:
+    """Return the error of a record whose frame is damaged."""
+    return LogCorrupt(
+        f"{path} is damaged at byte {byte}: record {offset} cannot be read although it was durable; "
+        "restore the file from a copy"
+    )

@@ -1,0 +1,72 @@
+"""Records of every kind, made by Hypothesis."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+
+from wanderbus.event import Event
+from wanderbus.records import (
+    Acknowledged,
+    Attached,
+    Changed,
+    DialogStored,
+    Dropped,
+    Forgotten,
+    Left,
+    Notified,
+    Published,
+    Record,
+    Started,
+    StatusChanged,
+    Subscribed,
+    Unsubscribed,
+)
+from wanderbus.subscription import Subscription
+
+texts = st.text(max_size=12)
+times = st.integers(-(2**62), 2**62)
+numbers = st.integers(0, 2**53)
+dates = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
+scalars: st.SearchStrategy[Any] = st.one_of(
+    st.text(max_size=80),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.booleans(),
+    dates,
+)
+attributes = st.dictionaries(st.text(min_size=1, max_size=8), scalars | st.lists(scalars, max_size=4), max_size=6)
+subscriptions = st.builds(
+    Subscription, id=texts, owner=texts, session=texts, subject=texts, expression=texts, device=texts | st.none()
+)
+notified = st.builds(
+    Notified, user=texts, session=texts, number=numbers, subscriptions=st.lists(texts, max_size=2).map(tuple)
+)
+published = st.builds(
+    Published,
+    at_us=times,
+    event=st.builds(Event, subject=texts, attributes=attributes, published_us=times | st.none()),
+    user=texts,
+    device=texts,
+    epoch=numbers,
+    number=numbers,
+    notified=st.lists(notified, max_size=2).map(tuple),
+)
+_member = {"at_us": times, "user": texts, "session": texts}
+
+records: st.SearchStrategy[Record] = st.one_of(
+    st.builds(Started, at_us=times, server=texts),
+    published,
+    st.builds(Dropped, **_member, first=numbers, last=numbers, reason=texts),
+    st.builds(Acknowledged, **_member, device=texts, number=numbers),
+    st.builds(Subscribed, at_us=times, subscription=subscriptions),
+    st.builds(Changed, at_us=times, subscription=subscriptions),
+    st.builds(Unsubscribed, at_us=times, user=texts, subscription=texts, reason=texts),
+    st.builds(Forgotten, at_us=times, subscriptions=st.lists(texts, max_size=2).map(tuple)),
+    st.builds(Attached, **_member, device=texts, epoch=numbers),
+    st.builds(DialogStored, at_us=times, user=texts, device=texts, address=texts, binding=st.binary(max_size=20)),
+    st.builds(StatusChanged, at_us=times, user=texts, device=texts, status=texts, reason=texts),
+    st.builds(Left, **_member, device=texts, reason=texts),
+)
