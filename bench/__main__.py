@@ -6,7 +6,19 @@ import importlib
 import sys
 from typing import Final
 
-NAMES: Final = ("broker", "channel", "filters", "heal", "matching", "limits", "relay", "sustained", "rudp-pair", "sip")
+NAMES: Final = (
+    "broker",
+    "channel",
+    "filters",
+    "heal",
+    "matching",
+    "limits",
+    "relay",
+    "sustained",
+    "rudp-pair",
+    "sip",
+    "spark",
+)
 
 
 def main() -> int:

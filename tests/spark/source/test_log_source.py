@@ -161,7 +161,7 @@ def test_spark_leaves_to_the_source_what_it_can_check(
     )
     table = read(spark, log).where(wanted).select("offset")
     assert sorted(row["offset"] for row in table.collect()) == list(range(21, 90, 2))
-    assert "Filter" not in plan_of(table)
+    assert "Filter (" not in plan_of(table)
     half = read(spark, log).where("offset < 50 and length(subject) = 7").select("offset")
     assert sorted(row["offset"] for row in half.collect()) == list(range(1, 50, 2))
     assert "length" in plan_of(half)
@@ -181,7 +181,7 @@ def test_a_session_without_pushdown_gets_a_reader_without_it(
         register(spark)
         table = read(spark, log).where("offset >= 7").select("offset")
         assert sorted(row["offset"] for row in table.collect()) == [7, 8, 9]
-        assert "Filter" in plan_of(table)
+        assert "Filter (" in plan_of(table)
     finally:
         spark.conf.set(name, "true")
         register(spark)

@@ -7,9 +7,10 @@ specification of variants: a dictionary of names, and a value that refers to it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,6 +23,7 @@ _OBJECT: Final = 2
 _ARRAY: Final = 3
 _VERSION: Final = 1
 _TRUE, _FALSE = bytes([1 << 2]), bytes([2 << 2])
+_SHORT_TEXT = tuple(bytes([size << 2 | 1]) for size in range(_SHORT_TEXT_BYTES_MAX + 1))
 _INT8 = tuple(struct.pack("<Bb", 3 << 2, number) for number in range(-128, 128))
 _INT16, _INT32, _INT64 = struct.Struct("<Bh"), struct.Struct("<Bi"), struct.Struct("<Bq")
 _DOUBLE, _LONG_TEXT = struct.Struct("<Bd"), struct.Struct("<BI")
@@ -40,7 +42,7 @@ class _Shape(NamedTuple):
 def variant_of(attributes: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """Return value and metadata of the variant object with these attributes; ``TypeError`` for a value of no type."""
     shape = _shape(tuple(attributes))
-    values = [_value(attributes[name]) for name in shape.names]
+    values = _values([attributes[name] for name in shape.names])
     width, offsets = _offsets(values)
     is_large, id_width = len(values) > _SMALL_COUNT_MAX, _width(max(len(values) - 1, 0))
     header = ((is_large << 4 | (id_width - 1) << 2 | (width - 1)) << 2) | _OBJECT
@@ -53,10 +55,7 @@ def _shape(names: tuple[str, ...]) -> _Shape:
     ordered = tuple(sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass")))
     texts = [name.encode() for name in ordered]
     count, width = len(texts), _width(max(len(texts), sum(map(len, texts))))
-    at, places = 0, [0]
-    for text in texts:
-        at += len(text)
-        places.append(at)
+    places = accumulate(map(len, texts), initial=0)
     numbers = b"".join(number.to_bytes(width, "little") for number in (count, *places))
     metadata = bytes([_VERSION | (width - 1) << 6]) + numbers + b"".join(texts)
     id_width = _width(max(count - 1, 0))
@@ -64,11 +63,11 @@ def _shape(names: tuple[str, ...]) -> _Shape:
     return _Shape(metadata, ordered, _count(count) + ids)
 
 
-def _value(value: Any) -> bytes:
-    encode = _ENCODERS.get(type(value))
-    if encode is None:
-        raise TypeError(f"an attribute of the type {type(value).__name__}")
-    return encode(value)
+def _values(values: Sequence[Any]) -> list[bytes]:
+    try:
+        return [_ENCODERS[type(value)](value) for value in values]
+    except KeyError as error:
+        raise TypeError(f"an attribute of the type {error.args[0].__name__}") from None
 
 
 def _integer(number: int) -> bytes:
@@ -86,7 +85,7 @@ def _integer(number: int) -> bytes:
 def _text(text: str) -> bytes:
     data = text.encode()
     if len(data) <= _SHORT_TEXT_BYTES_MAX:
-        return bytes([len(data) << 2 | 1]) + data
+        return _SHORT_TEXT[len(data)] + data
     return _LONG_TEXT.pack(16 << 2, len(data)) + data
 
 
@@ -95,7 +94,7 @@ def _date(date: datetime) -> bytes:
 
 
 def _list(items: list[Any]) -> bytes:
-    values = [_value(item) for item in items]
+    values = _values(items)
     width, offsets = _offsets(values)
     header = (((len(values) > _SMALL_COUNT_MAX) << 2 | (width - 1)) << 2) | _ARRAY
     return b"".join((bytes([header]), _count(len(values)), offsets, *values))
@@ -113,11 +112,8 @@ _ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {
 
 def _offsets(values: list[bytes]) -> tuple[int, bytes]:
     """Return the width of an offset, and the offsets at which the values begin and the last one ends."""
-    at, places = 0, [0]
-    for value in values:
-        at += len(value)
-        places.append(at)
-    width = _width(at)
+    places = list(accumulate(map(len, values), initial=0))
+    width = _width(places[-1])
     if width == 1:
         return 1, bytes(places)
     if width == 2:
