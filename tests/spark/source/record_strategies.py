@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.published import published as published_record
 from wanderbus.event import Event
 from wanderbus.records import (
     Acknowledged,
@@ -14,11 +15,13 @@ from wanderbus.records import (
     Changed,
     DialogStored,
     Dropped,
+    ExportDropped,
     Forgotten,
     Left,
     Notified,
-    Published,
     Record,
+    SessionFenced,
+    SessionImported,
     Started,
     StatusChanged,
     Subscribed,
@@ -45,9 +48,9 @@ notified = st.builds(
     Notified, user=texts, session=texts, number=numbers, subscriptions=st.lists(texts, max_size=2).map(tuple)
 )
 published = st.builds(
-    Published,
+    published_record,
+    st.builds(Event, subject=texts, attributes=attributes, published_us=times | st.none()),
     at_us=times,
-    event=st.builds(Event, subject=texts, attributes=attributes, published_us=times | st.none()),
     user=texts,
     device=texts,
     epoch=numbers,
@@ -57,11 +60,11 @@ published = st.builds(
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(
-    st.builds(Started, at_us=times, server=texts),
+    st.builds(Started, at_us=times, server=texts, incarnation=numbers),
     published,
     st.builds(Dropped, **_member, first=numbers, last=numbers, reason=texts),
     st.builds(Acknowledged, **_member, device=texts, number=numbers),
-    st.builds(Subscribed, at_us=times, subscription=subscriptions),
+    st.builds(Subscribed, at_us=times, subscription=subscriptions, number=numbers),
     st.builds(Changed, at_us=times, subscription=subscriptions),
     st.builds(Unsubscribed, at_us=times, user=texts, subscription=texts, reason=texts),
     st.builds(Forgotten, at_us=times, subscriptions=st.lists(texts, max_size=2).map(tuple)),
@@ -69,4 +72,7 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(DialogStored, at_us=times, user=texts, device=texts, address=texts, binding=st.binary(max_size=20)),
     st.builds(StatusChanged, at_us=times, user=texts, device=texts, status=texts, reason=texts),
     st.builds(Left, **_member, device=texts, reason=texts),
+    st.builds(SessionFenced, **_member, owner_epoch=numbers),
+    st.builds(ExportDropped, **_member),
+    st.builds(SessionImported, **_member, owner_epoch=numbers, export=st.binary(max_size=20)),
 )

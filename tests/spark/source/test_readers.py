@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as sql
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
+from tests.published import published
 from tests.spark.source.record_strategies import records
 from wanderbus.event import Event
 from wanderbus.pipeline.source import segment_index
@@ -52,6 +53,7 @@ def expected(offset: int, record: Record) -> Row:
     row = dict.fromkeys(log_schema().names) | {"offset": offset, "at_us": record.at_us, "record": encode_record(record)}
     row["kind"] = str(record.__struct_config__.tag)
     if isinstance(record, Published):
+        fields = msgspec.structs.asdict(record.acceptance)
         row["subject"] = record.event.subject
     if source is not None and not isinstance(source, str):
         fields = msgspec.structs.asdict(source) | {"user": source.owner}
@@ -100,13 +102,11 @@ def some_records(count: int) -> list[Record]:
         at_us = START_US + number * 1_000
         match number % 3:
             case 0:
-                made.append(
-                    Published(at_us=at_us, event=event(number), user="sip:a@b", device="d", epoch=1, number=number)
-                )
+                made.append(published(event(number), at_us=at_us, number=number))
             case 1:
                 made.append(Acknowledged(at_us=at_us, user="sip:b@b", session="s", device="d", number=number))
             case _:
-                made.append(Subscribed(at_us=at_us, subscription=subscription(number)))
+                made.append(Subscribed(at_us=at_us, subscription=subscription(number), number=number))
     return made
 
 
@@ -321,10 +321,14 @@ def test_a_record_that_cannot_be_decoded_is_a_row_with_an_error(tmp_path: Path) 
 def test_attributes_that_are_none_are_an_error_of_their_row_alone(tmp_path: Path) -> None:
     """The head is sound, the content is not: only who asks for the content sees it."""
     good = encode_record(some_records(1)[0])
-    head = {"kind": "published", "at_us": 5, "user": "u", "device": "d", "epoch": 1, "number": 1}
     odd = [
-        msgspec.msgpack.encode(head | {"event": {"subject": "S", "attributes": 7}}),
-        msgspec.msgpack.encode(head | {"event": {"subject": "S", "attributes": {"a": {"b": 1}}}}),
+        msgspec.msgpack.encode(
+            {
+                **{"kind": "published", "at_us": 5},
+                "acceptance": {"event": {"subject": "S", "attributes": each}, "user": "u", "device": "d"},
+            }
+        )
+        for each in (7, {"a": {"b": 1}})
     ]
     options = write(tmp_path, [(1, payload) for payload in (good, *odd)], 100)
     plain = LogReader(options, log_schema("kind", "error"))

@@ -13,11 +13,12 @@ from hypothesis import example, given
 from pyspark.sql import SparkSession
 from pyspark.sql.types import VariantVal
 
+from tests.published import published
 from tests.spark.source.record_strategies import attributes
 from wanderbus.event import Event
 from wanderbus.pipeline.source import log_schema
 from wanderbus.pipeline.source.variants import variant_of
-from wanderbus.records import Published, Record
+from wanderbus.records import Record
 
 VALUES: dict[str, Any] = {
     "text": "IAH",
@@ -73,14 +74,11 @@ def test_a_value_of_another_type_is_refused(value: Any) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_each_attribute_as_its_type(
-    spark: SparkSession, write_log: Callable[..., Path], make_published: Callable[..., Published]
-) -> None:
+def test_spark_reads_each_attribute_as_its_type(spark: SparkSession, write_log: Callable[..., Path]) -> None:
     """Java's decoder: names are found, also among many, and no double is lost."""
     many = {f"n{number}": number for number in range(40)} | {"\uffee": "before", "\U0001f600": "after"}
     records: list[Record] = [
-        Published(at_us=1, event=Event("E", values), user="u", device="d", epoch=1, number=1)
-        for values in (VALUES, many, {"nan": math.nan, "infinite": -math.inf})
+        published(Event("E", values), number=1) for values in (VALUES, many, {"nan": math.nan, "infinite": -math.inf})
     ]
     log = write_log(records)
     table = spark.read.format("wanderbus").schema(log_schema("offset", "attributes")).load(str(log)).orderBy("offset")
