@@ -10,14 +10,14 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.reporting import Goal, finish, goal, progress
+from harness.reporting import Goal, finish, goal, progress
 from tests.published import published
 from wanderbus.event import Event
 from wanderbus.pipeline.session import spark_session
@@ -136,10 +136,10 @@ def steps(log: Path, count: int) -> Iterator[Measured]:
     payloads = [payload for group in groups for payload in group.payloads if payload is not None]
     contents = [content_of(payload).attributes for payload in events]
     yield _step("heads", count, lambda: [heads_of(group.payloads, {}) for group in groups])
-    yield _step("whole records", count, lambda: [_ignore(decode_record(payload)) for payload in payloads])
-    yield _step("json", count, lambda: [_ignore(json_of(payload)) for payload in payloads])
-    yield _step("event contents", len(events), lambda: [_ignore(content_of(payload)) for payload in events])
-    yield _step("variants", len(events), lambda: [_ignore(variant_of(attributes)) for attributes in contents])
+    yield _step("whole records", count, lambda: _discard_each(decode_record, payloads))
+    yield _step("json", count, lambda: _discard_each(json_of, payloads))
+    yield _step("event contents", len(events), lambda: _discard_each(content_of, events))
+    yield _step("variants", len(events), lambda: _discard_each(variant_of, contents))
     for name, columns in COLUMNS.items():
         reader = LogReader(LogOptions(path=log), log_schema(*columns))
         yield _step("reader", count, partial(_read, reader, len(parts)), name)
@@ -207,8 +207,10 @@ def _step(name: str, count: int, work: Callable[[], object], columns: str = "") 
     return Measured(name, 1, columns, rate, rate)
 
 
-def _ignore(value: object) -> None:
-    """Discard a value at once, as a reader does, so that collecting garbage costs nothing."""
+def _discard_each(work: Callable[[Any], object], values: Iterable[Any]) -> None:
+    """Discard each result at once, as a reader does, so that collecting garbage costs nothing."""
+    for value in values:
+        work(value)
 
 
 def _processor_s(work: Callable[[], object]) -> float:

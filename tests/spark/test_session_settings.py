@@ -1,7 +1,9 @@
-"""Each setting of the session holds, and matters where it can be seen (DESIGN 11.2)."""
+"""Each setting of the session holds, and matters where it can be seen."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from wanderbus.pipeline import session
 from wanderbus.pipeline.session import ENVIRONMENT, SETTINGS, spark_session
@@ -55,7 +57,9 @@ class Waiting(StatefulProcessor):
         return iter(())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        yield Row(user=key[0], first=self._state.get()[0])
+        values = self._state.get()
+        assert values is not None
+        yield Row(user=key[0], first=values[0])
 
     def close(self) -> None:
         pass
@@ -128,7 +132,8 @@ def columns_of(table: Path) -> set[str]:
 def test_pandas_is_made_of_arrow(spark: SparkSession) -> None:
     """Without Arrow every row would be pickled; the plan of Java shows no difference, the types do."""
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
-    assert str(spark.range(3).toPandas()["id"].dtype) == "int64"
+    table: Any = spark.range(3).toPandas()
+    assert str(table["id"].dtype) == "int64"
 
 
 def test_every_setting_is_in_force(spark: SparkSession) -> None:
@@ -154,7 +159,7 @@ class Builder:
         return self
 
     def getOrCreate(self) -> Any:  # noqa: N802
-        self.values["PYSPARK_PYTHON"] = session.os.environ["PYSPARK_PYTHON"]
+        self.values["PYSPARK_PYTHON"] = os.environ["PYSPARK_PYTHON"]
         self.values["working directory"] = str(Path.cwd())
         raise Started
 
@@ -193,8 +198,8 @@ def test_on_a_cluster_nothing_names_this_machine(builder: Builder) -> None:
     own = [name for name, value in values.items() if "127.0.0.1" in value or "localhost" in value or "/home" in value]
     own += [name for name, value in values.items() if str(here) in value or str(Path(session.__file__).parent) in value]
     assert own == []
-    assert "SPARK_LOCAL_IP" not in session.os.environ
-    assert "PYTHONPATH" not in session.os.environ
+    assert "SPARK_LOCAL_IP" not in os.environ
+    assert "PYTHONPATH" not in os.environ
 
 
 def test_a_cluster_without_an_environment_runs_its_own_python(builder: Builder) -> None:
@@ -210,4 +215,4 @@ def test_on_this_machine_the_session_listens_on_loopback(builder: Builder) -> No
     values = builder.values
     assert values["master"] == "local[3]"
     assert values["spark.driver.host"] == values["spark.driver.bindAddress"] == "127.0.0.1"
-    assert values["PYSPARK_PYTHON"] == session.sys.executable
+    assert values["PYSPARK_PYTHON"] == sys.executable

@@ -1,4 +1,4 @@
-"""Spark session of the pipeline: on this machine or a cluster, quiet, with a clear error without Java (DESIGN 11).
+"""Spark session of the pipeline: on this machine or a cluster, quiet, with a clear error without Java (SPEC T-11).
 
 On a cluster nothing names a path or an address of the driver's machine: Spark finds the address that the workers can
 reach, and they run in an environment that travels with the job.

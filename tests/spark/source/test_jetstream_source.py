@@ -120,7 +120,7 @@ def test_a_message_that_is_no_record_is_a_row_with_an_error(url: str, make_publi
 
 @pytest.mark.integration
 @needs_server
-def test_what_cannot_be_reached_is_one_line(url: str) -> None:
+def test_an_unreachable_stream_is_reported_in_one_line(url: str) -> None:
     with pytest.raises(StorageError, match=f"^{url}/missing cannot be read: .*; check the server, and the options"):
         JetStreamReader(options(url, "missing"), log_schema()).partitions()
     with pytest.raises(StorageError, match=r"^nats://127.0.0.1:1/s cannot be read: .*; check the server") as caught:

@@ -189,7 +189,7 @@ def test_a_session_without_pushdown_gets_a_reader_without_it(
 
 def plan_of(table: DataFrame) -> str:
     """Return the physical plan as text."""
-    return str(table._jdf.queryExecution().executedPlan().toString())  # type: ignore[operator]
+    return str(table._jdf.queryExecution().executedPlan().toString())
 
 
 @pytest.mark.spark

@@ -90,7 +90,7 @@ def test_batch_and_stream_are_what_was_written(
 
 
 def test_every_kind_of_record_is_generated() -> None:
-    assert len(records.branches) == len(KINDS)  # type: ignore[attr-defined]
+    assert len(records.branches) == len(KINDS)
 
 
 # Pushdown ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Messages of a NATS JetStream stream by sequence number, read synchronously (DESIGN 10.10).
+"""Messages of a NATS JetStream stream by sequence number, read synchronously (SPEC T-06).
 
 Sequence numbers rise, but a message may have been deleted, so a range may have fewer messages than numbers.
 """
@@ -18,7 +18,7 @@ from nats.errors import NoServersError
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from wanderbus.errors import StorageError
+from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.pipeline.source.options import StreamOptions
 
 MESSAGES_AT_ONCE: Final = 4_096
@@ -58,6 +58,8 @@ def extent(options: StreamOptions) -> Extent:
 
     try:
         return asyncio.run(ask())
+    except WanderbusError:
+        raise
     except (NatsError, OSError) as error:
         raise _unreadable(options, error) from None
 
@@ -70,6 +72,8 @@ def messages(options: StreamOptions, first: int, end: int) -> Iterator[Messages]
         loop.run_until_complete(reading.open())
         while group := loop.run_until_complete(reading.next_group()):
             yield group
+    except WanderbusError:
+        raise
     except (NatsError, OSError) as error:
         raise _unreadable(options, error) from None
     finally:

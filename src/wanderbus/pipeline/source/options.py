@@ -28,7 +28,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     rows_max: int | None = None
     rows_per_partition: int = ROWS_PER_PARTITION
     is_failfast: bool = False
-    """Whether a record that cannot be read stops the query, instead of being a row with an error."""
+    """True if a record that cannot be read stops the query, instead of being a row with an error."""
 
 
 class LogOptions(ReadOptions, frozen=True, kw_only=True):
