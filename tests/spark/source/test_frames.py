@@ -103,3 +103,11 @@ def test_the_next_frame_is_found_across_windows(monkeypatch: pytest.MonkeyPatch)
         assert next_frame(data, 0, 70, 80) == (gap, 77)
         assert next_frame(data, 0, 78, 80) is None
         assert next_frame(data[:-1], 0, 70, 80) is None
+
+
+@given(payload_lists, st.data())
+def test_a_missing_frame_costs_its_record_alone(payloads: list[bytes], data: st.DataObject) -> None:
+    parts = packed(payloads)
+    hit = data.draw(st.integers(0, len(parts) - 1))
+    content = b"".join((*parts[:hit], *parts[hit + 1 :]))
+    assert read(content, FIRST, FIRST + len(parts)) == [*payloads[:hit], None, *payloads[hit + 1 :]]

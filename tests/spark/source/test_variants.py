@@ -73,6 +73,13 @@ def test_a_value_of_another_type_is_refused(value: Any) -> None:
         variant_of({"a": value})
 
 
+def test_names_are_in_the_order_of_java() -> None:
+    """By units of UTF-16; Spark finds a name among many by bisection."""
+    names = ["b", "a", "aa", "\uffee", "\U0001f600", "Z"]
+    value, metadata = variant_of(dict.fromkeys(names, 1))
+    assert list(VariantVal(value, metadata).toPython()) == ["Z", "a", "aa", "b", "\U0001f600", "\uffee"]
+
+
 @pytest.mark.spark
 def test_spark_reads_each_attribute_as_its_type(spark: SparkSession, write_log: Callable[..., Path]) -> None:
     """Java's decoder: names are found, also among many, and no double is lost."""
