@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wanderbus.cli import listings
+from wanderbus.cli.operator import listings
 from wanderbus.client import listed_rows
 from wanderbus.client.error_mapping import request_error
 from wanderbus.client.machine.messages import RequestSettled

@@ -12,12 +12,9 @@ from wanderbus.cli import (
     config,
     explain,
     filter,
-    limits,
-    listings,
     log,
     proxy,
     pub,
-    queue_commands,
     relay,
     sim,
     sip,
@@ -27,6 +24,7 @@ from wanderbus.cli import (
     users,
 )
 from wanderbus.cli.eval import mobility
+from wanderbus.cli.operator import limits, listings, queue_commands
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
-from wanderbus.cli.listings import Columns, Watch, aligned, show, span
+from wanderbus.cli.operator.listings import Columns, Watch, aligned, show, span
 from wanderbus.client.operator import Operator
 from wanderbus.operator_rows import BoundInfo, LimitInfo
 
