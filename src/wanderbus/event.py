@@ -11,7 +11,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -23,6 +23,11 @@ Scalar = str | int | float | bool | datetime
 
 Value = Scalar | list[Any]
 """An attribute's value: a scalar, or a list of scalars (SPEC A-16, X4)."""
+
+TypeName = Literal["Boolean", "Date", "Double", "Integer", "String"]
+"""Names of the types of SPEC A-13."""
+
+TYPE_NAMES: Final[tuple[TypeName, ...]] = get_args(TypeName)
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=limits.NUMBER_MAX)]
 """An epoch, or a number within one; the decoder refuses any other integer."""
@@ -73,6 +78,18 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
     subscription: str
     reason: str
     count: int
+
+
+class DeclaredAttribute(msgspec.Struct, frozen=True):
+    """A declared attribute of a subject's events: name, type, unit, and meaning for people (SPEC T-03).
+
+    The rules for declarations are in :mod:`wanderbus.subject_schemas`.
+    """
+
+    name: str
+    type: TypeName
+    unit: str | None = None
+    meaning: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True):

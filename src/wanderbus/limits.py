@@ -34,6 +34,15 @@ EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
 SUBSCRIPTION_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
 """One subscription, encoded; longer listings are sent in parts."""
 
+SCHEMA_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
+"""Declared attributes of one subject, encoded."""
+
+SCHEMA_UNIT_CHARACTERS_MAX: Final = 64
+"""Unit of a declared attribute."""
+
+SCHEMA_MEANING_CHARACTERS_MAX: Final = 1_000
+"""Meaning of a declared attribute."""
+
 RESTRICTIONS_MAX: Final = 64
 """Restrictions of one subscription: each may be evaluated for every matching event."""
 

@@ -11,16 +11,11 @@ import json
 import math
 import re
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final
 
 import msgspec
 
-from wanderbus.event import Scalar
-
-TypeName = Literal["Boolean", "Date", "Double", "Integer", "String"]
-"""The types of SPEC A-13."""
-
-TYPE_NAMES: Final[tuple[TypeName, ...]] = get_args(TypeName)
+from wanderbus.event import Scalar, TypeName
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from wanderbus.event import Scalar
+from wanderbus.event import TYPE_NAMES, Scalar, TypeName
 from wanderbus.filters.xml.elements import SPACE, Element, escaped, shown
-from wanderbus.literals import TYPE_NAMES, TypeName, from_text, to_text, type_name
+from wanderbus.literals import from_text, to_text, type_name
 
 TYPES: Final = frozenset(TYPE_NAMES)
 """Names of the elements of literals."""
