@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.event import Event, EventId
+from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 SERVER_LOG: Final = "server"
 """Name of the log with the records of a server's own roles; a process may write several logs, each by its name."""
@@ -231,6 +231,18 @@ class SessionImported(Record, frozen=True, tag="session_imported", kw_only=True)
     export: bytes
 
 
+class SchemaDeclared(Record, frozen=True, tag="schema_declared", kw_only=True):
+    """The user ``by`` declared ``attributes`` as version ``version`` of the schema of ``subject``.
+
+    It holds for the events behind this record.
+    """
+
+    subject: str
+    version: int
+    attributes: tuple[DeclaredAttribute, ...]
+    by: str
+
+
 AnyRecord = (
     Started
     | Published
@@ -247,6 +259,7 @@ AnyRecord = (
     | SessionFenced
     | ExportDropped
     | SessionImported
+    | SchemaDeclared
 )
 
 _encoder = msgspec.msgpack.Encoder()

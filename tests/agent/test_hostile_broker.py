@@ -19,7 +19,7 @@ from wanderbus.datachannel.description import ChannelEnd
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Loss, Position
 from wanderbus.machine import SendDatagram, SetTimer, TimerFired
-from wanderbus.protocol import Attachment, Done, Inspect, Kick, Listing, Query, Renew, Unsubscribe
+from wanderbus.protocol import Attachment, Done, Inspect, Kick, Listing, ListSchemas, Query, Renew, Unsubscribe
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.transport import ConnectionReset
@@ -127,6 +127,7 @@ def attached(**options: object) -> Conversation:
         (Unsubscribe(1, "wb-1"), Listing(1, ())),
         (Inspect(1, "sessions", None), Done(1, (SUBSCRIPTION,))),
         (Kick(1, "sip:a@b", None, False), Done(1, ())),
+        (ListSchemas(1), Done(1, ())),
     ],
 )
 def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(

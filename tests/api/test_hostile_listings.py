@@ -24,6 +24,7 @@ SUBSCRIPTION = {
     **{"subscription": "wb-1", "state": "reading", "queued": 0, "oldest_s": None, "blocked_s": None, "user": "a"},
     **{"session": "b", "subject": "S", "expression": "", "language": "eci", "expires_us": None, "last_us": None},
 }
+SCHEMA = {"subject": "S", "version": 1, "attributes": [], "by": "sip:a@b", "at_us": 1, "offset": 1}
 
 
 class Broker:
@@ -73,6 +74,8 @@ def deep(levels: int) -> object:
         ("subscriptions", {**SUBSCRIPTION, "restrictions": [{}]}),
         ("queues", SESSION),
         ("limits", {"limit": "x"}),
+        ("schemas", {**SCHEMA, "version": None}),
+        ("schemas", {**SCHEMA, "attributes": [{"name": "a", "type": "Number"}]}),
     ],
 )
 def test_rows_that_no_command_could_print_are_one_error(what: str, row: dict[str, Any]) -> None:
@@ -85,7 +88,7 @@ def test_fields_of_other_versions_are_ignored_however_deep() -> None:
     assert (row.user, row.delivered, row.devices) == ("a", 2, ())
 
 
-@pytest.mark.parametrize("what", ["sessions", "subscriptions", "queues", "limits", "bounds"])
+@pytest.mark.parametrize("what", ["sessions", "subscriptions", "queues", "limits", "bounds", "schemas"])
 def test_a_listing_that_goes_on_where_it_was_ends(what: str) -> None:
     with pytest.raises(RemoteProtocolError, match="does not end"):
         listed(what, lambda request: ((), "here"))
@@ -138,6 +141,17 @@ def test_a_purge_without_end_ends() -> None:
 
     with pytest.raises(RemoteProtocolError, match="does not end"):
         asyncio.run(purge())
+
+
+@pytest.mark.parametrize("rows", [(), (SCHEMA, SCHEMA)])
+def test_a_declaration_is_answered_with_one_schema(rows: tuple[dict[str, Any], ...]) -> None:
+    broker: Any = Broker(lambda request: (rows, None))
+
+    async def declare() -> None:
+        await Operator(broker).declare_schema("S", [])
+
+    with pytest.raises(RemoteProtocolError, match=f"{len(rows)} schemas instead of one"):
+        asyncio.run(declare())
 
 
 @pytest.mark.parametrize("at_us", [2**62, -(2**62), 2**64 - 1])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wanderbus import protocol
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Loss, Position
+from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.protocol import FromAgent, FromBroker
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
@@ -39,6 +39,8 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Peek(9, "sip:a@b", "default", 1, 10),
     protocol.Purge(10, "sip:a@b", "default", None),
     protocol.Kick(11, "sip:a@b", "phone", True),
+    protocol.DeclareSchema(12, "Trade", (DeclaredAttribute("Price", "Double", "EUR", "of one share"),)),
+    protocol.ListSchemas(13, "Trade", True),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),

@@ -10,17 +10,19 @@ from tests.published import published
 from wanderbus import records
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.state.tables import Table
-from wanderbus.event import Event
+from wanderbus.event import DeclaredAttribute, Event
 from wanderbus.machine import ClockRead
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Unsubscribe
+from wanderbus.protocol import DeclareSchema, Unsubscribe
 from wanderbus.subscription import Frequency, QueuePolicy, Subscription
 
 
 def eventful() -> Desk:
     """A broker whose log contains every kind of record."""
-    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=3), device_grace_s=50.0))
+    config = BrokerConfig(queue=QueuePolicy(notifications_max=3), device_grace_s=50.0, roles={BOB: "administrator"})
+    desk = Desk(config)
     phone, laptop, bob = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB)
+    desk.send(bob, DeclareSchema(901, SUBJECT, (DeclaredAttribute("N", "Integer"),)))
     desk.subscribed(phone, "N > 0", lifetime_s=200.0)
     desk.subscribed(phone, "N > 1", this_device_only=True, queue=QueuePolicy(notifications_max=1))
     ended = desk.subscribed(laptop, "N > 2", restrictions=(Frequency(5.0),))
@@ -36,6 +38,7 @@ def eventful() -> Desk:
     desk.later(60.0)
     desk.attach(device="tablet", session="work")
     desk.attach(session="work", epoch=2)
+    desk.send(bob, DeclareSchema(902, SUBJECT, (DeclaredAttribute("N", "Double", "m"),)))
     desk.publish(bob, 10)
     return desk
 
@@ -44,6 +47,7 @@ def test_design_5_1_live_state_equals_the_log_with_rows_and_without() -> None:
     desk = eventful()
     kinds = {type(record) for record in map(records.decode_record, desk.log)}
     assert kinds >= {records.Dropped, records.Left, records.Acknowledged, records.Unsubscribed, records.StatusChanged}
+    assert records.SchemaDeclared in kinds
     live = rows_of(desk.broker.state)
     assert 0 < desk.rows_offset < len(desk.log)
     assert rows_of(desk.recovered()) == live

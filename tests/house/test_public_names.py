@@ -67,7 +67,10 @@ MEMBERS = {
     "Merged": ["ack", "aclose"],
     "Notification": ["event", "id", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
-    "Operator": ["SESSION", "bounds", "kick", "limits", "peek", "purge", "queues", "sessions", "subscriptions"],
+    "Operator": [
+        *("SESSION", "bounds", "declare_schema", "kick", "limits", "peek", "purge", "queues", "schemas", "sessions"),
+        "subscriptions",
+    ],
     "Server": [
         *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),
         *("sip_server", "tls_address"),

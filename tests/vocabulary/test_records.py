@@ -9,7 +9,7 @@ import pytest
 
 from tests.published import published
 from wanderbus import records
-from wanderbus.event import Event
+from wanderbus.event import DeclaredAttribute, Event
 from wanderbus.records import AnyRecord, Notified, decode_record, encode_record
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
@@ -65,6 +65,12 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
     (
         records.SessionImported(at_us=14, user=USER, session="default", owner_epoch=2, export=b"\x80"),
         "session_imported",
+    ),
+    (
+        records.SchemaDeclared(
+            at_us=15, subject="Trade", version=2, attributes=(DeclaredAttribute("A", "Double", "EUR"),), by=USER
+        ),
+        "schema_declared",
     ),
 ]
 

@@ -1,9 +1,9 @@
-"""Administration requests: list, peek, purge and kick (SPEC U, E-01, G-08, G-21).
+"""Administration requests: list, peek, purge, kick, and schemas of subjects (SPEC U, E-01, G-08, G-21, T-03).
 
 A user lists, peeks into and purges their own sessions, and kicks their own devices. The role ``operator`` also sees the
-sessions of others, and ``administrator`` also changes them. A refusal names the role that is needed, and does not
-disclose whether the user exists. Each request makes the broker look at a bounded part: the client continues from where
-an answer ended.
+sessions of others and the schemas, and ``administrator`` also changes them. A refusal names the role that is needed,
+and does not disclose whether the user exists. Each request makes the broker look at a bounded part: the client
+continues from where an answer ended.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import Refused
-from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, MESSAGE_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.subject_schemas import next_attributes
 
 ROWS_MAX: Final = 250
 """Rows of one answer."""
@@ -87,17 +88,24 @@ class Admin:
                     self._purge(link, request)
                 case protocol.Kick():
                     self._kick(link, request)
+                case protocol.DeclareSchema():
+                    self._declare_schema(link, request)
+                case protocol.ListSchemas():
+                    self._list_schemas(link, request)
         except Refused as error:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
 
     def _check_role(self, asker: str, request: protocol.OfOperators) -> None:
-        """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user."""
-        changes = isinstance(request, protocol.Purge | protocol.Kick)
+        """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
+        changes = isinstance(request, protocol.Purge | protocol.Kick | protocol.DeclareSchema)
         role = self._roles.get(asker)
-        if request.user in (None, asker) or role == "administrator" or (role == "operator" and not changes):
+        if role == "administrator" or (role == "operator" and not changes):
             return
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
-        raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
+        if isinstance(request, protocol.OfSchemas):
+            raise Refused(f"{asker} may not do that; schemas of subjects need the role {needed}")
+        if request.user not in (None, asker):
+            raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")
 
     # Seeing -----------------------------------------------------------------------------------------------------
 
@@ -156,6 +164,17 @@ class Admin:
         self._check_subscription(session, request.subscription)
         waiting = self._listings.waiting(session, request.first, request.subscription)
         self._list(link, request.request, ((row, str(row["first"] + 1)) for row in waiting), request.count)
+
+    def _list_schemas(self, link: Link, request: protocol.ListSchemas) -> None:
+        _check_count("limit", request.limit)
+        place, _ = self._place(request.after)
+        self._list(link, request.request, self._schemas(request, place), request.limit)
+
+    def _schemas(self, request: protocol.ListSchemas, start: int) -> Found:
+        schemas = self._state.schemas
+        for place, schema in enumerate(islice(schemas.versions(request.subject), start, None), start + 1):
+            is_wanted = request.every_version or schema is schemas.newest(schema.subject)
+            yield msgspec.structs.asdict(schema) if is_wanted else None, self._behind(place, "")
 
     def _list(self, link: Link, request: int, found: Found, limit: int) -> None:
         """Send the rows that fit one answer, in as many messages as they need."""
@@ -248,6 +267,29 @@ class Admin:
         members = (device for session in self._state.sessions_of(user) for device in session.devices)
         connected = (link.device for link in self._links.of_user(user))
         return list(dict.fromkeys((*members, *connected)))
+
+    def _declare_schema(self, link: Link, request: protocol.DeclareSchema) -> None:
+        """Record a version if the attributes differ from those of the newest one, so a repeated request adds none."""
+        subject, schemas = request.subject, self._state.schemas
+        if not 0 < len(subject) <= EVENT_NAME_CHARACTERS_MAX:
+            raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters, not {len(subject)}")
+        newest = schemas.newest(subject)
+        declared = () if newest is None else newest.attributes
+        try:
+            attributes = next_attributes(declared, request.attributes)
+        except ValueError as error:
+            raise Refused(f"the schema of {subject!r} cannot be declared: {error}") from None
+        if attributes != declared:
+            record = records.SchemaDeclared(
+                at_us=self._state.wall_us,
+                subject=subject,
+                version=1 if newest is None else newest.version + 1,
+                attributes=attributes,
+                by=link.user,
+            )
+            self._journal.write(record, urgent=True)
+        row = msgspec.structs.asdict(schemas.versions(subject)[-1])
+        self._list(link, request.request, [(row, "")], limit=1)
 
     # Places -----------------------------------------------------------------------------------------------------
 

@@ -300,6 +300,8 @@ class Broker:
                 self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
                 self._admin.answer(link, message)
+            case protocol.DeclareSchema() | protocol.ListSchemas():
+                self._admin.answer(link, message)
             case _:
                 self._subscribe_pacing.take(link, message)
 

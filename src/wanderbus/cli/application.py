@@ -24,7 +24,7 @@ from wanderbus.cli import (
     users,
 )
 from wanderbus.cli.eval import mobility
-from wanderbus.cli.operator import limits, listings, queue_commands
+from wanderbus.cli.operator import limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
@@ -80,6 +80,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(mobility.app, name="eval")
 app.add_typer(filter.app, name="filter")
 app.add_typer(log.app, name="log")
+app.add_typer(schema.app, name="schema")
 app.add_typer(sip.app, name="sip")
 app.add_typer(users.app, name="users")
 

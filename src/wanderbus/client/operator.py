@@ -1,26 +1,28 @@
-"""Operator requests to the broker: list, peek, purge, kick (SPEC E-01, G-21)."""
+"""Operator requests to the broker: list, peek, purge, kick, schemas (SPEC E-01, G-21, T-03)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from wanderbus import protocol
 from wanderbus.client.listed_rows import Pages, Purged, Waiting, check_listed, read_rows
 from wanderbus.client.requests import Requests
 from wanderbus.client.user_uri import user_of
-from wanderbus.event import Gap, Notification, Position
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import DeclaredAttribute, Gap, Notification, Position
 from wanderbus.operator_rows import BoundInfo, KickedDevice, LimitInfo, QueueInfo, SessionInfo, SubscriptionInfo
 from wanderbus.protocol.eci_address import SCHEME
+from wanderbus.subject_schemas import SubjectSchema
 
 _ROWS: Final = 1_000
 """Most rows per request."""
 
-Row = TypeVar("Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo)
+Row = TypeVar("Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo, SubjectSchema)
 
 
 class Operator:
-    """Requests about sessions, queues and limits of the broker, in the name of the agent's user.
+    """Requests about sessions, queues, limits and schemas of the broker, in the name of the agent's user.
 
     ::
 
@@ -29,7 +31,8 @@ class Operator:
                 print(row.user, row.status)
 
     Every user may ask about their own sessions. The sessions of others require a role in the server's settings:
-    ``operator`` to list and peek, ``administrator`` also to purge and kick. An argument ``user`` is a URI; None means
+    ``operator`` to list and peek, ``administrator`` also to purge and kick. So do schemas of subjects: ``operator`` to
+    list them, ``administrator`` to declare them. An argument ``user`` is a URI; None means
     all users that the agent's user may see. The rows are in :mod:`wanderbus.operator_rows`; they are requested in pages
     while they are read.
 
@@ -115,16 +118,46 @@ class Operator:
         request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
         return read_rows(KickedDevice, "kicked", (await self._requests.begin(request)).rows)
 
+    def schemas(self, subject: str | None = None, *, every_version: bool = False) -> AsyncIterator[SubjectSchema]:
+        """Yield the schema of a subject, or those of all subjects: the newest version of each, or every version."""
+
+        def request(number: int, after: str | None) -> protocol.ListSchemas:
+            return protocol.ListSchemas(number, subject, every_version, after, _ROWS)
+
+        return self._listed(SubjectSchema, "schemas", request)
+
+    async def declare_schema(self, subject: str, attributes: Iterable[DeclaredAttribute]) -> SubjectSchema:
+        """Declare all attributes of a subject's events; return the version that holds from now on.
+
+        A new version may add attributes, widen Integer to Double, and add units; :class:`Refused` for any other
+        change. Without a change there is no new version. Events that do not fit a schema are still accepted.
+        """
+        request = protocol.DeclareSchema(self._requests.next_request(), subject, tuple(attributes))
+        rows = read_rows(SubjectSchema, "schemas", (await self._requests.begin(request)).rows)
+        if len(rows) != 1:
+            raise RemoteProtocolError(f"the broker answered with {len(rows)} schemas instead of one", None)
+        return rows[0]
+
     async def _inspect(self, kind: type[Row], what: protocol.Listed, user: str | None) -> AsyncIterator[Row]:
+        whose = None if user is None else _uri(user)
+
+        def request(number: int, after: str | None) -> protocol.Inspect:
+            return protocol.Inspect(number, what, whose, after, _ROWS)
+
+        async for row in self._listed(kind, what, request):
+            if not isinstance(row, SessionInfo | QueueInfo) or row.session != self.SESSION:
+                yield row
+
+    async def _listed(
+        self, kind: type[Row], what: str, request: Callable[[int, str | None], protocol.OfOperators]
+    ) -> AsyncIterator[Row]:
+        """Yield all rows, page by page; ``request`` makes a request of its number and the cursor of the page."""
         after: str | None = None
         pages = Pages(what)
-        whose = None if user is None else _uri(user)
         while True:
-            request = protocol.Inspect(self._requests.next_request(), what, whose, after, _ROWS)
-            answer = await self._requests.begin(request)
+            answer = await self._requests.begin(request(self._requests.next_request(), after))
             for row in read_rows(kind, what, answer.rows):
-                if not isinstance(row, SessionInfo | QueueInfo) or row.session != self.SESSION:
-                    yield row
+                yield row
             if (after := pages.next(answer.next)) is None:
                 return
 

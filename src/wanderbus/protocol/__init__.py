@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event, EventId, Loss, Number, Position
+from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Number, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
 
@@ -201,6 +201,30 @@ class StopReading(AgentMessage, frozen=True, tag=15):
     reader: int
 
 
+class DeclareSchema(AgentMessage, frozen=True, tag=16):
+    """Declare the attributes of a subject, all of them; :class:`Listing` answers it with the newest version.
+
+    A version is added if they differ from those of the newest one.
+    """
+
+    request: int
+    subject: str
+    attributes: tuple[DeclaredAttribute, ...]
+
+
+class ListSchemas(AgentMessage, frozen=True, tag=17):
+    """Request the schemas of all subjects, or of one: the newest version of each, or every version.
+
+    ``after`` and ``limit`` are those of :class:`Inspect`.
+    """
+
+    request: int
+    subject: str | None = None
+    every_version: bool = False
+    after: str | None = None
+    limit: int = 1_000
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of the messages of a broker."""
 
@@ -302,8 +326,11 @@ class NotRead(BrokerMessage, frozen=True, tag=10):
 OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
-OfOperators = Inspect | Peek | Purge | Kick
-"""Administration requests, about one's own sessions or, with a role, about those of others."""
+OfSchemas = DeclareSchema | ListSchemas
+"""Administration requests about the schemas of subjects, which need a role."""
+
+OfOperators = Inspect | Peek | Purge | Kick | OfSchemas
+"""Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
 OfReaders = Read | StopReading | Take
 """Messages about readers."""

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.published import published as published_record
-from wanderbus.event import Event
+from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event
 from wanderbus.records import (
     Acknowledged,
     Attached,
@@ -20,6 +20,7 @@ from wanderbus.records import (
     Left,
     Notified,
     Record,
+    SchemaDeclared,
     SessionFenced,
     SessionImported,
     Started,
@@ -57,6 +58,7 @@ published = st.builds(
     number=numbers,
     notified=st.lists(notified, max_size=2).map(tuple),
 )
+declared = st.lists(st.builds(DeclaredAttribute, texts, st.sampled_from(TYPE_NAMES), texts), max_size=2).map(tuple)
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(
@@ -75,4 +77,5 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(SessionFenced, **_member, owner_epoch=numbers),
     st.builds(ExportDropped, **_member),
     st.builds(SessionImported, **_member, owner_epoch=numbers, export=st.binary(max_size=20)),
+    st.builds(SchemaDeclared, at_us=times, subject=texts, version=numbers, attributes=declared, by=texts),
 )

@@ -58,7 +58,7 @@ def expected(offset: int, record: Record) -> Row:
     if source is not None and not isinstance(source, str):
         fields = msgspec.structs.asdict(source) | {"user": source.owner}
         row["subject"] = source.subject
-    return row | {name: fields[name] for name in ("user", "session", "device") if name in fields}
+    return row | {name: fields[name] for name in ("user", "session", "device", "subject") if name in fields}
 
 
 def streamed(options: LogOptions, limit: ReadMaxRows | ReadMaxBytes) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from wanderbus import records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
+from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
@@ -70,6 +71,7 @@ class BrokerState:
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
         self.exports: Table[ExportRow] = Table("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
+        self.schemas = DeclaredSchemas()
         self.events = StoredEvents()
         self.queue = StoredQueues(self.events, self._settled)
         self.queued_bytes = 0
@@ -89,6 +91,7 @@ class BrokerState:
             self.subscriptions,
             self.tombstones,
             self.exports,
+            self.schemas,
             self.events,
             self.queue,
         )
@@ -177,6 +180,8 @@ class BrokerState:
                 self.exports.drop(session_key(record.user, record.session))
             case records.SessionImported():
                 import_session(self, record)
+            case records.SchemaDeclared():
+                self.schemas.declare(offset, record)
             case records.Started():
                 self._on_started(record)
 
