@@ -146,6 +146,19 @@ def test_a_declaration_is_answered_after_it_is_durable(office: Office) -> None:
     assert isinstance(office.out[adam][-1], Listing)
 
 
+@pytest.mark.parametrize("with_rows", [True, False])
+def test_t03_every_version_survives_a_restart(office: Office, with_rows: bool) -> None:
+    adam = office.attach(ADAM)
+    for number in range(1, 13):
+        declared(office, adam, *(DeclaredAttribute(str(each), "Integer") for each in range(number)))
+    declared(office, adam, COUNT, subject=f"{SUBJECT}/1")
+    before = list(office.broker.state.schemas.versions())
+    office.save()
+    office.restart(with_rows=with_rows)
+    assert list(office.broker.state.schemas.versions()) == before
+    assert [schema.version for schema in before] == [*range(1, 13), 1]
+
+
 class SchemasAgainstModel(RuleBasedStateMachine):
     """The broker against a dict of lists, through crashes with and without the state file."""
 
