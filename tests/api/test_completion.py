@@ -75,7 +75,7 @@ def test_values_show_what_was_set() -> None:
     assert eval(repr(event), vars(wanderbus) | {"Event": wanderbus.Event}) == event
     assert repr(wanderbus.Notification(event, ("a",), position, id)) == (
         f"Notification(event={event!r}, subscriptions=('a',), position=Position(epoch=1, number=2), "
-        "id=EventId(origin='server', offset=3))"
+        "id=EventId(origin='server', incarnation=1, number=3))"
     )
     assert repr(wanderbus.Gap(3, "age_max_s", position)) == (
         "Gap(count=3, reason='age_max_s', position=Position(epoch=1, number=2))"
