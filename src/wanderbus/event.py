@@ -41,7 +41,7 @@ _short: Final = reprlib.Repr()
 _short.maxdict, _short.maxlist, _short.maxstring, _short.maxother, _short.maxlong = 32, 16, 120, 80, 40
 
 
-class EventId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class EventId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False, cache_hash=True):
     """Identifier of a durable event: the server that accepted it, the incarnation of that server's log, and a number.
 
     Numbers rise within an incarnation. A server whose log was deleted begins a new incarnation, so no identifier is

@@ -177,7 +177,8 @@ class Broker:
                 self._journal.appended(log, durable)
             case ClockRead(wall_us=wall_us):
                 self.state.wall_us = self._clock.read(wall_us, self._links.now)
-                self._publishing.received_us = wall_us
+                conditions = self._publishing.conditions
+                conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
             case TimerFired(key=key):
                 self._on_timer_fired(key)
             case LinkOpened(link=identity, user=user, device=device, unattended=unattended):
@@ -192,7 +193,7 @@ class Broker:
             case DialogChanged():
                 self._on_dialog_changed(given)
             case DiskFull() | DiskFreed():
-                self._publishing.disk_full = isinstance(given, DiskFull)
+                self._publishing.conditions.is_disk_full = isinstance(given, DiskFull)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():
@@ -306,8 +307,9 @@ class Broker:
                 self._subscribe_pacing.take(link, message)
 
     def _answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
+        is_disk_full = self._publishing.conditions.is_disk_full
         match request:
-            case protocol.Subscribe(request=number) | protocol.Restrict(request=number) if self._publishing.disk_full:
+            case protocol.Subscribe(request=number) | protocol.Restrict(request=number) if is_disk_full:
                 self._links.send(link, protocol.RequestRefused(number, DISK_FULL, limit="disk_full"))
             case _:
                 self._subscriptions.answer(link, request)

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.publish.decisions import Accepted, Candidate, Conditions, Rejected, Repeated
+from wanderbus.broker.publish.decisions import Conditions, Rejected, Repeated
+from wanderbus.broker.readers import Link
 from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
@@ -22,37 +23,36 @@ DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try agai
 
 
 def accept(
-    candidate: Candidate, publisher: PublisherRow | None, next_id: EventId, now: Conditions
-) -> Accepted | Repeated | Rejected:
-    """Return the decision about an event of ``publisher``; nothing changes.
+    message: protocol.Publish,
+    encoded: bytes | None,
+    link: Link,
+    epoch: int,
+    publisher: PublisherRow | None,
+    next_id: EventId,
+    now: Conditions,
+) -> Acceptance | Repeated | Rejected:
+    """Return the decision about the event of ``message``, which came on ``link``; nothing changes.
 
-    It gets ``next_id`` if it is accepted, and its record is the next one.
+    ``epoch`` is the one in which the message is numbered, ``publisher`` the row of its publisher. ``encoded`` are the
+    bytes of the event if it was checked already. The event gets ``next_id`` if its record is the next one.
     """
-    if publisher is not None and is_repeated(publisher, candidate.epoch, candidate.number):
-        return Repeated(_first_answer(publisher, candidate.number, next_id))
-    if candidate.outbox and not is_in_turn(candidate.number, candidate.held_up):
+    number, event, is_of_outbox = message.number, message.event, message.outbox is not None
+    if publisher is not None and is_repeated(publisher, epoch, number):
+        return Repeated(_first_answer(publisher, number, next_id))
+    if is_of_outbox and not is_in_turn(number, link.held_up):
         return Rejected(
-            "an earlier event of the outbox must be accepted first", candidate.held_up[1] if candidate.held_up else None
+            "an earlier event of the outbox must be accepted first", link.held_up[1] if link.held_up else None
         )
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
-    if refusal := now.permissions.refusal(candidate.user, candidate.event.subject):
+    if refusal := now.permissions.refusal(link.user, event.subject):
         return Rejected(refusal)
     try:
-        encoded = candidate.encoded or checked_bytes(candidate.event)
+        raw = msgspec.Raw(encoded or checked_bytes(event))
     except EventError as error:
         return Rejected(protocol.shortened(error))
-    acceptance = Acceptance(
-        next_id,
-        msgspec.Raw(encoded),
-        candidate.user,
-        candidate.device,
-        candidate.epoch,
-        candidate.number,
-        candidate.outbox,
-        None if now.received_us == now.at_us else now.received_us,
-    )
-    return Accepted(candidate.event, acceptance, len(encoded))
+    received_us = None if now.received_us == now.at_us else now.received_us
+    return Acceptance(next_id, raw, link.user, link.device, epoch, number, is_of_outbox, received_us)
 
 
 def _first_answer(publisher: PublisherRow, number: int, next_id: EventId) -> EventId | None:

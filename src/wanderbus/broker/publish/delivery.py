@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from wanderbus import records
 from wanderbus.broker.links import Links
-from wanderbus.broker.publish.decisions import Accepted, Delivered
+from wanderbus.broker.publish.decisions import Delivered
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -32,43 +32,52 @@ class Delivery:
         self._subscriptions = subscriptions
         self._queue_limits = queue_limits
 
-    def deliver(self, accepted: Accepted, received_us: int) -> Delivered:
+    def deliver(self, event: Event, acceptance: records.Acceptance, received_us: int) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
-        event = accepted.event
-        sessions, restricted, expired = self._generated(event, received_us)
+        matched, restricted, expired = self._generated(event, received_us)
         matcher = self._subscriptions.matcher
         undecided = matcher.work.take_undecided(event)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
-        notified = decided = [notification for _, notification in sessions]
+        sessions: list[SessionRow] = []
+        notified: list[records.Notified] = []
+        for key, rows in matched.items():
+            session = self._state.sessions[key]
+            sessions.append(session)
+            notified.append(_notification(session, rows))
+        decided = notified
         if undecided:
             decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
-        full = self._queue_limits.refuses(event.subject, accepted.size, decided)
+        full = self._queue_limits.refuses(event.subject, acceptance.event, decided)
         delivery = records.Delivery(tuple(notified), tuple(restricted))
-        return Delivered(delivery, [session for session, _ in sessions], undecided, expired, full)
+        return Delivered(delivery, sessions, undecided, expired, full)
 
     def _generated(
         self, event: Event, received_us: int
-    ) -> tuple[list[tuple[SessionRow, records.Notified]], list[tuple[str, int]], list[Subscription]]:
-        """Return the notifications that ``event`` generates, one for each session.
+    ) -> tuple[dict[str, list[SubscriptionRow]], list[tuple[str, int]], list[Subscription]]:
+        """Return the subscriptions that ``event`` notifies, by the key of their session.
 
-        Also return the subscriptions whose restrictions blocked one, with the place of the first such restriction, and
-        the expired ones.
+        Also return the subscriptions whose restrictions blocked a notification, with the place of the first such
+        restriction, and the expired ones.
         """
-        matched: dict[tuple[str, str], list[SubscriptionRow]] = {}
-        restricted, expired = [], []
-        rows = [self._state.subscriptions[each] for each in self._subscriptions.matcher.matching(event)]
-        rows.sort(key=_number)
+        matched: dict[str, list[SubscriptionRow]] = {}
+        restricted: list[tuple[str, int]] = []
+        expired: list[Subscription] = []
+        state, identities = self._state, self._subscriptions.matcher.matching(event)
+        rows = [state.subscriptions[each] for each in identities]
+        if len(rows) > 1:
+            rows.sort(key=_number)
         for row in rows:
             subscription = row.subscription
-            if subscription.expires_us is not None and subscription.expires_us <= self._state.wall_us:
+            if subscription.expires_us is not None and subscription.expires_us <= state.wall_us:
                 expired.append(subscription)
             elif subscription.restrictions and (place := self._blocked(row, event, received_us)) is not None:
                 restricted.append((subscription.id, place))
+            elif (key := session_key(subscription.owner, subscription.session)) in matched:
+                matched[key].append(row)
             else:
-                matched.setdefault((subscription.owner, subscription.session), []).append(row)
-        sessions = [(self._state.sessions[session_key(*key)], of_session) for key, of_session in matched.items()]
-        return [(session, _notification(session, of_session)) for session, of_session in sessions], restricted, expired
+                matched[key] = [row]
+        return matched, restricted, expired
 
     def _blocked(self, row: SubscriptionRow, event: Event, received_us: int) -> int | None:
         return blocked_by(
@@ -83,11 +92,11 @@ class Delivery:
 
 
 def _notification(session: SessionRow, rows: list[SubscriptionRow]) -> records.Notified:
-    subscriptions = [row.subscription for row in rows]
-    return records.Notified(
-        session.user,
-        session.name,
-        session.next,
-        tuple([s.id for s in subscriptions]),
-        tuple([(s.id, s.device) for s in subscriptions if s.device is not None]),
-    )
+    identities: list[str] = []
+    bound: list[tuple[str, str]] = []
+    for row in rows:
+        subscription = row.subscription
+        identities.append(subscription.id)
+        if subscription.device is not None:
+            bound.append((subscription.id, subscription.device))
+    return records.Notified(session.user, session.name, session.next, tuple(identities), tuple(bound))

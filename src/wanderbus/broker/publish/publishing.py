@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -11,7 +11,7 @@ from wanderbus import protocol, records
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
-from wanderbus.broker.publish.decisions import Accepted, Candidate, Conditions, Delivered, Rejected, Repeated
+from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
@@ -21,6 +21,9 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId
+from wanderbus.records import Acceptance
+
+_NOT_ENCODED: Final = (None, None)
 
 
 class Publishing:
@@ -35,16 +38,13 @@ class Publishing:
         queue_limits: QueueLimits,
         permissions: Permissions,
     ) -> None:
-        self.received_us = 0
-        """The last reading of the wall clock (DESIGN 5.8)."""
-        self.disk_full = False
-        """True if every event is refused because the log has no room."""
+        self.conditions = Conditions(permissions, state.wall_us)
+        """The state of the server that the acceptance of an event needs."""
         self._state = state
         self._journal = journal
         self._links = links
         self._subscriptions = subscriptions
         self._queue_limits = queue_limits
-        self._permissions = permissions
         self._delivery = Delivery(state, links, subscriptions, queue_limits)
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
@@ -52,19 +52,28 @@ class Publishing:
     def prematch(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
         """Match the coming publishes in one batch, except repeats and malformed events."""
         self._encoded.clear()
-        if self.disk_full:
+        if self.conditions.is_disk_full:
             return
         for link, message in coming:
-            if link.session is not None and not self._is_repeated(link, message):
-                with contextlib.suppress(EventError):  # publish() refuses it with the reason
-                    self._encoded[id(message.event)] = message.event, checked_bytes(message.event)
+            if link.session is None:
+                continue
+            epoch, publisher = self._publisher(link, message)
+            if publisher is not None and is_repeated(publisher, epoch, message.number):
+                continue
+            event = message.event
+            try:
+                self._encoded[id(event)] = event, checked_bytes(event)
+            except EventError:
+                continue  # publish() refuses it with the reason
         if len(self._encoded) > 1:
             self._subscriptions.matcher.prematch([event for event, _ in self._encoded.values()])
 
     def publish(self, link: Link, message: protocol.Publish) -> None:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
-        decided = self._accept(link, message)
+        _, encoded = self._encoded.pop(id(message.event), _NOT_ENCODED)
+        epoch, publisher = self._publisher(link, message)
+        decided = accept(message, encoded, link, epoch, publisher, self._state.next_id, self.conditions)
         if type(decided) is Repeated:
             self._answer_repeat(link, message, decided)
             return
@@ -73,8 +82,8 @@ class Publishing:
         if type(decided) is Rejected:
             self._refuse(link, message, decided.reason, decided.limit)
             return
-        assert type(decided) is Accepted
-        delivered = self._delivery.deliver(decided, self.received_us)
+        assert type(decided) is Acceptance
+        delivered = self._delivery.deliver(message.event, decided, self.conditions.received_us)
         if limit := delivered.full:
             self._refuse(link, message, f"a destination queue is full ({limit}); try again later", limit)
         else:
@@ -82,27 +91,12 @@ class Publishing:
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
 
-    def _accept(self, link: Link, message: protocol.Publish) -> Accepted | Repeated | Rejected:
-        _, encoded = self._encoded.pop(id(message.event), (None, None))
-        candidate = Candidate(
-            message.event,
-            link.user,
-            link.device,
-            self._epoch(link, message),
-            message.number,
-            message.outbox is not None,
-            link.held_up,
-            encoded,
-        )
-        conditions = Conditions(self._state.wall_us, self.received_us, self._permissions, self.disk_full)
-        return accept(candidate, self._publisher(link, message), self._state.next_id, conditions)
-
-    def _write(self, accepted: Accepted, delivered: Delivered) -> EventId:
+    def _write(self, acceptance: Acceptance, delivered: Delivered) -> EventId:
         """Write the record, bound the queues, and send what the windows allow; return the event's id."""
-        acceptance, delivery = accepted.acceptance, delivered.delivery
-        if acceptance.id.number != self._state.offset:  # the check of full queues has written drops
-            acceptance = msgspec.structs.replace(acceptance, id=self._state.next_id)
-        published = records.Published(at_us=self._state.wall_us, acceptance=acceptance, delivery=delivery)
+        state, delivery = self._state, delivered.delivery
+        if acceptance.id.number != state.offset:  # the check of full queues has written drops
+            acceptance = msgspec.structs.replace(acceptance, id=state.next_id)
+        published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivery)
         self._journal.write(published, urgent=True)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in zip(delivered.sessions, delivery.notified, strict=True):
@@ -112,16 +106,11 @@ class Publishing:
             self._links.notify(session, notification.subscriptions)
         return acceptance.id
 
-    def _epoch(self, link: Link, message: protocol.Publish) -> int:
-        """Return the epoch in which the message is numbered."""
-        return self._state.devices[link.key].epoch if message.outbox is None else message.outbox
-
-    def _publisher(self, link: Link, message: protocol.Publish) -> PublisherRow | None:
-        return self._state.publishers.get(publisher_key(link.user, link.device, outbox=message.outbox is not None))
-
-    def _is_repeated(self, link: Link, message: protocol.Publish) -> bool:
-        publisher = self._publisher(link, message)
-        return publisher is not None and is_repeated(publisher, self._epoch(link, message), message.number)
+    def _publisher(self, link: Link, message: protocol.Publish) -> tuple[int, PublisherRow | None]:
+        """Return the epoch in which the message is numbered, and the row of its publisher."""
+        if (outbox := message.outbox) is None:
+            return self._state.devices[link.key].epoch, self._state.publishers.get(publisher_key(link.key))
+        return outbox, self._state.publishers.get(publisher_key(link.key, outbox=True))
 
     def _answer_repeat(self, link: Link, message: protocol.Publish, repeated: Repeated) -> None:
         if repeated.id is None:

@@ -15,6 +15,8 @@ from heapq import heapify, heapreplace
 from itertools import islice
 from typing import Final, TypeAlias
 
+import msgspec
+
 from wanderbus import records
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.filter_work import BOUNDS
@@ -71,14 +73,15 @@ class QueueLimits:
 
     # By number and bytes ----------------------------------------------------------------------------------------
 
-    def refuses(self, subject: str, size: int, notified: Sequence[records.Notified]) -> str | None:
-        """Return the bound for which an event of ``size`` bytes is refused, None if it is accepted.
+    def refuses(self, subject: str, event: msgspec.Raw, notified: Sequence[records.Notified]) -> str | None:
+        """Return the bound for which an event is refused, None if it is accepted.
 
         Only subjects of ``refuse_when_full`` are refused. A subscription's own bounds refuse nothing, because one
         subscriber could otherwise withhold the event from all others.
         """
         if self._refused is None or not self._refused.match(subject):
             return None
+        size = len(bytes(event))
         for each in notified:
             session = self._state.sessions[session_key(each.user, each.session)]
             if self._session_full(session, size):
@@ -101,20 +104,24 @@ class QueueLimits:
         queue = self._state.queue.get(session.key)
         if queue is None:
             return
-        rows = self._state.subscriptions
-        bounded = [row for each in notified.subscriptions if (row := rows[each]).subscription.queue != _UNBOUNDED]
-        if self._system.policy is not None:
-            bounded = [rows[each] for each in notified.subscriptions]
-        self._ask_policies(session, queue, bounded)
-        while bounded := [row for row in bounded if _own_exceeded(row, queue)]:
-            self._give_way_each(session, queue, bounded)
-        while reason := _exceeded(self._system, session.waiting, session.queued_bytes):
+        state, system = self._state, self._system
+        rows = state.subscriptions
+        bounded: list[SubscriptionRow] = []
+        for each in notified.subscriptions:
+            row = rows[each]
+            if system.policy is not None or row.subscription.queue != _UNBOUNDED:
+                bounded.append(row)
+        if bounded:
+            self._ask_policies(session, queue, bounded)
+            while bounded := [row for row in bounded if _own_exceeded(row, queue)]:
+                self._give_way_each(session, queue, bounded)
+        while reason := _exceeded(system, session.waiting, session.queued_bytes):
             self._give_way(session, reason)
-        while self._state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
-            self._give_way(max(self._state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
-        if self._state.queued_bytes > self._bytes_max:
-            self._give_way(max(self._state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
-            if self._state.queued_bytes > self._bytes_max:
+        while state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
+            self._give_way(max(state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
+        if state.queued_bytes > self._bytes_max:
+            self._give_way(max(state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
+            if state.queued_bytes > self._bytes_max:
                 self._relieve()
 
     def leave_undecided(

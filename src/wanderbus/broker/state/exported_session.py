@@ -85,7 +85,7 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
         ExportedPublisher(device, outbox, _elsewhere(state, row))
         for device in session.devices
         for outbox in (False, True)
-        if (row := state.publishers.get(publisher_key(user, device, outbox=outbox)))
+        if (row := state.publishers.get(publisher_key(device_key(user, device), outbox=outbox)))
     ]
     exported = ExportedSession(
         session=msgspec.structs.replace(session, owner_epoch=owner_epoch),

@@ -144,6 +144,6 @@ def device_key(user: str, device: str) -> str:
     return f"{user}/{device}"
 
 
-def publisher_key(user: str, device: str, *, outbox: bool) -> str:
-    """Return the key of the publishes of a device, or of its outbox."""
-    return f"{user}/{device}/outbox" if outbox else f"{user}/{device}"
+def publisher_key(device: str, *, outbox: bool = False) -> str:
+    """Return the key of the publishes of the device with key ``device``, or of its outbox."""
+    return f"{device}/outbox" if outbox else device

@@ -24,7 +24,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     for device in session.devices:
         state.devices.drop(device_key(record.user, device))
         for outbox in (False, True):
-            state.publishers.drop(publisher_key(record.user, device, outbox=outbox))
+            state.publishers.drop(publisher_key(device_key(record.user, device), outbox=outbox))
     state.replace_session(SessionRow(session.user, session.name, session.epoch, record.owner_epoch, is_fenced=True))
 
 
@@ -46,7 +46,7 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
         state.devices.put(device_key(device.user, device.device), device)
         state.not_former(device.user, device.device)
     for publisher in exported.publishers:
-        key = publisher_key(session.user, publisher.device, outbox=publisher.outbox)
+        key = publisher_key(device_key(session.user, publisher.device), outbox=publisher.outbox)
         state.publishers.put(key, publisher.row)
     state.queued_bytes += session.queued_bytes
     state.queue.take_over(session.key, exported.blocks, exported.events)

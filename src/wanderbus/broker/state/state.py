@@ -211,7 +211,7 @@ class BrokerState:
                 self._enqueue(notified, event)
 
     def _remember_publish(self, acceptance: records.Acceptance) -> None:
-        key = publisher_key(acceptance.user, acceptance.device, outbox=acceptance.outbox)
+        key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
         publisher = self.publishers.get(key)
         if publisher is None or publisher.epoch != acceptance.epoch:
             publisher = PublisherRow(acceptance.epoch)
@@ -427,7 +427,7 @@ class BrokerState:
     def _on_left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
-        keys = [publisher_key(record.user, record.device, outbox=outbox) for outbox in (False, True)]
+        keys = [publisher_key(device_key(record.user, record.device), outbox=outbox) for outbox in (False, True)]
         if record.reason == "asked":
             self._forget_publishes(record.user, record.device)
         elif any(key in self.publishers for key in keys):
@@ -438,7 +438,7 @@ class BrokerState:
 
     def _forget_publishes(self, user: str, device: str) -> None:
         for outbox in (False, True):
-            self.publishers.drop(publisher_key(user, device, outbox=outbox))
+            self.publishers.drop(publisher_key(device_key(user, device), outbox=outbox))
         self.not_former(user, device)
 
     def not_former(self, user: str, device: str) -> None:
