@@ -14,7 +14,6 @@ from wanderbus import protocol
 from wanderbus.broker.backlog import PAUSE_S_MAX, TURN, UNATTENDED_MAX
 from wanderbus.broker.fair_queue import FairQueue
 from wanderbus.broker.messages import Append, Appended, LinkClosed, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.waiting_messages import Waiting
 from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
@@ -237,7 +236,7 @@ def test_each_users_order_survives_any_sequence_of_operations(seed: int) -> None
     turns, added, done = FairQueue(), dict.fromkeys("abc", 0), {user: list[int]() for user in "abc"}
     for _ in range(200):
         for user in rng.choices("abc", k=rng.randint(0, 5)):
-            turns.add(user, Waiting(added[user], bytes(rng.randint(0, 3_000))))
+            turns.add(user, MessageArrived(added[user], bytes(rng.randint(0, 3_000))))
             added[user] += 1
         taken = turns.take(rng.uniform(0, 12))
         kept = rng.randint(min(1, len(taken)), len(taken))

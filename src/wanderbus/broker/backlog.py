@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from wanderbus import protocol
-from wanderbus.broker.fair_queue import FairQueue, weight_of
+from wanderbus.broker.fair_queue import BYTES_A_UNIT, FairQueue
 from wanderbus.broker.links import Links
+from wanderbus.broker.messages import MessageArrived
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.waiting_messages import Taken, Waiting
+from wanderbus.broker.waiting_messages import Taken
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig
@@ -123,17 +124,18 @@ class Backlog:
         done, self._done, self.done_units = self._done, {}, 0.0
         return done
 
-    def arrived(self, several: Sequence[tuple[int, bytes]]) -> None:
-        """Process the messages of these links; messages beyond this step wait."""
+    def arrived(self, several: Sequence[MessageArrived]) -> None:
+        """Process these messages; messages beyond this step wait."""
         done = 0
-        if not self._fair_queue and self._room() >= sum([weight_of(payload) for _, payload in several]):
+        units = len(several) + sum([len(each.payload) for each in several]) / BYTES_A_UNIT
+        if not self._fair_queue and self._room() >= units:
             done = self._process(several)
-        for identity, payload in several[done:]:
-            party = _party(self._links.get(identity))
+        for each in several[done:]:
+            party = _party(self._links.get(each.link))
             if party == UNATTENDED and self._fair_queue.waiting(UNATTENDED) >= UNATTENDED_MAX:
                 self._journal.tally.note("backlog.UNATTENDED_MAX", UNATTENDED, "datagram of the original ECI dropped")
             else:
-                self._fair_queue.add(party, Waiting(identity, payload))
+                self._fair_queue.add(party, each)
 
     def go_on(self) -> None:
         """Process waiting messages as far as this step has room, and request another step if some are left."""
@@ -183,13 +185,13 @@ class Backlog:
     def _is_unsynced(self) -> bool:
         return self._journal.unsynced >= self._unsynced_max
 
-    def _process(self, payloads: Sequence[tuple[int, bytes]], taken: Sequence[Taken] = ()) -> int:
+    def _process(self, arrived: Sequence[MessageArrived], taken: Sequence[Taken] = ()) -> int:
         """Process messages until this step has no room left; return how many are done, at least one.
 
         ``taken`` are the turns that are charged with the cost of each message; empty for messages that did not wait.
         """
-        journal, links, done, served = self._journal, self._links, self._done, self._served
-        messages = [(identity, _message(payload)) for identity, payload in payloads]
+        journal, links, done, served, active = self._journal, self._links, self._done, self._served, self._active
+        messages = [(each.link, _message(each.payload)) for each in arrived]
         end = journal.work + self._room()
         prematched = 0
         for place, (identity, message) in enumerate(messages):
@@ -197,20 +199,21 @@ class Backlog:
                 self._prematch((), 0)
                 return place
             link = links.get(identity)
-            party = _party(link)
+            party = UNATTENDED if link is None or link.unattended else link.user
             # A party that only acknowledges the events of others is not active.
             if type(message) is protocol.Publish:
                 if place >= prematched:
                     prematched = self._prematch(messages, place)
-                self._active.add(party)
+                active.add(party)
             elif type(message) is not protocol.Take:
                 self._note_request(party)
             before = journal.work
-            weight = weight_of(payloads[place][1])
-            journal.work += weight
+            weight = 1 + len(arrived[place].payload) / BYTES_A_UNIT
+            journal.work = before + weight
             if link is not None:
                 self._do(link, message)
-                links.flush()
+                if links.ready:
+                    links.flush()
             units = journal.work - before
             served[party] = served.get(party, 0.0) + units
             done[identity] = done.get(identity, 0) + 1

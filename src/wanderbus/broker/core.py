@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final
+from typing import Final, cast
 
 from wanderbus import protocol, records
 from wanderbus.broker.admin import Admin
@@ -145,13 +145,12 @@ class Broker:
         self._backlog.begin()
         for kind, several in groupby(inputs, type):
             if kind is MessageArrived:
-                self._backlog.arrived(
-                    [(given.link, given.payload) for given in several if isinstance(given, MessageArrived)]
-                )
+                self._backlog.arrived(cast(list[MessageArrived], list(several)))
             else:
                 for given in several:
                     self._on_input(given)
-                    self._links.flush()
+                    if self._links.ready:
+                        self._links.flush()
         self._backlog.go_on()
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
@@ -284,6 +283,10 @@ class Broker:
         return end
 
     def _on_message(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:
+        if isinstance(message, protocol.Publish):
+            if link.session is not None:
+                self._publishing.publish(link, message)
+            return
         if isinstance(message, RemoteProtocolError):
             self._presence.closed(link, str(message))
             return
@@ -293,8 +296,6 @@ class Broker:
         if link.session is None:
             return
         match message:
-            case protocol.Publish():
-                self._publishing.publish(link, message)
             case protocol.Take() | protocol.Read() | protocol.StopReading():
                 self._read(link, message)
             case protocol.Leave(request=request):

@@ -12,7 +12,8 @@ from collections.abc import Container, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
-from wanderbus.broker.waiting_messages import Taken, Waiting
+from wanderbus.broker.messages import MessageArrived
+from wanderbus.broker.waiting_messages import Taken
 
 BYTES_A_UNIT: Final = 1_024
 
@@ -24,7 +25,7 @@ class FairQueue:
     """Waiting messages by user, and the cost of each user so far."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[Waiting]] = {}
+        self._waiting: dict[str, deque[MessageArrived]] = {}
         self._start: dict[str, float] = {}
         """Virtual time at which the next message begins, by user."""
         self._expected: dict[str, float] = {}
@@ -50,7 +51,7 @@ class FairQueue:
         """Return whether a message of a user who is not held back waits."""
         return len(self._waiting) > len(self.held)
 
-    def add(self, user: str, message: Waiting) -> None:
+    def add(self, user: str, message: MessageArrived) -> None:
         """Append a message to the queue of its user."""
         waiting = self._waiting.get(user)
         if waiting is None:
@@ -98,7 +99,7 @@ class FairQueue:
         elif len(self._start) > _REMEMBERED_MAX:
             self._forget()
 
-    def remove(self, user: str, link: int) -> list[Waiting]:
+    def remove(self, user: str, link: int) -> list[MessageArrived]:
         """Remove and return the waiting messages of a link."""
         waiting = self._waiting.get(user)
         if waiting is None:

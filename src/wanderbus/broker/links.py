@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 import msgspec
@@ -57,7 +57,7 @@ class Links:
         """Highest unacknowledged number sent on earlier links, by device and subscription."""
         self._before = {key: state.sessions[key].next - 1 for key, _ in state.queue.waiting()}
         """Highest number that an earlier life of this broker may have sent, by session."""
-        self._ready: dict[int, dict[int, Reader]] = {}
+        self.ready: dict[int, dict[int, Reader]] = {}
         """Readers to which something may be sent since the last flush, by link and handle."""
 
     def get(self, link: int) -> Link | None:
@@ -95,7 +95,7 @@ class Links:
         """Remove a link and stop its readers."""
         self._closed.append(link.link)
         del self._by_id[link.link]
-        self._ready.pop(link.link, None)
+        self.ready.pop(link.link, None)
         if others := tuple([each for each in self._by_user[link.user] if each != link.link]):
             self._by_user[link.user] = others
         else:
@@ -292,54 +292,51 @@ class Links:
             if link.unattended:
                 self._send_unattended(session, queue, link)
             elif link.reading:
-                coming = (reader for each in subscriptions if (reader := link.reader(each)) is not None)
-                # A reader with a full window becomes ready by its next acknowledgement; skip it to save time.
-                ready = [reader for reader in coming if reader.full_since is None]
+                ready: list[Reader] = []
+                for each in subscriptions:
+                    # A reader with a full window becomes ready by its next acknowledgement; skip it to save time.
+                    if (reader := link.reader(each)) is not None and reader.full_since is None:
+                        ready.append(reader)
                 if ready:
-                    self._deliver(session, link, ready)
+                    self._deliver(session, queue, link, ready)
 
     def flush(self) -> None:
         """Deliver to every reader that became ready since the last call."""
-        while self._ready:
-            identity, readers = self._ready.popitem()
+        while self.ready:
+            identity, readers = self.ready.popitem()
             link = self._by_id[identity]
             assert link.session is not None
-            session = self._state.sessions[session_key(link.user, link.session)]
-            self._deliver(session, link, [each for each in readers.values() if link.reader(each.handle) is each])
+            key = session_key(link.user, link.session)
+            if (queue := self._state.queue.get(key)) is not None:
+                opened = [each for each in readers.values() if link.reader(each.handle) is each]
+                self._deliver(self._state.sessions[key], queue, link, opened)
 
     def _is_ready(self, link: Link, reader: Reader) -> None:
-        self._ready.setdefault(link.link, {})[reader.handle] = reader
+        self.ready.setdefault(link.link, {})[reader.handle] = reader
 
-    def _deliver(self, session: SessionRow, link: Link, readers: Sequence[Reader]) -> None:
+    def _deliver(self, session: SessionRow, queue: SessionQueue, link: Link, readers: Sequence[Reader]) -> None:
         """Send the items for which these readers have room, in order; one message serves several readers.
 
         An item that one reader of a group has no room for holds up all later items of the group.
         """
-        queue = self._state.queue.get(session.key)
-        if queue is None:
-            return
         coming: list[_Next] = []
         held: dict[int, int] = {}
-        for reader in link.with_groups(readers):
+        for reader in link.with_groups(readers) if link.grouped else readers:
             self._look_up(queue, link, reader, coming, held)
-        if len(coming) > 1:
-            heapify(coming)
         device = self._state.devices[link.key]
         while coming:
-            number, _, reader, item = coming[0]
+            number, _, reader, item = heappop(coming)
             if held and reader.group in held and number >= held[reader.group]:
-                heappop(coming)
                 continue
             if self._is_too_old(session, reader, item):
-                heappop(coming)
                 self._look_up(queue, link, reader, coming, held)
                 continue
             if number <= link.backlog and not self._has_pace(link):
                 return
-            served = [heappop(coming)[2]]
-            if isinstance(item, Hole):
-                self.send(link, _gap(item.beyond(served[0].sent), served[0]))
-                served[0].send(item)
+            served = [reader]
+            if type(item) is Hole:
+                self.send(link, _gap(item.beyond(reader.sent), reader))
+                reader.send(item)
             else:
                 while coming and coming[0][3] is item and not self._is_too_old(session, coming[0][2], item):
                     if (each := heappop(coming)[2]).group not in held or number < held[each.group]:
@@ -354,8 +351,8 @@ class Links:
         self, queue: SessionQueue, link: Link, reader: Reader, coming: list[_Next], held: dict[int, int]
     ) -> None:
         """Add the next item of a reader to ``coming``, or its number to ``held`` if the window has no room."""
-        item = queue.after(reader.subscription, reader.sent)
-        if item is None:
+        own = queue.queues.get(reader.subscription)
+        if own is None or (item := own.after(reader.sent)) is None:
             return
         if self._windows.has_room(link, reader):
             heappush(coming, (item.number, reader.handle, reader, item))
@@ -367,7 +364,7 @@ class Links:
 
     def _is_too_old(self, session: SessionRow, reader: Reader, item: Item) -> bool:
         """Return whether an item has waited for too long; drop it if so."""
-        if isinstance(item, Hole) or item.event.at_us >= self._state.wall_us:
+        if type(item) is Hole or item.event.at_us >= self._state.wall_us:
             return False
         if not self._queue_limits.too_old(item, reader.subscription):
             return False
@@ -398,22 +395,15 @@ class Links:
     def _notification(
         self, entry: Queued, device: DeviceRow, readers: Sequence[Reader], *, redelivered: bool
     ) -> BrokerMessage:
-        notify = protocol.Notify(
-            entry.number,
-            entry.event.id,
-            msgspec.Raw(entry.event.data),
-            entry.subscriptions_for(device.device),
-            redelivered,
-            tuple([reader.handle for reader in readers]),
-        )
-        if self._is_xml_wanted([each.subscription for each in readers] or notify.subscriptions):
-            return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
+        event, known = entry.event, self._state.known
+        subscriptions = entry.subscriptions_for(device.device) if entry.bound else entry.subscriptions
+        handles = tuple([reader.handle for reader in readers])
+        notify = protocol.Notify(entry.number, event.id, msgspec.Raw(event.data), subscriptions, redelivered, handles)
+        for each in [reader.subscription for reader in readers] if readers else subscriptions:
+            # A forgotten subscription asks for nothing.
+            if (row := known(each)) is not None and row.subscription.format == "xml":
+                return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
         return notify
-
-    def _is_xml_wanted(self, subscriptions: Iterable[str]) -> bool:
-        """Return whether any of these subscriptions asks for XML; forgotten ones are skipped."""
-        rows = map(self._state.known, subscriptions)
-        return any(row is not None and row.subscription.format == "xml" for row in rows)
 
     def _send_unattended(self, session: SessionRow, queue: SessionQueue, link: Link) -> None:
         """Send all waiting items on an unattended link, and count them as acknowledged."""

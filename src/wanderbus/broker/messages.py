@@ -46,7 +46,7 @@ class DialogChanged(Input, frozen=True):
     binding: bytes
 
 
-class MessageArrived(Input, frozen=True):
+class MessageArrived(Input, frozen=True, gc=False):
     """``payload`` arrived on ``link``."""
 
     link: int
@@ -162,7 +162,7 @@ class ServerAnswered(Input, frozen=True):
     rows: tuple[Mapping[str, Any], ...]
 
 
-class SendOnLink(Output, frozen=True):
+class SendOnLink(Output, frozen=True, gc=False):
     """Send ``payload`` on ``link``, reliably and in order while the link lives."""
 
     link: int

@@ -39,12 +39,12 @@ class Reader(msgspec.Struct):
 
     def send(self, item: Item) -> None:
         """Count ``item`` as sent."""
-        size = len(item.event.data) if isinstance(item, Queued) else 0
+        size = len(item.event.data) if type(item) is Queued else 0
+        self.sent = last = item.last
         if self.unacknowledged is None:
             self.unacknowledged = deque()
-        self.unacknowledged.append((item.last, size))
+        self.unacknowledged.append((last, size))
         self.unacknowledged_bytes += size
-        self.sent = item.last
 
     def take(self, number: int) -> None:
         """Count everything up to ``number`` as acknowledged."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
-class Waiting(NamedTuple):
-    """A message that waits for its turn."""
-
-    link: int
-    payload: bytes
+from wanderbus.broker.messages import MessageArrived
 
 
 class Taken(NamedTuple):
     """A message that is about to be processed, and the units that it is expected to cost."""
 
     user: str
-    message: Waiting
+    message: MessageArrived
     units: float

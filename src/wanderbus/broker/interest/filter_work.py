@@ -37,7 +37,8 @@ class FilterWork:
         """The owner of each subscription, and the work of its filter."""
         self._accounts: dict[str, FilterAccount] = {}
         self._attributes: Mapping[str, Any] | None = None
-        self._sizes = Sizes({})
+        self._sizes: Sizes | None = None
+        """Sizes of those attributes, once a filter needs them."""
         self._turn = 0
         self._undecided: dict[int, dict[str, Undecided]] = {}
         """Undecided subscriptions of an event, by the object identity of its attributes."""
@@ -64,10 +65,16 @@ class FilterWork:
         """Return whether ``event`` satisfies a filter; also true for an undecided one, which then gets a gap."""
         attributes = event.attributes
         if attributes is not self._attributes:
-            self._attributes, self._sizes, self._turn = attributes, Sizes(attributes), self._turn + 1
+            self._attributes, self._sizes, self._turn = attributes, None, self._turn + 1
         owner, work = self._of[identity]
-        units = work.units(self._sizes)
-        account = self._account(owner)
+        units = work.fixed
+        if work.shares:
+            if self._sizes is None:
+                self._sizes = Sizes(attributes)
+            units = work.units(self._sizes)
+        account = self._accounts.get(owner)
+        if account is None or account.turn != self._turn:
+            account = self._refreshed(owner, account)
         if units > self._filter_max or units > account.for_event or units > account.units:
             self._undecided.setdefault(id(attributes), {})[identity] = Undecided(
                 self._exceeded_bound(account, units), units
@@ -86,16 +93,15 @@ class FilterWork:
         self._undecided.clear()
         self._attributes = None
 
-    def _account(self, owner: str) -> FilterAccount:
-        """Return the account of ``owner``, as it is at the event of this turn."""
-        account = self._accounts.get(owner)
-        if account is not None and account.turn == self._turn:
-            return account
+    def _refreshed(self, owner: str, account: FilterAccount | None) -> FilterAccount:
+        """Return the account of ``owner``, None if there is none yet, as it is at the event of this turn."""
         now_us = self._wall_us()
         if account is None:
             account = self._accounts[owner] = FilterAccount(self._per_s, now_us)
-        account.units = min(self._per_s, account.units + (now_us - account.at_us) * self._per_s / 1e6)
-        account.at_us, account.turn, account.for_event = now_us, self._turn, self._event_max
+        elif now_us != account.at_us:
+            account.units = min(self._per_s, account.units + (now_us - account.at_us) * self._per_s / 1e6)
+            account.at_us = now_us
+        account.turn, account.for_event = self._turn, self._event_max
         return account
 
     def _exceeded_bound(self, account: FilterAccount, units: int) -> str:

@@ -88,10 +88,10 @@ class SubscriptionQueue:
     def after(self, number: int) -> Item | None:
         """Return the first item that ends behind ``number``."""
         items = self._items
-        if not items or items[-1].last <= number:
+        if not items or (newest := items[-1]).last <= number:
             return None
         if len(items) - self._start == 1 or items[-2].last <= number:
-            return items[-1]
+            return newest
         index = bisect_right(items, number, self._start, key=_number)
         if index > self._start and items[index - 1].last > number:
             index -= 1
@@ -181,19 +181,20 @@ class SessionQueue:
 
     def append(self, entry: Queued) -> None:
         """Add the newest notification. One that matched what the last one matched shares its tuples."""
-        if (last := self._last) is not None and last.subscriptions == entry.subscriptions:
+        number, subscriptions = entry.number, entry.subscriptions
+        if (last := self._last) is not None and last.subscriptions == subscriptions:
             entry.subscriptions = last.subscriptions
             if last.bound == entry.bound:
                 entry.bound = last.bound
         self._last = entry
-        entry.waiting = len(entry.subscriptions)
+        entry.waiting = len(subscriptions)
         queues = self.queues
-        for identity in entry.subscriptions:
+        for identity in subscriptions:
             if (queue := queues.get(identity)) is None:
                 queue = queues[identity] = SubscriptionQueue()
             queue.append(entry)
-        self._entries[entry.number] = entry
-        self._changed[self.key, entry.number // _BLOCK] = None
+        self._entries[number] = entry
+        self._changed[self.key, number // _BLOCK] = None
 
     def after(self, subscription: str, number: int) -> Item | None:
         """Return a subscription's first item that ends behind ``number``."""

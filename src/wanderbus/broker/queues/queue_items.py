@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, final
 
 import msgspec
 
@@ -18,6 +18,7 @@ _NUMBERED_MAX: Final = 1_024
 _number = attrgetter("number")
 
 
+@final
 class Queued(msgspec.Struct, gc=False):
     """A notification: its event, the subscriptions that it matched, and the devices to which some of them are bound.
 
@@ -43,6 +44,7 @@ class Queued(msgspec.Struct, gc=False):
         return tuple(s for s in self.subscriptions if s not in elsewhere)
 
 
+@final
 class Hole(msgspec.Struct, gc=False):
     """A gap in one subscription's queue: the count of notifications dropped between two numbers, by reason.
 

@@ -42,14 +42,15 @@ class Journal:
 
     def write(self, record: AnyRecord, *, urgent: bool) -> int:
         """Apply ``record`` and queue it for the log; return its offset."""
-        offset = self._state.offset
-        self._state.apply(offset, record)
+        state = self._state
+        offset = state.offset
+        state.apply(offset, record)
         encoded = encode_record(record)
         self._entries.append((offset, record.at_us, encoded))
         if urgent:
             if self._barrier <= self._durable:
                 self._synced_work = self.work  # nothing before it waits for the disk
-            self._barrier = self._state.offset
+            self._barrier = state.offset
         self.work += 1 + len(encoded) / BYTES_A_UNIT
         return offset
 
@@ -65,8 +66,8 @@ class Journal:
     def emit(self, output: Output, size_bytes: int = 0) -> None:
         """Release ``output`` as soon as every urgent record so far is durable."""
         self.work += 1 + size_bytes / BYTES_A_UNIT
-        if self._barrier > self._durable:
-            self._held.append((self._barrier, output))
+        if (barrier := self._barrier) > self._durable:
+            self._held.append((barrier, output))
         else:
             self._ready.append(output)
 
@@ -84,8 +85,9 @@ class Journal:
         self._durable = max(self._durable, durable)
         while self._marks and self._marks[0][0] <= self._durable:
             self._synced_work = self._marks.popleft()[1]
-        while self._held and self._held[0][0] <= self._durable:
-            self._ready.append(self._held.popleft()[1])
+        held, ready = self._held, self._ready
+        while held and held[0][0] <= self._durable:
+            ready.append(held.popleft()[1])
 
     def drain(self) -> list[Output]:
         """Return the outputs that are ready, and the records to append."""

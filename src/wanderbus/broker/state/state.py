@@ -148,7 +148,8 @@ class BrokerState:
         """Change the state by the record at ``offset``; offsets are dense."""
         assert offset == self.offset, (offset, self.offset)
         self.offset = offset + 1
-        self.wall_us = max(self.wall_us, record.at_us)
+        if record.at_us > self.wall_us:
+            self.wall_us = record.at_us
         self.servers[self.server].at_us = self.wall_us
         match record:
             case records.Published():
@@ -212,31 +213,30 @@ class BrokerState:
 
     def _remember_publish(self, acceptance: records.Acceptance) -> None:
         key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
-        publisher = self.publishers.get(key)
+        publisher, number = self.publishers.get(key), acceptance.number
         if publisher is None or publisher.epoch != acceptance.epoch:
             publisher = PublisherRow(acceptance.epoch)
-        oldest = acceptance.number - self._publishes_remembered + 1
-        if acceptance.number == publisher.number + 1:
+        oldest = number - self._publishes_remembered + 1
+        if number == publisher.number + 1:
             publisher.recent.pop(oldest - 1, None)
         else:
-            publisher.recent = {number: own for number, own in publisher.recent.items() if number >= oldest}
+            publisher.recent = {each: own for each, own in publisher.recent.items() if each >= oldest}
         if publisher.elsewhere:
-            publisher.elsewhere = {number: other for number, other in publisher.elsewhere.items() if number >= oldest}
-        publisher.number = acceptance.number
-        publisher.recent[acceptance.number] = acceptance.id.number
+            publisher.elsewhere = {each: other for each, other in publisher.elsewhere.items() if each >= oldest}
+        publisher.number = number
+        publisher.recent[number] = acceptance.id.number
         self.publishers.put(key, publisher)
 
     def _enqueue(self, notified: records.Notified, event: EventRow) -> None:
         session = self.ensure_session(notified.user, notified.session)
-        size = len(event.data)
-        session.next = notified.number + 1
-        session.generated += len(notified.subscriptions)
+        size, number, subscriptions = len(event.data), notified.number, notified.subscriptions
+        session.next = number + 1
+        session.generated += len(subscriptions)
         rows = self.subscriptions
-        for identity in notified.subscriptions:
+        for identity in subscriptions:
             row = rows[identity]
             row.last_us = event.at_us
             rows.put(identity, row)
-        subscriptions = notified.subscriptions
         if notified.bound and session.devices:
             strays = {identity for identity, device in notified.bound if device not in session.devices}
             subscriptions = tuple(each for each in subscriptions if each not in strays)
@@ -246,7 +246,7 @@ class BrokerState:
             self.events.release(event)
             return
         bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
-        self.queue.ensure(session.key).append(Queued(notified.number, event, subscriptions, bound))
+        self.queue.ensure(session.key).append(Queued(number, event, subscriptions, bound))
         session.waiting += 1
         session.queued += len(subscriptions)
         session.queued_bytes += size
