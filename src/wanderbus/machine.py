@@ -11,7 +11,7 @@ with :func:`scoped`, so that one heap in the driver holds all timers of a proces
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -44,6 +44,9 @@ class CancelTimer(Output, frozen=True):
     """Cancel the timer with this ``key``; does nothing if there is none."""
 
     key: Hashable
+
+
+_TIMERS: Final = frozenset((SetTimer, CancelTimer))
 
 
 class TimerFired(Input, frozen=True):
@@ -175,8 +178,10 @@ class Machine(Protocol):
         ...
 
 
-def scoped(scope: Hashable, outputs: Iterable[Any]) -> list[Any]:
+def scoped(scope: Hashable, outputs: list[Any]) -> list[Any]:
     """Return ``outputs`` with each timer key ``k`` turned into ``(scope, k)``; the rest unchanged."""
+    if _TIMERS.isdisjoint(map(type, outputs)):
+        return outputs
     wrapped: list[Any] = []
     for output in outputs:
         kind = type(output)

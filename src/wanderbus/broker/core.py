@@ -283,19 +283,16 @@ class Broker:
         return end
 
     def _on_message(self, link: Link, message: protocol.FromAgent | RemoteProtocolError) -> None:
-        if isinstance(message, protocol.Publish):
-            if link.session is not None:
-                self._publishing.publish(link, message)
-            return
         if isinstance(message, RemoteProtocolError):
             self._presence.closed(link, str(message))
             return
-        if isinstance(message, protocol.Attach):
-            self._attach(link, message)
-            return
         if link.session is None:
+            if isinstance(message, protocol.Attach):
+                self._attach(link, message)
             return
         match message:
+            case protocol.Publish():
+                self._publishing.publish(link, message)
             case protocol.Take() | protocol.Read() | protocol.StopReading():
                 self._read(link, message)
             case protocol.Leave(request=request):
@@ -304,6 +301,8 @@ class Broker:
                 self._admin.answer(link, message)
             case protocol.DeclareSchema() | protocol.ListSchemas():
                 self._admin.answer(link, message)
+            case protocol.Attach():
+                pass  # the link is attached already
             case _:
                 self._subscribe_pacing.take(link, message)
 
@@ -316,8 +315,6 @@ class Broker:
                 self._subscriptions.answer(link, request)
 
     def _attach(self, link: Link, message: protocol.Attach) -> None:
-        if link.session is not None:
-            return
         if refusal := self._attach_refusal(link, message.session):
             self._links.send(link, refusal)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
@@ -31,7 +31,9 @@ _REASONS_MAX: Final = 100
 _OWED_UNITS: Final = 3.0
 """Units of work that a notification still causes after it was sent."""
 
-_REFUSALS: Final = (protocol.RequestRefused, protocol.PublishRefused)
+_REFUSALS: Final = frozenset((protocol.RequestRefused, protocol.PublishRefused))
+
+_Refusal: TypeAlias = protocol.RequestRefused | protocol.PublishRefused
 
 _Next: TypeAlias = tuple[int, int, Reader, Item]
 """The number of a reader's next item and the reader's handle, which give the order; the reader, the item."""
@@ -147,12 +149,12 @@ class Links:
 
     def send(self, link: Link, message: BrokerMessage) -> None:
         """Send ``message`` once all it depends on is durable; count it if it is a refusal because of a bound."""
-        if isinstance(message, _REFUSALS):
-            self._note(message, link.user)
+        if type(message) in _REFUSALS:
+            self._note(cast(_Refusal, message), link.user)
         payload = protocol.encode(message)
         self._journal.emit(SendOnLink(link.link, payload), len(payload))
 
-    def _note(self, refusal: protocol.RequestRefused | protocol.PublishRefused, user: str) -> None:
+    def _note(self, refusal: _Refusal, user: str) -> None:
         if refusal.limit is not None:
             self._journal.tally.note(setting_of(refusal.limit), user, refusal.reason)
 
@@ -203,7 +205,7 @@ class Links:
         """Acknowledge for a device what a reader was sent, on this link or on an earlier one."""
         if (reader := link.reader(handle)) is None:
             return
-        if number <= max(reader.sent, self._may_have_sent(link, reader.subscription)):
+        if number <= reader.sent or number <= self._may_have_sent(link, reader.subscription):
             session = self._state.sessions[session_key(link.user, link.session or "")]
             self.acknowledge(session, link.device, number, (reader.subscription,))
             reader.take(number)
@@ -286,9 +288,10 @@ class Links:
 
     def notify(self, session: SessionRow, subscriptions: Iterable[str]) -> None:
         """Send new items of these subscriptions on each link of ``session``, as far as the readers' windows allow."""
-        if (queue := self._state.queue.get(session.key)) is None:
+        key = session.key
+        if (queue := self._state.queue.get(key)) is None:
             return
-        for link in self._by_session.get(session.key, ()):
+        for link in self._by_session.get(key, ()):
             if link.unattended:
                 self._send_unattended(session, queue, link)
             elif link.reading:
@@ -397,9 +400,14 @@ class Links:
     ) -> BrokerMessage:
         event, known = entry.event, self._state.known
         subscriptions = entry.subscriptions_for(device.device) if entry.bound else entry.subscriptions
-        handles = tuple([reader.handle for reader in readers])
-        notify = protocol.Notify(entry.number, event.id, msgspec.Raw(event.data), subscriptions, redelivered, handles)
-        for each in [reader.subscription for reader in readers] if readers else subscriptions:
+        handles: list[int] = []
+        served: list[str] = []
+        for reader in readers:
+            handles.append(reader.handle)
+            served.append(reader.subscription)
+        raw = msgspec.Raw(event.data)
+        notify = protocol.Notify(entry.number, event.id, raw, subscriptions, redelivered, tuple(handles))
+        for each in served or subscriptions:
             # A forgotten subscription asks for nothing.
             if (row := known(each)) is not None and row.subscription.format == "xml":
                 return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)

@@ -21,4 +21,5 @@ class ReaderWindows:
             return True
         if len(waiting) >= self._notifications:
             return False
-        return reader.unacknowledged_bytes < min(self._bytes, self._device_bytes // max(1, link.reading))
+        size = reader.unacknowledged_bytes
+        return size < self._bytes and size < self._device_bytes // (link.reading or 1)

@@ -156,8 +156,8 @@ class Transports:
                 over_udp.append(given)
             elif kind is StreamReceived or kind is StreamClosed:
                 over_tcp.append(given)
-            elif isinstance(given, TimerFired):
-                scope, key = cast(tuple[str, Hashable], given.key)
+            elif kind is TimerFired:
+                scope, key = cast(tuple[str, Hashable], cast(TimerFired, given).key)
                 (over_udp if scope == DATA_SOCKET else over_tcp).append(TimerFired(key))
             else:
                 local_id: int = given.local_id  # type: ignore[attr-defined]

@@ -62,13 +62,14 @@ class LinkTraffic:
     def route_transports(self, outputs: list[Output], now: float) -> None:
         """Pass everything that arrived to the broker as one batch."""
         arrived: list[Input] = []
+        by_connection = self._sessions.by_connection
         for output in outputs:
             match output:
+                case MessageReceived():
+                    if session := by_connection.get(output.local_id):
+                        arrived.append(MessageArrived(session.link, output.payload))
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer() | Limited():
                     self._parts.emit(output)
-                case MessageReceived(local_id=connection, payload=payload):
-                    if session := self._sessions.by_connection.get(connection):
-                        arrived.append(MessageArrived(session.link, payload))
                 case ConnectionFailed(local_id=connection, reason=reason):
                     arrived += self._on_connection_lost(connection, reason.replace("the other side", "the agent"))
                 case ConnectionReset(local_id=connection):
@@ -92,20 +93,21 @@ class LinkTraffic:
         for_transports: list[Input] = []
         for_baseline: list[Output] = []
         dropped: list[tuple[DeviceSession, str]] = []
+        by_link = self._sessions.by_link
         for output in outputs:
             match output:
-                case SendOnLink(link=link) | LinkDropped(link=link) if link < 0:
+                case SendOnLink() | LinkDropped() if output.link < 0:
                     for_baseline.append(output)
-                case SendOnLink(link=link, payload=payload):
-                    if session := self._sessions.by_link.get(link):
+                case SendOnLink():
+                    if session := by_link.get(output.link):
                         if not session.held:
-                            for_transports.append(SendMessage(session.channel.local, payload))
-                        elif not session.withhold(payload):
+                            for_transports.append(SendMessage(session.channel.local, output.payload))
+                        elif not session.withhold(output.payload):
                             dropped.append((session, "on hold, with too many waiting messages"))
                             reason = "session ended, its device was on hold and too much waited"
                             self._parts.emit(Limited("access_server.WITHHELD_MAX", session.user, reason))
                 case LinkDropped(link=link, reason=reason):
-                    if session := self._sessions.by_link.get(link):
+                    if session := by_link.get(link):
                         dropped.append((session, reason))
                 case Append():
                     self._parts.emit_first(output)
@@ -113,7 +115,6 @@ class LinkTraffic:
                     self._parts.emit(msgspec.structs.replace(output, sources=self._sources(link)))
                 case _:
                     self._parts.emit(output)
-        by_link = self._sessions.by_link
         self._signalling.set_disconnected(
             [by_link[link] for link in self._broker.take_closed_links() if link in by_link]
         )

@@ -63,8 +63,8 @@ class Delivery:
         matched: dict[str, list[SubscriptionRow]] = {}
         restricted: list[tuple[str, int]] = []
         expired: list[Subscription] = []
-        state, identities = self._state, self._subscriptions.matcher.matching(event)
-        rows = [state.subscriptions[each] for each in identities]
+        state = self._state
+        rows = list(map(state.subscriptions.__getitem__, self._subscriptions.matcher.matching(event)))
         if len(rows) > 1:
             rows.sort(key=_number)
         for row in rows:

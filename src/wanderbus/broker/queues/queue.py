@@ -105,10 +105,15 @@ class SubscriptionQueue:
     def take(self, through: int) -> Sequence[Item]:
         """Remove and return the items up to number ``through``; a gap that extends beyond it is cut."""
         items, start = self._items, self._start
-        end = start
-        while end < len(items) and (item := items[end]).last <= through:
+        end, length = start, len(items)
+        while end < length:
+            item = items[end]
             if type(item) is Queued:
+                if item.number > through:
+                    break
                 self.queued_bytes -= len(item.event.data)
+            elif item.last > through:
+                break
             else:
                 self.holes -= 1
             end += 1
@@ -144,6 +149,10 @@ class SubscriptionQueue:
     def _splice(self, begin: int, end: int, left: list[Item]) -> None:
         """Replace the items from ``begin`` to ``end`` by ``left``, which is not longer."""
         items, start = self._items, self._start
+        if begin == start and end == len(items) and not left:
+            items.clear()
+            self._start = 0
+            return
         shift = end - begin - len(left)
         if shift == 0 or begin - start > len(items) - end:
             items[begin:end] = left

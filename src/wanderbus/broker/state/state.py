@@ -206,7 +206,7 @@ class BrokerState:
             session.restricted += 1
             self.sessions.put(session.key, session)
         if delivery.notified:
-            event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), sessions=len(delivery.notified))
+            event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), len(delivery.notified))
             self.events.add(event)
             for notified in delivery.notified:
                 self._enqueue(notified, event)
@@ -241,12 +241,13 @@ class BrokerState:
             strays = {identity for identity, device in notified.bound if device not in session.devices}
             subscriptions = tuple(each for each in subscriptions if each not in strays)
             _count(session, "device_left", len(strays))
-        self.sessions.put(session.key, session)
+        key = session.key
+        self.sessions.put(key, session)
         if not subscriptions:
             self.events.release(event)
             return
         bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
-        self.queue.ensure(session.key).append(Queued(number, event, subscriptions, bound))
+        self.queue.ensure(key).append(Queued(number, event, subscriptions, bound))
         session.waiting += 1
         session.queued += len(subscriptions)
         session.queued_bytes += size
@@ -261,7 +262,8 @@ class BrokerState:
             for identity in record.subscriptions or list(queue.queues):
                 row = self.known(identity)
                 if row is not None and identity in queue.queues:
-                    row.cursors = row.cursors or {}
+                    if row.cursors is None:
+                        row.cursors = {}
                     row.cursors[record.device] = max(row.cursors.get(record.device, 0), record.number)
                     self._trim(session, queue, row)
             self.queue.tidy(session.key)
@@ -282,7 +284,7 @@ class BrokerState:
         identity, bound_to = row.subscription.id, row.subscription.device
         devices = session.devices if bound_to is None else [each for each in session.devices if each == bound_to]
         cursors = row.cursors or {}
-        if taken := min((cursors.get(device, 0) for device in devices), default=0):
+        if taken := min([cursors.get(device, 0) for device in devices], default=0):
             delivered, released = queue.take(identity, taken)
             row.settled = max(row.settled, taken)
             session.delivered += delivered
