@@ -293,8 +293,13 @@ class Broker:
         match message:
             case protocol.Publish():
                 self._publishing.publish(link, message)
-            case protocol.Take() | protocol.Read() | protocol.StopReading():
-                self._read(link, message)
+            case protocol.Take():
+                self._links.take(link, message.reader, message.number)
+            case protocol.StopReading(reader=handle):
+                self._links.stop_reading(link, handle)
+            case protocol.Read(readers=readers):
+                for reader in readers:
+                    self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)
             case protocol.Leave(request=request):
                 self._presence.leave(link, link.session, request)
             case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
@@ -361,13 +366,3 @@ class Broker:
         else:
             return None
         return None if count < most else protocol.limit_reached(limit, most)
-
-    def _read(self, link: Link, message: protocol.OfReaders) -> None:
-        match message:
-            case protocol.Take(reader=handle, number=number):
-                self._links.take(link, handle, number)
-            case protocol.StopReading(reader=handle):
-                self._links.stop_reading(link, handle)
-            case protocol.Read(readers=readers):
-                for reader in readers:
-                    self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)

@@ -38,10 +38,10 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """The notifications of an event: the part of the record, and the session of each notification in order."""
+    """The notifications of an event: the part of the record, and each notification with its session, in order."""
 
     delivery: records.Delivery
-    sessions: list[SessionRow]
+    notified: list[tuple[SessionRow, records.Notified]]
     undecided: dict[str, Undecided]
     """Subscriptions whose filters were not evaluated; they get a gap."""
     expired: list[Subscription]

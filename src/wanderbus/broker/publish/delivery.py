@@ -39,18 +39,19 @@ class Delivery:
         undecided = matcher.work.take_undecided(event)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
-        sessions: list[SessionRow] = []
-        notified: list[records.Notified] = []
+        notified: list[tuple[SessionRow, records.Notified]] = []
+        recorded: list[records.Notified] = []
         for key, rows in matched.items():
             session = self._state.sessions[key]
-            sessions.append(session)
-            notified.append(_notification(session, rows))
-        decided = notified
+            notification = _notification(session, rows)
+            notified.append((session, notification))
+            recorded.append(notification)
+        decided = recorded
         if undecided:
-            decided = [each for each in notified if not all(one in undecided for one in each.subscriptions)]
+            decided = [each for each in recorded if not all(one in undecided for one in each.subscriptions)]
         full = self._queue_limits.refuses(event.subject, acceptance.event, decided)
-        delivery = records.Delivery(tuple(notified), tuple(restricted))
-        return Delivered(delivery, sessions, undecided, expired, full)
+        delivery = records.Delivery(tuple(recorded), tuple(restricted))
+        return Delivered(delivery, notified, undecided, expired, full)
 
     def _generated(
         self, event: Event, received_us: int

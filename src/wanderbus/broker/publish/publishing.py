@@ -93,13 +93,13 @@ class Publishing:
 
     def _write(self, acceptance: Acceptance, delivered: Delivered) -> EventId:
         """Write the record, bound the queues, and send what the windows allow; return the event's id."""
-        state, delivery = self._state, delivered.delivery
+        state = self._state
         if acceptance.id.number != state.offset:  # the check of full queues has written drops
             acceptance = msgspec.structs.replace(acceptance, id=state.next_id)
-        published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivery)
+        published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivered.delivery)
         self._journal.write(published, urgent=True)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
-        for session, notification in zip(delivered.sessions, delivery.notified, strict=True):
+        for session, notification in delivered.notified:
             if delivered.undecided:
                 self._queue_limits.leave_undecided(session, notification, delivered.undecided)
             self._queue_limits.enforce(session, notification)

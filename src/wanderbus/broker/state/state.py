@@ -264,7 +264,8 @@ class BrokerState:
                 if row is not None and identity in queue.queues:
                     if row.cursors is None:
                         row.cursors = {}
-                    row.cursors[record.device] = max(row.cursors.get(record.device, 0), record.number)
+                    if record.number > row.cursors.get(record.device, 0):
+                        row.cursors[record.device] = record.number
                     self._trim(session, queue, row)
             self.queue.tidy(session.key)
         if device.redelivered is not None:
@@ -281,12 +282,17 @@ class BrokerState:
 
     def _trim(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow) -> None:
         """Remove what every target device has acknowledged; without any member the queue waits (SPEC X40)."""
-        identity, bound_to = row.subscription.id, row.subscription.device
-        devices = session.devices if bound_to is None else [each for each in session.devices if each == bound_to]
-        cursors = row.cursors or {}
-        if taken := min([cursors.get(device, 0) for device in devices], default=0):
+        identity, bound_to, cursors = row.subscription.id, row.subscription.device, row.cursors or {}
+        taken: int | None = None
+        for device in session.devices:
+            if bound_to is None or device == bound_to:
+                number = cursors.get(device, 0)
+                if taken is None or number < taken:
+                    taken = number
+        if taken:
             delivered, released = queue.take(identity, taken)
-            row.settled = max(row.settled, taken)
+            if taken > row.settled:
+                row.settled = taken
             session.delivered += delivered
             self.settle(session, delivered, released)
         if identity not in queue.queues:
