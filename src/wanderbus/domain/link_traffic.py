@@ -96,10 +96,10 @@ class LinkTraffic:
         by_link = self._sessions.by_link
         for output in outputs:
             match output:
-                case SendOnLink() | LinkDropped() if output.link < 0:
-                    for_baseline.append(output)
                 case SendOnLink():
-                    if session := by_link.get(output.link):
+                    if output.link < 0:
+                        for_baseline.append(output)
+                    elif session := by_link.get(output.link):
                         if not session.held:
                             for_transports.append(SendMessage(session.channel.local, output.payload))
                         elif not session.withhold(output.payload):
@@ -107,7 +107,9 @@ class LinkTraffic:
                             reason = "session ended, its device was on hold and too much waited"
                             self._parts.emit(Limited("access_server.WITHHELD_MAX", session.user, reason))
                 case LinkDropped(link=link, reason=reason):
-                    if session := by_link.get(link):
+                    if link < 0:
+                        for_baseline.append(output)
+                    elif session := by_link.get(link):
                         dropped.append((session, reason))
                 case Append():
                     self._parts.emit_first(output)

@@ -30,12 +30,13 @@ class Delivery:
         self._state = state
         self._links = links
         self._subscriptions = subscriptions
+        self._matcher = subscriptions.matcher
         self._queue_limits = queue_limits
 
     def deliver(self, event: Event, acceptance: records.Acceptance, received_us: int) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
         matched, restricted, expired = self._generated(event, received_us)
-        matcher = self._subscriptions.matcher
+        matcher = self._matcher
         undecided = matcher.work.take_undecided(event)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
@@ -65,7 +66,7 @@ class Delivery:
         restricted: list[tuple[str, int]] = []
         expired: list[Subscription] = []
         state = self._state
-        rows = list(map(state.subscriptions.__getitem__, self._subscriptions.matcher.matching(event)))
+        rows = list(map(state.subscriptions.__getitem__, self._matcher.matching(event)))
         if len(rows) > 1:
             rows.sort(key=_number)
         for row in rows:

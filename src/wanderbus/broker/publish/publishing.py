@@ -108,9 +108,10 @@ class Publishing:
 
     def _publisher(self, link: Link, message: protocol.Publish) -> tuple[int, PublisherRow | None]:
         """Return the epoch in which the message is numbered, and the row of its publisher."""
-        if (outbox := message.outbox) is None:
-            return self._state.devices[link.key].epoch, self._state.publishers.get(publisher_key(link.key))
-        return outbox, self._state.publishers.get(publisher_key(link.key, outbox=True))
+        state, key, outbox = self._state, link.key, message.outbox
+        if outbox is None:
+            return state.devices[key].epoch, state.publishers.get(publisher_key(key))
+        return outbox, state.publishers.get(publisher_key(key, outbox=True))
 
     def _answer_repeat(self, link: Link, message: protocol.Publish, repeated: Repeated) -> None:
         if repeated.id is None:

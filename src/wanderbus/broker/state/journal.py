@@ -85,9 +85,12 @@ class Journal:
         self._durable = max(self._durable, durable)
         while self._marks and self._marks[0][0] <= self._durable:
             self._synced_work = self._marks.popleft()[1]
-        held, ready = self._held, self._ready
+        held = self._held
+        if held and held[-1][0] <= self._durable:
+            self._ready += [output for _, output in held]
+            held.clear()
         while held and held[0][0] <= self._durable:
-            ready.append(held.popleft()[1])
+            self._ready.append(held.popleft()[1])
 
     def drain(self) -> list[Output]:
         """Return the outputs that are ready, and the records to append."""
