@@ -76,6 +76,13 @@ def frames(data: Sliced, start: int = 0) -> Iterator[Frame]:
         start = end
 
 
+def first_time_us(beginning: bytes) -> int | None:
+    """Return the time of a segment's first record, from the first bytes of the file; None if there is none yet."""
+    if len(beginning) < len(HEADER) + FRAME_OVERHEAD_BYTES:
+        return None
+    return int(FRAME_HEAD.unpack_from(beginning, len(HEADER))[3])
+
+
 def pack_mark(next_offset: int) -> bytes:
     """Return the durable high-water mark: records below ``next_offset`` have been synced."""
     body = struct.pack("<q", next_offset)

@@ -36,7 +36,7 @@ RAISE_NONE_OF_OURS = {
 """Awaited calls below a broad handler: reviewed, none raises an error of ours."""
 
 
-OF_FILES = {"os.open", "path.open", "file.open", "EventLog.open"}
+OF_FILES = {"os.open", "path.open", "file.open", "EventLog.open", "StateGenerations.open"}
 """Calls that have the name of a function that raises one of these errors, and are another one."""
 
 

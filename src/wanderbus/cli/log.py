@@ -1,9 +1,10 @@
-"""``wanderbus log``: check of an event log on disk."""
+"""``wanderbus log``: check and status of an event log on disk."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,15 +12,18 @@ import typer
 
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.runtime.log.log_check import LogReport, check_log
+from wanderbus.server.log_status import LogStatus, log_status
 
-app = typer.Typer(help="Check event logs on disk.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Check event logs on disk, and show what keeps them.", no_args_is_help=True, rich_markup_mode=None
+)
 
 PROGRESS_EACH_S: Final = 1.8
 
 
 @app.callback()
 def log() -> None:
-    """Check event logs on disk."""
+    """Check event logs on disk, and show what keeps them."""
 
 
 @app.command("check")
@@ -52,6 +56,49 @@ def check(
             print_line("no damage found")
     if report.damage:
         raise typer.Exit(1)
+
+
+@app.command("status")
+def status(
+    directory: Annotated[Path, typer.Argument(help="Data directory of a server.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Show the size of an event log and what keeps its oldest records.
+
+    Readers are programs that need the records, such as jobs of the pipeline. The command changes nothing and may run
+    while a server writes the log.
+
+    Example: wanderbus log status wanderbus-data
+    """
+    found = log_status(directory, time.time_ns() // 1_000)
+    if json:
+        print_json(found)
+        return
+    for line in _status_lines(found):
+        print_line(line)
+    for warning in found.warnings:
+        print_error(warning)
+
+
+def _status_lines(found: LogStatus) -> Iterator[str]:
+    yield (
+        f"{found.directory}: {found.segments} segments, {found.bytes} bytes, records {found.oldest} to "
+        f"{found.durable - 1}"
+    )
+    if found.keep_s is None and found.keep_bytes is None:
+        yield "every record is kept: neither log_keep_s nor log_keep_bytes is set"
+    else:
+        yield f"kept at least: {found.keep_s or 0:g} s, {found.keep_bytes or 0} bytes"
+    for name, offset in found.state.items():
+        yield f"{name}: " + ("cannot be read" if offset is None else f"at record {offset}")
+    for reader in found.readers:
+        expired = ", expired" if reader.expired else ""
+        yield (
+            f"reader {reader.name}: at record {reader.offset}, {reader.lag} behind, registered {reader.age_s:.0f} s "
+            f"ago, valid for {reader.expires_s:g} s{expired}"
+        )
+    held = ", ".join(found.held_by) or "nothing; it goes with the next pass of the server"
+    yield f"the oldest segment is kept by: {held}"
 
 
 class _Progress:

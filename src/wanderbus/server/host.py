@@ -25,6 +25,7 @@ from wanderbus.runtime.files.file_modes import warn_if_open
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles, unusable
 from wanderbus.runtime.files.users_file import follow
 from wanderbus.runtime.limit_log import Refusals
+from wanderbus.runtime.log.retention_policy import Keep
 from wanderbus.runtime.net.descriptors import allow_files
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.net.sip_trace import SipRecorder
@@ -46,6 +47,8 @@ class Directory(msgspec.Struct, frozen=True):
     """Secret content of the directory, for the warning if others can read it."""
     reserve_bytes: int = 0
     """Free space below which the disk counts as full."""
+    keep: Keep = Keep()
+    """Records that log retention keeps at least; everything by default."""
 
 
 class Host:
@@ -157,6 +160,7 @@ class Host:
             files,
             states,
             reserve_bytes=self._directory.reserve_bytes,
+            keep=self._directory.keep,
             on_durable=self._on_durable,
             on_full=lambda: self._feed_writers(DiskFull()),
             on_room=lambda: self._feed_writers(DiskFreed()),

@@ -26,6 +26,7 @@ from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
 from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.files.users_file import Users
+from wanderbus.runtime.log.retention_policy import Keep
 from wanderbus.runtime.net.tls import client_tls
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
@@ -138,7 +139,8 @@ class Server(HostedServer):
 
     def _make_host(self) -> Host:
         settings = self._settings
-        directory = Directory(settings.data_dir, "events and keys", settings.disk_reserve_bytes)
+        keep = Keep(settings.log_keep_s, settings.log_keep_bytes)
+        directory = Directory(settings.data_dir, "events and keys", settings.disk_reserve_bytes, keep)
         return Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
 
     def _on_started(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,11 +16,16 @@ from wanderbus.errors import StorageError
 from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
 from wanderbus.runtime.log.committer import Committer, LogEntry
+from wanderbus.runtime.log.retention_policy import Keep
+from wanderbus.server.log_retention import LogRetention
 
 _log = logging.getLogger("wanderbus.server")
 
 SAVE_S: Final = 1.0
 """Pause between two saves of the state that is derived from the log."""
+
+RETAIN_S: Final = 5.0
+"""Pause between two passes of log retention."""
 
 START_S_MAX: Final = 10.0
 """Timeout for the first record of a run."""
@@ -30,6 +36,7 @@ class Storage:
 
     :param files: the open data directory, which this closes
     :param states: the states of the roles, loaded
+    :param keep: records that log retention keeps at least
     :param on_durable: called with a log and the offset below which every record of it is durable
     :param on_full: called when the disk becomes full, ``on_room`` when it has room again
     :param on_failure: called with the error after which nothing is written any more
@@ -41,6 +48,7 @@ class Storage:
         states: Sequence[LoggedState],
         *,
         reserve_bytes: int,
+        keep: Keep,
         on_durable: Callable[[str, int], None],
         on_full: Callable[[], None],
         on_room: Callable[[], None],
@@ -49,6 +57,7 @@ class Storage:
         self.files = files
         self._states = states
         self._reserve_bytes = reserve_bytes
+        self._retention = LogRetention(files.log, files.store, keep)
         self._on_durable = on_durable
         self._on_full = on_full
         self._on_room = on_room
@@ -61,6 +70,7 @@ class Storage:
         """Set when a first record is durable."""
         self._committer: Committer | None = None
         self._save_timer: asyncio.TimerHandle | None = None
+        self._retain_timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin to write; the callbacks come in later turns of the loop."""
@@ -74,6 +84,7 @@ class Storage:
             reserve_bytes=self._reserve_bytes,
         )
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+        self._retain_again()
 
     def append(self, log: str, state: LoggedState, entries: Sequence[LogEntry], *, urgent: bool) -> None:
         """Enqueue records of ``state``, which are applied to it already, to be written to ``log`` and synced."""
@@ -110,8 +121,9 @@ class Storage:
 
     async def close(self) -> None:
         """Save the states and close the files."""
-        if self._save_timer is not None:
-            self._save_timer.cancel()
+        for timer in (self._save_timer, self._retain_timer):
+            if timer is not None:
+                timer.cancel()
         self._save()
         await asyncio.to_thread(self.end)
         self.files.close()
@@ -139,6 +151,11 @@ class Storage:
     def _save_again(self) -> None:
         self._save()
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_S, self._save_again)
+
+    def _retain_again(self) -> None:
+        if self._committer is not None:
+            self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000))
+        self._retain_timer = asyncio.get_running_loop().call_later(RETAIN_S, self._retain_again)
 
     def _save(self) -> None:
         """Enqueue the changed rows of every state."""

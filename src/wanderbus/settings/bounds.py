@@ -28,7 +28,10 @@ CONSTANTS: Final[Mapping[str, float]] = {
 }
 """Bounds that no setting changes."""
 
-_NO_BOUNDS: Final = {"port", "tls_port", "broker_port", "data_port", "stream_port", "eci_port"}
+_NO_BOUNDS: Final = {
+    *("port", "tls_port", "broker_port", "data_port", "stream_port", "eci_port"),
+    *("log_keep_s", "log_keep_bytes"),
+}
 """Numeric settings that are not bounds."""
 
 

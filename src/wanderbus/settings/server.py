@@ -202,6 +202,14 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     """Reserve of free disk space. With less, new events and subscriptions are refused (``disk_full``), so that
     acknowledgements and departures of devices can still be written."""
 
+    log_keep_s: float | None = None
+    """Age up to which records are kept in the event log. Older ones are removed when nobody needs them any more and
+    ``log_keep_bytes`` allows it. Every record is kept if neither of the two is given (SPEC T-01)."""
+
+    log_keep_bytes: int | None = None
+    """Size of the event log down to which nothing is removed, whatever its age. Together with ``log_keep_s`` both have
+    to be exceeded; 0 removes everything that nobody needs."""
+
     encryption: bool = True
     """Encrypt events; agents need the same setting (SPEC U-05)."""
 
@@ -271,6 +279,8 @@ class ServerArguments(ProxyArguments, total=False):
     data_port: int | None
     stream_port: int | None
     disk_reserve_bytes: int
+    log_keep_s: float | None
+    log_keep_bytes: int | None
     encryption: bool
     eci_port: int | None
     eci_host: str

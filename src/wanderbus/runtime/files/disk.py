@@ -53,6 +53,10 @@ class Disk(Protocol):
         """See :func:`os.replace`."""
         ...
 
+    def unlink(self, path: Path, /) -> None:
+        """See :func:`os.unlink`."""
+        ...
+
 
 SYSTEM: Final[Disk] = os
 

@@ -1,11 +1,11 @@
 """A server's data directory: its identity, its ports, its log, and its state, brought up to date.
 
-The log is the source of truth. A damaged file that can be rebuilt from the log is rebuilt, and one line is logged.
+The log is the source of truth. A damaged file that can be rebuilt from the log is rebuilt, and one line is logged. A
+log whose oldest records are removed cannot rebuild the state, which then has a second generation.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -18,11 +18,8 @@ from wanderbus.records import AnyRecord, decode_record
 from wanderbus.runtime.files.disk import SYSTEM, Disk, make_directory
 from wanderbus.runtime.files.identity_file import Identity, load_identity, save_identity
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.runtime.files.sqlite_files import put_aside
-from wanderbus.runtime.files.state_store import StateStore
+from wanderbus.runtime.files.state_generations import StateGenerations
 from wanderbus.runtime.log.event_log import SEGMENT_BYTES_MAX, EventLog
-
-_log = logging.getLogger("wanderbus.server")
 
 
 class LoggedState(Protocol):
@@ -61,9 +58,8 @@ class ServerFiles:
         identity: Identity,
         reset_key: bytes,
         log: EventLog,
-        store: StateStore,
+        store: StateGenerations,
         disk: Disk,
-        vfs: str | None,
     ) -> None:
         self.directory = directory
         self.identity = identity
@@ -72,7 +68,6 @@ class ServerFiles:
         self.log = log
         self.store = store
         self._disk = disk
-        self._vfs = vfs
 
     @classmethod
     def open(
@@ -93,34 +88,34 @@ class ServerFiles:
             try:
                 identity = load_identity(directory / "server.json", log, disk)
                 reset_key = kept_key(directory / "reset.key", disk)
-                store = _open_store(directory / "state.db", identity.server, log, vfs)
+                store = StateGenerations.open(directory, server=identity.server, log=log, disk=disk, vfs=vfs)
             except BaseException:
                 log.close()
                 raise
         except OSError as error:
             raise unusable(directory, error) from None
-        return cls(directory, identity, reset_key, log, store, disk, vfs)
+        return cls(directory, identity, reset_key, log, store, disk)
 
     def load_states(self, make: Callable[[], Sequence[State]]) -> Sequence[State]:
         """Return the states that ``make`` returns empty: with the stored rows, brought up to date from the log.
 
-        If rows are damaged, the file is moved aside, and new states are rebuilt from the whole log.
+        If rows are damaged, the file is moved aside, and the other generation of the state is used, or new states are
+        rebuilt from the whole log.
         """
         if self.store.offset > self.log.next_offset:
             raise LogCorrupt(
                 f"{self.store.path} reflects {self.store.offset} records, {self.log.directory} holds "
                 f"{self.log.next_offset}: segments are missing; put them back"
             )
-        states = make()
-        try:
-            self._load_rows(states)
-        except StateCorrupt as error:
-            self.store.close()
-            self.store = _begin_anew(self.store.path, self.identity.server, self.log, self._vfs, error)
+        while True:
             states = make()
-            self._load_rows(states)
-        self._apply_log(states)
-        return states
+            try:
+                self._load_rows(states)
+            except StateCorrupt as error:
+                self.store.discard_newer(error)
+            else:
+                self._apply_log(states)
+                return states
 
     def _load_rows(self, states: Iterable[LoggedState]) -> None:
         for state in states:
@@ -164,22 +159,3 @@ def unusable(directory: Path, error: OSError) -> StorageError:
     """Return the error for a data directory, in one line."""
     where = f" ({error.filename})" if error.filename else ""
     return StorageError(f"the data directory {directory} cannot be used: {error.strerror}{where}")
-
-
-def _open_store(path: Path, server: str, log: EventLog, vfs: str | None) -> StateStore:
-    try:
-        return StateStore.open(path, server=server, vfs=vfs)
-    except StateCorrupt as error:
-        return _begin_anew(path, server, log, vfs, error)
-
-
-def _begin_anew(path: Path, server: str, log: EventLog, vfs: str | None, why: StateCorrupt) -> StateStore:
-    """Move aside an unusable state and begin another; fail if the log no longer holds all records to rebuild it."""
-    if log.oldest_offset:
-        raise StateCorrupt(
-            f"{why}, and the log begins at record {log.oldest_offset}, so it cannot be rebuilt; put the earlier "
-            "segments back, or restore the file from a copy"
-        )
-    aside = put_aside(path)
-    _log.warning("%s: moved it to %s; the state is rebuilt from the log (%s records)", why, aside.name, log.next_offset)
-    return StateStore.open(path, server=server, vfs=vfs)

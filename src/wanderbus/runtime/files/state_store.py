@@ -2,7 +2,8 @@
 
 Every save is one transaction that also stores the log offset it reflects, so the state is always some prefix of the
 log, and the rest is applied on start. ``synchronous=NORMAL`` is sufficient, because the log holds what a power cut
-loses. While the log is complete the file may be deleted; it is rebuilt.
+loses. While the log is complete the file may be deleted; it is rebuilt. Once segments of the log are removed there are
+two files (:mod:`wanderbus.runtime.files.state_generations`).
 
 Each row has a checksum over its table, its key and itself, and so has the row that describes the file. Checksums
 detect damage that SQLite does not notice; a damaged file is refused as a whole.
@@ -14,7 +15,9 @@ import errno
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +44,13 @@ _WRITE: Final = (
     "INSERT INTO {}(key, row, checksum) VALUES(?, ?, ?) "
     "ON CONFLICT(key) DO UPDATE SET row = excluded.row, checksum = excluded.checksum"
 )
+_LEVEL: Final = (
+    "DELETE FROM main.{0} WHERE key NOT IN (SELECT key FROM source.{0})",
+    "INSERT INTO main.{0} SELECT theirs.* FROM source.{0} AS theirs LEFT JOIN main.{0} AS ours USING (key) "
+    "WHERE ours.row IS NOT theirs.row OR ours.checksum IS NOT theirs.checksum "
+    "ON CONFLICT(key) DO UPDATE SET row = excluded.row, checksum = excluded.checksum",
+)
+"""Statements that make a table the same as that of the attached file."""
 
 
 class _Meta(NamedTuple):
@@ -120,38 +130,83 @@ class StateStore:
         there is no room: the file is then unchanged, and the call may be retried.
         """
         assert offset >= self.offset, f"state at {self.offset} cannot go back to {offset}"
+        tables = " ".join(sorted({*self._meta.tables.split(), *changes}))
+        self._transact(lambda: self._write(changes), self._meta._replace(offset=offset, tables=tables))
+
+    def level(self, source: StateStore) -> None:
+        """Make every row and the offset those of ``source``, in one transaction; only rows that differ are written.
+
+        Raises :class:`StateCorrupt` if a row of this file is damaged, and ``OSError`` as :meth:`save` does.
+        """
+        assert source.offset >= self.offset, f"state at {self.offset} cannot go back to {source.offset}"
+        for table in self._meta.tables.split():
+            deque(self.load(table), maxlen=0)
+        self._connection.execute("ATTACH ? AS source", (str(source.path),))
         try:
-            self._write(changes, offset)
-        except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
-            why = errno.ENOSPC if isinstance(error, apsw.FullError) else self._connection.system_errno
-            if why in FULL:
-                raise OSError(why, os.strerror(why), str(self.path)) from error
-            raise
+            self._transact(lambda: self._copy(source._meta.tables.split()), source._meta)
+        finally:
+            self._connection.execute("DETACH source")
+
+    def sync(self) -> bool:
+        """Make everything saved durable, which a save alone does not; return False if another reader prevents it now.
+
+        ``OSError`` means that there is no room.
+        """
+        with self._reporting_full():
+            frames, moved = self._connection.wal_checkpoint()
+        return bool(frames == moved)
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
         self._connection.close()
 
-    def _write(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
-        # Not `with self._connection`: on a full disk SQLite rolls back itself, and a second rollback would fail.
+    def _write(self, changes: Mapping[str, Mapping[str, bytes | None]]) -> None:
         known = self._meta.tables.split()
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            for table, rows in changes.items():
-                if table not in known:
-                    self._connection.execute(_layout(table))
-                self._connection.executemany(_WRITE.format(_checked(table)), _stored(table, rows))
-                self._connection.executemany(
-                    f"DELETE FROM {table} WHERE key = ?", [(key,) for key, row in rows.items() if row is None]
-                )
-            meta = self._meta._replace(offset=offset, tables=" ".join(sorted({*known, *changes})))
-            _keep_meta(self._connection, meta)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+        for table, rows in changes.items():
+            if table not in known:
+                self._connection.execute(_layout(table))
+            self._connection.executemany(_WRITE.format(_checked(table)), _stored(table, rows))
+            self._connection.executemany(
+                f"DELETE FROM {table} WHERE key = ?", [(key,) for key, row in rows.items() if row is None]
+            )
+
+    def _copy(self, tables: Sequence[str]) -> None:
+        """Copy the rows of the attached file ``source``."""
+        known = self._meta.tables.split()
+        assert set(known) <= set(tables), f"{self.path} has more tables than its source"
+        for table in map(_checked, tables):
+            if table not in known:
+                self._connection.execute(_layout(table))
+                self._connection.execute(f"INSERT INTO main.{table} SELECT * FROM source.{table}")
+                continue
+            for statement in _LEVEL:
+                self._connection.execute(statement.format(table))
+
+    def _transact(self, change: Callable[[], None], meta: _Meta) -> None:
+        """Make ``change`` and the description ``meta`` one transaction; ``OSError`` if there is no room."""
+        # Not `with self._connection`: on a full disk SQLite rolls back itself, and a second rollback would fail.
+        with self._reporting_full():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                change()
+                _keep_meta(self._connection, meta)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
         self._meta = meta
+
+    @contextmanager
+    def _reporting_full(self) -> Iterator[None]:
+        """Raise ``OSError`` for errors of SQLite that mean a lack of room."""
+        try:
+            yield
+        except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
+            why = errno.ENOSPC if isinstance(error, apsw.FullError) else self._connection.system_errno
+            if why in FULL:
+                raise OSError(why, os.strerror(why), str(self.path)) from error
+            raise
 
 
 def _stored(table: str, rows: Mapping[str, bytes | None]) -> Iterable[tuple[str, bytes, int]]:
@@ -164,6 +219,7 @@ def _prepare(path: Path, connection: apsw.Connection, server: str) -> _Meta:
     """Check the whole file, or create the tables in a new one; return its description."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA temp_store = MEMORY")
     verdict = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != [("ok",)]:
         raise _unusable(path, str(verdict[0][0]))

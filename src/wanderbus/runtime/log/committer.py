@@ -12,11 +12,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.disk import free_bytes, is_full
-from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log.event_log import EventLog
 
 LogEntry = tuple[int, int, bytes]
@@ -34,6 +33,14 @@ connections of devices still write small records, so this much means that the di
 
 RESERVE_CHECKS: Final = 8
 """Minimum number of checks of the reserve while as many bytes as the reserve are written."""
+
+
+class RowStore(Protocol):
+    """The state, such as :class:`~wanderbus.runtime.files.state_generations.StateGenerations`."""
+
+    def save(self, changes: Changes, offset: int, /) -> None:
+        """Store rows that reflect every record below ``offset``; ``OSError`` if there is no room."""
+        ...
 
 
 class _Enqueued(NamedTuple):
@@ -104,30 +111,36 @@ class GroupCommit:
 
 
 class _Saver:
-    """Thread that saves one batch of rows at a time, and reports each."""
+    """Thread that saves one batch of rows at a time, and reports each; it also runs other work on the state's files."""
 
-    def __init__(self, store: StateStore, report: Callable[[_Saved], None]) -> None:
+    def __init__(self, store: RowStore, report: Callable[[_Saved], None]) -> None:
         self._store = store
         self._report = report
-        self._batches: SimpleQueue[Rows | None] = SimpleQueue()
+        self._tasks: SimpleQueue[Rows | Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="wanderbus-save", daemon=True)
         self._thread.start()
 
     def save(self, rows: Rows) -> None:
-        self._batches.put(rows)
+        self._tasks.put(rows)
+
+    def run(self, work: Callable[[], None]) -> None:
+        self._tasks.put(work)
 
     def stop(self) -> None:
-        self._batches.put(None)
+        self._tasks.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        while (rows := self._batches.get()) is not None:
+        while (task := self._tasks.get()) is not None:
+            if callable(task):
+                task()
+                continue
             error: Exception | None = None
             try:
-                self._store.save(*rows)
+                self._store.save(*task)
             except Exception as failure:
                 error = failure
-            self._report(_Saved(rows, error))
+            self._report(_Saved(task, error))
 
 
 class Committer:
@@ -142,7 +155,7 @@ class Committer:
     def __init__(
         self,
         logs: Mapping[str, EventLog],
-        store: StateStore,
+        store: RowStore,
         *,
         on_durable: Callable[[str, int], None],
         on_failure: Callable[[Exception], None],
@@ -193,6 +206,10 @@ class Committer:
     def save(self, changes: Changes, offset: int) -> None:
         """Save rows that reflect every record below ``offset``, all of which were appended before."""
         self._enqueue((changes, offset))
+
+    def between_saves(self, work: Callable[[], None]) -> None:
+        """Run ``work``, which may not raise, in the thread that saves, while nothing is saved."""
+        self._saver.run(work)
 
     def stop(self) -> None:
         """Write all that was enqueued, or discard it if the disk is full, and end the threads.

@@ -10,6 +10,7 @@ processes stop at the mark. Two rules make recovery decidable:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -143,6 +144,19 @@ class EventLog:
                     offset, byte = frame.offset + 1, frame.end
             if offset < next_base:
                 raise LogCorrupt(f"{path} is damaged at byte {byte}: record {offset} cannot be read")
+
+    def remove_oldest(self) -> None:
+        """Remove the oldest segment, durably; :meth:`append` and :meth:`sync` may run meanwhile.
+
+        One call removes one segment, and syncs the directory: without that, a power cut could undo the removal of one
+        segment and not of the next, and recovery would find a segment missing between the two.
+        """
+        oldest, *later = segment_paths(self.directory)
+        assert later, "the segment that is written stays"
+        self._disk.unlink(oldest)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(oldest.with_name(f"{oldest.name}.torn"))
+        sync_directory(self._disk, self.directory)
 
     def close(self) -> None:
         """Unlock the directory, without a sync. Closing twice is harmless."""

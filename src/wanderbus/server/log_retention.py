@@ -1,0 +1,116 @@
+"""Retention of the event log: removes segments that nobody needs, in an order that survives a crash (SPEC T-01).
+
+The order of one pass: read the registrations of readers, decide, bring both generations of the state to one offset and
+sync them, decide again with that offset, and remove the oldest segment first, each durably before the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import apsw
+import msgspec
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.files.disk import SYSTEM, Disk, is_full, replace_file
+from wanderbus.runtime.files.state_generations import StateGenerations
+from wanderbus.runtime.log.event_log import EventLog
+from wanderbus.runtime.log.log_segments import log_segments
+from wanderbus.runtime.log.retention_policy import Hold, Keep, removable
+from wanderbus.runtime.log_readers import load_reader, reader_files
+
+_log = logging.getLogger("wanderbus.server")
+
+STATE: Final = "state"
+"""Name of the hold of the server's state."""
+
+KEEP_FILE: Final = "retention.json"
+"""File in the log's directory with the settings of the server that writes it, for ``wanderbus log status``."""
+
+REMOVED_AT_ONCE: Final = 16
+"""Largest number of segments that one pass removes: saves of the state wait meanwhile."""
+
+
+class LogRetention:
+    """Retention of one log; :meth:`run` is one pass."""
+
+    def __init__(self, log: EventLog, store: StateGenerations, keep: Keep, disk: Disk = SYSTEM) -> None:
+        self._log = log
+        self._store = store
+        self._keep = keep
+        self._disk = disk
+        self._warned: set[str] = set()
+        self._published = False
+        self.fault: Exception | None = None
+        """Error after which nothing more is removed."""
+
+    def run(self, now_us: int) -> None:
+        """Remove what may go; an error ends retention until the next start, with one line in the log."""
+        if self.fault is not None:
+            return
+        try:
+            self._publish()
+            if not self._keep.everything:
+                self._run(now_us)
+        except (OSError, StorageError, apsw.Error) as error:
+            if not is_full(error):
+                self.fault = error
+                _log.error("nothing more is removed from the log until the next start: %s", error)
+
+    def _publish(self) -> None:
+        """Store the settings for ``wanderbus log status``, once."""
+        if self._published:
+            return
+        path = self._log.directory / KEEP_FILE
+        content = msgspec.json.encode(self._keep) + b"\n"
+        known = path.read_bytes() if path.exists() else b""
+        if content != known and (known or not self._keep.everything):
+            replace_file(self._disk, path, content)
+        self._published = True
+
+    def _run(self, now_us: int) -> None:
+        segments = log_segments(self._log.directory, self._log.durable_offset)
+        readers = self._reader_holds(now_us)
+        if not removable(segments, [*readers, Hold(STATE, self._store.offset)], self._keep, now_us):
+            return
+        if (secured := self._store.secure()) is None:
+            return
+        going = removable(segments, [*readers, Hold(STATE, secured)], self._keep, now_us)[:REMOVED_AT_ONCE]
+        for _ in going:
+            self._log.remove_oldest()
+        if going:
+            size = sum(segment.bytes for segment in going)
+            _log.info("removed records before %s from the log: %s segments, %s bytes", going[-1].end, len(going), size)
+
+    def _reader_holds(self, now_us: int) -> Sequence[Hold]:
+        holds, warnings = reader_holds(self._log.directory, now_us)
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                _log.warning("%s", warning)
+        return holds
+
+
+def reader_holds(log_dir: Path, now_us: int) -> tuple[Sequence[Hold], Sequence[str]]:
+    """Return the holds of registered readers, and a warning for each one that is expired or cannot be read.
+
+    A registration that cannot be read holds every record.
+    """
+    holds: list[Hold] = []
+    warnings: list[str] = []
+    for path in reader_files(log_dir):
+        reader = load_reader(path)
+        if reader is None:
+            holds.append(Hold(path.stem, -1))
+            warnings.append(f"{path} is damaged, so no record is removed from the log; delete it, or register again")
+        elif reader.is_expired(now_us):
+            warnings.append(
+                f"the log's reader {reader.name} has not registered for {reader.expires_s:g} s and counts as gone: "
+                f"the records from {reader.offset} on may be removed before it has read them; start it again"
+            )
+        else:
+            holds.append(Hold(reader.name, reader.offset))
+    return holds, warnings
