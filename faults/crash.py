@@ -1,7 +1,8 @@
 """Kill a broker at random instants while agents publish and consume, and compare what is left with what was promised.
 
 Server and agents are processes of their own, killed with ``kill -9``: the server in every cycle, while it starts, right
-after a burst, or at any time; an agent now and then, which resumes from what it had committed.
+after a burst, or at any time; an agent now and then, which resumes from what it had committed. The log has short
+segments, which the server removes as soon as nobody needs them; a registered reader of the log misses no record.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Final
 import msgspec
 
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
+from faults.archive import Archive
 from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import Verdict
 from faults.victim import Died, Victim
 from harness.ports import free_port
 from harness.reporting import finish, progress
+from wanderbus.errors import WanderbusError
 
 PUBLISHERS: Final = ("p1", "p2", "p3")
 # Device to user and interest; two devices of one user share a session and receive the same events.
@@ -41,6 +44,7 @@ AFTER_BURST_S_MAX: Final = 0.08
 PROGRESS_EACH_S: Final = 1.8
 DRAIN_S_MAX: Final = 60.0
 QUIET_S_MAX: Final = 10.0
+READ_S_MAX: Final = 0.6
 SETTLE_S: Final = 1.0
 END_S_MAX: Final = 60.0
 
@@ -58,8 +62,25 @@ class Run:
         names = {*PUBLISHERS, *(user for user, _ in CONSUMERS.values())}
         users.touch(0o600)
         users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
-        arguments = ["up", "--port", str(port), "--data-dir", str(self.data), "--users", str(users), "--domain", DOMAIN]
-        self._server = Victim("the server", "wanderbus", *arguments, errors=directory / "server.stderr")
+        settings = directory / "server.toml"
+        settings.write_text("log_keep_bytes = 0\n")
+        self.archive = Archive(self.data / "log")
+        self.data.mkdir(0o700)
+        self.archive.register()
+        arguments = [
+            "up",
+            "--config",
+            str(settings),
+            "--port",
+            str(port),
+            "--data-dir",
+            str(self.data),
+            "--users",
+            str(users),
+            "--domain",
+            DOMAIN,
+        ]
+        self._server = Victim("the server", "faults.short_log", *arguments, errors=directory / "server.stderr")
         place = f"127.0.0.1:{port}"
         self.publishers = [Role(name, name, str(directory), place) for name in PUBLISHERS]
         self.consumers = [Role(user, name, str(directory), place, what) for name, (user, what) in CONSUMERS.items()]
@@ -68,6 +89,7 @@ class Run:
     async def play(self, cycles: int, until: float) -> int:
         """Kill ``cycles`` times, or until monotonic second ``until``; return the number of kills."""
         done = 0
+        reading = asyncio.create_task(self._read_log())
         try:
             await self._begin()
             while done < cycles and time.monotonic() < until:
@@ -77,6 +99,7 @@ class Run:
         except Died as died:
             self.verdict.broken("integrity_errors", str(died))
         finally:
+            reading.cancel()
             for victim in (self._server, *self._agents.values()):
                 try:
                     await victim.kill()
@@ -89,6 +112,16 @@ class Run:
         return sum(
             role.journal.read_bytes().count(b"acknowledged") for role in self.publishers if role.journal.exists()
         )
+
+    async def _read_log(self) -> None:
+        """Read the log as a job of the pipeline does, sometimes far behind the server."""
+        while True:
+            await asyncio.sleep(self._random.uniform(0.05, READ_S_MAX))
+            try:
+                self.archive.read()
+            except WanderbusError as error:
+                self.verdict.broken("lost", f"a registered reader of the log: {error}")
+                return
 
     async def _begin(self) -> None:
         """Start all processes; consumers have subscribed before the first event is published."""
@@ -134,7 +167,7 @@ class Run:
         """Let everything settle: publishers have their acknowledgements, consumers all expected events."""
         await self._server.ready()
         await asyncio.gather(*(self._agents[role.device].end(END_S_MAX) for role in self.publishers))
-        events = published(payloads_now(self.data / "log"))
+        events = published(self._payloads())
         wanted = [len(due(role, events)) for role in self.consumers]
         began = moved = time.monotonic()
         taken = self._taken()
@@ -145,6 +178,11 @@ class Run:
             await asyncio.sleep(0.1)
             if (now := self._taken()) != taken:
                 taken, moved = now, time.monotonic()
+
+    def _payloads(self) -> list[bytes]:
+        """Return every complete record, those that are removed included."""
+        payloads = list(self.archive.payloads)
+        return payloads + payloads_now(self.data / "log", len(payloads))
 
     def _taken(self) -> list[int]:
         return [len(lines_of(role.journal)) for role in self.consumers]
@@ -161,7 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Run(directory, Random(seed))
     done = asyncio.run(_play(run, options.cycles, began + options.limit_s))
-    counts = reckon(run.verdict, run.data, run.publishers, run.consumers)
+    counts = reckon(run.verdict, run.data, run.publishers, run.consumers, run.archive.payloads)
     wall_s = round(time.monotonic() - began, 1)
     print(f"{done} of {options.cycles} cycles, {dict(counts)}, killed {run.kills}, {wall_s} s")
     for word in run.verdict.words:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ from wanderbus.broker.messages import (
     ServerStarted,
 )
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
 from wanderbus.parameters.broker import BrokerConfig
@@ -28,12 +30,17 @@ from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.disk import is_full
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.committer import GroupCommit, LogEntry, Rows
+from wanderbus.runtime.log.retention_policy import Keep
+from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files, register_reader
+from wanderbus.server.log_retention import LogRetention
 from wanderbus.subscription import QueuePolicy
 
 VFS: Final = "recorded"
 SUBJECT: Final = "Trade"
 PUBLISHES_REMEMBERED: Final = 32
 EXPRESSIONS: Final = ("", "n > 50", "k == 1", "k == 2 and n < 400")
+READER: Final = "job"
+READER_EXPIRES_S: Final = 1e9
 START_US: Final = 1_700_000_000_000_000
 
 
@@ -60,6 +67,8 @@ class World:
     devices: list[Device]
     wall_us: int = START_US
     links: int = 0
+    history: list[LogEntry] = field(default_factory=list)
+    """Every record that survived, from the first one on; the log may hold only the last ones."""
 
     @classmethod
     def begin(cls, random: Random) -> World:
@@ -73,7 +82,7 @@ class Life:
 
     def __init__(self, world: World, root: Path, recorder: Recorder) -> None:
         self.handed: list[LogEntry] = []
-        """Every record of the log: earlier ones, and those of this life."""
+        """Every record since the first life: those that survived, and those of this life."""
         self._world = world
         self._random = world.random
         self._recorder = recorder
@@ -85,12 +94,14 @@ class Life:
         )
         self.server = self._files.identity.server
         (state,) = self._files.load_states(lambda: [BrokerState(self.server, PUBLISHES_REMEMBERED)])
-        self.handed += [(frame.offset, frame.at_us, frame.payload) for frame in self._files.log.read()]
+        self.handed += world.history[: state.offset]
         self._promise(state.offset)
         queue = QueuePolicy(notifications_max=8, bytes_max=2**20, when_full="drop_oldest")
         config = BrokerConfig(server=self.server, queue=queue, publishes_remembered=PUBLISHES_REMEMBERED)
         self._broker = Broker(state, config)
         self._group = GroupCommit({SERVER_LOG: self._files.log}, self._durable)
+        keep = Keep(bytes=self._random.choice((0, 0, 5_000)))
+        self._retention = LogRetention(self._files.log, self._files.store, keep, self._disk)
         self._told: list[int] = []
         for device in world.devices:
             device.link = 0
@@ -123,6 +134,8 @@ class Life:
             (self._subscribe, 3),
             (self._unsubscribe, 1),
             (self._fill, 2),
+            (self._retain, 4),
+            (self._register, 4),
         ]
 
     def _publish(self) -> None:
@@ -194,6 +207,20 @@ class Life:
 
     def _fill(self) -> None:
         self._disk.fill(self._random.randint(0, 5), self._random.randint(1, 3))
+
+    def _retain(self) -> None:
+        self._retention.run(self._world.wall_us)
+        if self._retention.fault is not None:
+            raise self._retention.fault
+
+    def _register(self) -> None:
+        """Let a reader of the log register after it has read some of the durable records."""
+        log = self._files.log
+        known = [reader.offset for path in reader_files(log.directory) if (reader := load_reader(path))]
+        offset = self._random.randint(*sorted((max(known, default=0), log.durable_offset)))
+        # On a full disk the earlier registration stays.
+        with suppress(StorageError):
+            register_reader(log.directory, LogReader(READER, offset, self._world.wall_us, READER_EXPIRES_S), self._disk)
 
     def _save(self) -> None:
         """Save as the server does: the current rows, behind all records that they reflect; committed together later."""

@@ -38,9 +38,21 @@ def published(payloads: Sequence[bytes]) -> list[Logged]:
     ]
 
 
-def payloads_now(log: Path) -> list[bytes]:
-    """Return every complete record of a log that a server may be writing."""
-    return [frame.payload for path in segment_paths(log) for frame in frames(path.read_bytes(), len(HEADER))]
+def payloads_now(log: Path, first: int = 0) -> list[bytes]:
+    """Return every complete record from offset ``first`` on of a log that a server may be writing."""
+    return [
+        frame.payload
+        for path in segment_paths(log)
+        for frame in frames(_content(path), len(HEADER))
+        if frame.offset >= first
+    ]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""  # the server has just removed it, so all its records were read before
 
 
 def due(role: Role, events: Sequence[Logged]) -> list[int]:
@@ -55,10 +67,15 @@ def acknowledged(role: Role) -> dict[int, int]:
     return {int(words[1]): int(words[2]) for words in lines_of(role.journal) if words[0] == "acknowledged"}
 
 
-def reckon(verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: Sequence[Role]) -> Mapping[str, int]:
-    """Compare; differences go to ``verdict``. Return the totals."""
+def reckon(
+    verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: Sequence[Role], archived: Sequence[bytes] = ()
+) -> Mapping[str, int]:
+    """Compare; differences go to ``verdict``. Return the totals.
+
+    ``archived`` are the first records of the log, of which some may be removed from it.
+    """
     try:
-        payloads = _files(verdict, data)
+        first, payloads = _files(verdict, data, archived)
     except WanderbusError as error:
         verdict.broken("integrity_errors", f"the server's files cannot be opened: {error}")
         return {}
@@ -68,25 +85,32 @@ def reckon(verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: 
         _check_publisher(verdict, role, [event for event in events if event.by == role.device])
     taken = sum(_check_consumer(verdict, role, due(role, events)) for role in consumers)
     told = sum(len(acknowledged(role)) for role in publishers)
-    return {"records": len(payloads), "events": len(events), "acknowledged": told, "taken": taken}
+    return {"records": len(payloads), "removed": first, "events": len(events), "acknowledged": told, "taken": taken}
 
 
-def _files(verdict: Verdict, data: Path) -> list[bytes]:
-    """Check log and state file as they are and after the recovery of a start; return the log's records."""
+def _files(verdict: Verdict, data: Path, archived: Sequence[bytes]) -> tuple[int, list[bytes]]:
+    """Check log and state as they are and after the recovery of a start.
+
+    Return the offset of the log's first record, and all records from offset 0 on.
+    """
     for damage in check_log(data / "log").damage:
         verdict.broken("integrity_errors", damage)
     files = ServerFiles.open(data)
     try:
         remembered = BrokerConfig().publishes_remembered
         (state,) = files.load_states(lambda: [BrokerState(files.identity.server, remembered)])
-        payloads = [frame.payload for frame in files.log.read()]
+        first, kept = files.log.oldest_offset, [frame.payload for frame in files.log.read()]
     finally:
         files.close()
+    if kept[: len(archived) - first] != list(archived[first : first + len(kept)]):
+        verdict.broken("integrity_errors", f"the log from record {first} on is not what was read from it earlier")
+    payloads = [*archived[:first], *kept]
     check_state(verdict, state, folded(files.identity.server, remembered, payloads))
-    for found in _integrity(data / "state.db"):
-        if found != "ok":
-            verdict.broken("integrity_errors", f"state.db: {found}")
-    return payloads
+    for path in data.glob("state*.db"):
+        for found in _integrity(path):
+            if found != "ok":
+                verdict.broken("integrity_errors", f"{path.name}: {found}")
+    return first, payloads
 
 
 def _integrity(path: Path) -> Iterator[str]:

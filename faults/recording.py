@@ -176,6 +176,10 @@ class RecordedDisk:
         os.replace(old, new)
         self._recorder.renamed(self._recorder.path(old), self._recorder.path(new))
 
+    def unlink(self, path: Path, /) -> None:
+        os.unlink(path)
+        self._recorder.removed(self._recorder.path(path))
+
     def _number(self, descriptor: int) -> int:
         number = self._files[descriptor]
         assert isinstance(number, int)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.cli import main
-from wanderbus.runtime.log.event_log import EventLog
+from wanderbus.runtime.files.server_files import ServerFiles
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024
 
 if __name__ == "__main__":
-    defaults = EventLog.open.__kwdefaults__
+    defaults = ServerFiles.open.__kwdefaults__
     assert defaults is not None
     assert defaults["segment_bytes_max"] > SEGMENT_BYTES_MAX
     defaults["segment_bytes_max"] = SEGMENT_BYTES_MAX

@@ -25,6 +25,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
     assert {goal["name"] for goal in written["goals"]} == {"lost", "repeated", "out_of_order", "integrity_errors"}
     assert written["results"][0]["cycles"] == 5
     assert written["results"][0]["acknowledged"] > 0
+    assert written["results"][0]["removed"] > 0
 
 
 def left(directory: Path, *, published: list[int], told: list[str], taken: list[str]) -> Verdict:

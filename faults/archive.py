@@ -1,0 +1,41 @@
+"""Reader of a log whose old records are removed: it keeps every record, and registers how far it has read."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import StorageError
+from wanderbus.runtime.log.log_reader import durable_end, read_log
+from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.runtime.log_readers import LogReader, register_reader
+
+NAME: Final = "archive"
+EXPIRES_S: Final = 86_400.0
+
+
+class Archive:
+    """The payloads of a log from its first record on, in order."""
+
+    def __init__(self, directory: Path) -> None:
+        self.payloads: list[bytes] = []
+        self._directory = directory
+
+    def register(self) -> None:
+        """Register before the server starts, so that no record is removed before it is read."""
+        now_us = time.time_ns() // 1_000
+        register_reader(self._directory, LogReader(NAME, len(self.payloads), now_us, EXPIRES_S))
+
+    def read(self) -> None:
+        """Read all durable records, then register; :class:`StorageError` if a record was removed too early."""
+        if not segment_paths(self._directory):
+            return  # the server has not opened its log yet
+        self.payloads += [frame.payload for frame in read_log(self._directory, len(self.payloads), self._durable())]
+        self.register()
+
+    def _durable(self) -> int:
+        try:
+            return durable_end(self._directory)
+        except StorageError:
+            return 0  # the server was killed before it had written a first mark
