@@ -13,6 +13,7 @@ NAMES: Final = (
     "heal",
     "matching",
     "limits",
+    "log",
     "relay",
     "sustained",
     "rudp-pair",
