@@ -8,6 +8,7 @@ address as ``eci:host:port``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -267,9 +268,8 @@ _event_decoder = msgspec.msgpack.Decoder(Event)
 _decoder: msgspec.msgpack.Decoder[AnyRecord] = msgspec.msgpack.Decoder(AnyRecord)
 
 
-def encode_record(record: Record) -> bytes:
-    """Return the bytes that the log stores for ``record``."""
-    return _encoder.encode(record)
+encode_record: Final[Callable[[Record], bytes]] = _encoder.encode
+"""Return the bytes that the log stores for a record."""
 
 
 def decode_record(payload: bytes) -> AnyRecord:

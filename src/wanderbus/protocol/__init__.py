@@ -6,7 +6,7 @@ number) and repeated subscriptions by their content; the other requests are idem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
@@ -362,9 +362,8 @@ def limit_reached(limit: str, most: int) -> RequestRefused:
     return RequestRefused(0, f"{limit} is {most}, and it is reached", limit=limit)
 
 
-def encode(message: AgentMessage | BrokerMessage) -> bytes:
-    """Return the bytes of one message."""
-    return _encoder.encode(message)
+encode: Final[Callable[[AgentMessage | BrokerMessage], bytes]] = _encoder.encode
+"""Return the bytes of one message."""
 
 
 class _EncodedPublish(AgentMessage, frozen=True, tag=2):
@@ -405,9 +404,8 @@ def decode_from_broker(payload: bytes) -> FromBroker:
     return _decode(_from_broker, payload)
 
 
-def encode_event(event: Event) -> bytes:
-    """Return the bytes of an event for messages and queues."""
-    return _encoder.encode(event)
+encode_event: Final[Callable[[Event], bytes]] = _encoder.encode
+"""Return the bytes of an event for messages and queues."""
 
 
 def decode_event(data: bytes) -> Event:
