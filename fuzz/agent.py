@@ -16,7 +16,7 @@ from fuzz.mutation import mutated
 from fuzz.script import Act, acts_of, written
 from fuzz.target_runs import Broken, Target
 from wanderbus import event_text, protocol
-from wanderbus.cli import listings
+from wanderbus.cli.operator import listings
 from wanderbus.client.listed_rows import read_rows
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import (
