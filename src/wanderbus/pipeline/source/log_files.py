@@ -74,7 +74,7 @@ class LogFiles:
 
     def oldest(self) -> int:
         """Return the offset of the oldest record kept, 0 if there is no segment yet."""
-        return next(iter(self._bases()), 0)
+        return next(iter(self.bases()), 0)
 
     def slices(self, first: int, end: int, records_max: int, wanted: Wanted = ALL) -> list[Slice]:
         """Return the records from offset ``first`` up to ``end`` in pieces of at most ``records_max``.
@@ -84,7 +84,7 @@ class LogFiles:
         """
         if first >= end:
             return []
-        bases = self._bases()
+        bases = self.bases()
         if not bases or bases[0] > first:
             oldest = f"the oldest kept is {bases[0]}" if bases else "no segment is left"
             raise StorageError(f"{self.directory} no longer has record {first}: {oldest}; begin with a new checkpoint")
@@ -104,7 +104,7 @@ class LogFiles:
         One record is always allowed, however large; otherwise a reader would never pass it.
         """
         reached, room = first, bytes_max
-        bases = [base for base in self._bases() if base < end]
+        bases = [base for base in self.bases() if base < end]
         for base, segment_end in zip(bases, [*bases[1:], end], strict=True):
             if segment_end <= first:
                 continue
@@ -115,7 +115,8 @@ class LogFiles:
                 break
         return min(max(reached, first + 1), end)
 
-    def _bases(self) -> list[int]:
+    def bases(self) -> list[int]:
+        """Return the first offsets of the segments, in order."""
         return sorted(int(path.stem) for path in self.directory.glob("*.seg") if path.stem.isdigit())
 
     def _index(self, base: int) -> SegmentIndex:

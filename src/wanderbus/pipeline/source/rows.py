@@ -116,7 +116,7 @@ class BatchBuilder:
             case "record":
                 return pa.array(rows.payloads, field.type)
             case "attributes":
-                return _variants(decoded["attributes"], field.type)
+                return variant_array(decoded["attributes"], field.type)
             case name if name in decoded:
                 return pa.array(decoded[name], field.type)
             case name:
@@ -163,7 +163,8 @@ def _texts(rows: Rows) -> list[str | None]:
     return texts
 
 
-def _variants(values: Sequence[tuple[bytes, bytes] | None], kind: pa.StructType) -> pa.Array:
+def variant_array(values: Sequence[tuple[bytes, bytes] | None], kind: pa.StructType) -> pa.Array:
+    """Return the Arrow form of variants, each as value and metadata; ``kind`` is the type that Spark gives them."""
     fields = [kind.field(place) for place in range(kind.num_fields)]
     parts = {"value": 0, "metadata": 1}
     arrays = [

@@ -1,0 +1,58 @@
+"""Tables of the lake as they are, or as they were (SPEC T-03)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+
+from wanderbus.errors import StorageError
+from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.tables import Table, named
+from wanderbus.pipeline.tables.schemas import columns_in, spark_schema
+
+Partitions = Sequence[tuple[str, str, str | list[str]]]
+"""Conditions on partitions, as ``("subject", "=", "Departure")`` or ``("date", "in", ["2013-01-01"])``."""
+
+
+def table(
+    spark: SparkSession,
+    lake: Path,
+    name: str,
+    *,
+    version: int | None = None,
+    as_of: datetime | None = None,
+    partitions: Partitions = (),
+) -> DataFrame:
+    """Return a table of the lake: its newest version, that with a number, or that of an instant.
+
+    ``partitions`` leaves out files without a wanted row; rows of the other files are not filtered. Raises
+    ``StorageError`` if there is no such table or version.
+    """
+    delta = opened(lake, named(name), version=version, as_of=as_of)
+    paths = delta.file_uris(list(partitions) or None)
+    schema = spark_schema(columns_in(delta.schema()))
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
+
+
+def opened(lake: Path, table: Table, *, version: int | None = None, as_of: datetime | None = None) -> DeltaTable:
+    """Return a version of a table, as delta-rs reads it."""
+    delta = LakeTable(lake, table).load()
+    try:
+        if version is not None:
+            delta.load_as_version(version)
+        elif as_of is not None:
+            delta.load_as_version(as_of)
+    except (DeltaError, ValueError) as error:
+        wanted = f"version {version}" if version is not None else f"version as of {as_of}"
+        text = " ".join(str(error).split())
+        raise StorageError(
+            f"{lake / table.directory} has no {wanted}: {text}; its newest is {delta.version()}"
+        ) from None
+    return delta

@@ -1,0 +1,67 @@
+"""Rows of deliveries and of changes of sessions: records whose fields are columns."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wanderbus.pipeline.lake.records import Columns, Decode, Payloads
+
+DELIVERY_KINDS: Final = ("acknowledged", "dropped")
+SESSION_KINDS: Final = (
+    *("attached", "dialog_stored", "status", "left"),
+    *("session_fenced", "session_imported", "export_dropped"),
+)
+
+
+class _Ended(msgspec.Struct, gc=False):
+    kind: str
+    user: str
+    session: str
+    device: str | None = None
+    number: int | None = None
+    first: int | None = None
+    last: int | None = None
+    reason: str | None = None
+    subscriptions: tuple[str, ...] = ()
+    resumed: bool = False
+
+
+class _Change(msgspec.Struct, gc=False):
+    kind: str
+    user: str
+    session: str | None = None
+    device: str | None = None
+    epoch: int | None = None
+    status: str | None = None
+    reason: str | None = None
+    grace_s: float | None = None
+    address: str | None = None
+    owner_epoch: int | None = None
+
+
+def delivery_decoder() -> Decode:
+    """Return a decoder of acknowledged and dropped notifications."""
+    decode = msgspec.msgpack.Decoder(_Ended).decode
+    names = ("kind", "user", "session", "device", "first", "reason", "subscriptions", "resumed")
+
+    def rows(payloads: Payloads) -> Columns:
+        records = [decode(record) for record in payloads.records]
+        columns: Columns = {name: [getattr(record, name) for record in records] for name in names}
+        columns["last"] = [record.number if record.last is None else record.last for record in records]
+        return {"offset": payloads.offsets, "at_us": payloads.times, **columns}
+
+    return rows
+
+
+def session_decoder() -> Decode:
+    """Return a decoder of changes of sessions."""
+    decode = msgspec.msgpack.Decoder(_Change).decode
+
+    def rows(payloads: Payloads) -> Columns:
+        records = [decode(record) for record in payloads.records]
+        columns = {name: [getattr(record, name) for record in records] for name in _Change.__struct_fields__}
+        return {"offset": payloads.offsets, "at_us": payloads.times, **columns}
+
+    return rows

@@ -1,0 +1,11 @@
+"""Tables of the lake, each specified once (SPEC T-03).
+
+From a :class:`Table` come its schema in Spark and in Delta, its checks, the page ``docs/lake.md`` and its contract.
+"""
+
+from __future__ import annotations
+
+from wanderbus.pipeline.tables.catalogue import QUARANTINE, RECORDS, SUBSCRIPTIONS, TABLES, named
+from wanderbus.pipeline.tables.specification import Check, Column, Table
+
+__all__ = ["QUARANTINE", "RECORDS", "SUBSCRIPTIONS", "TABLES", "Check", "Column", "Table", "named"]

@@ -1,0 +1,209 @@
+"""Catalogue of the tables of the lake (SPEC T-03)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus.errors import WanderbusError
+from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, Table
+
+
+class UnknownTable(WanderbusError):
+    """The lake has no table of that name."""
+
+
+_OFFSET: Final = Column("offset", "bigint", "place of the record in the log; dense, from 0 on")
+_AT_US: Final = Column("at_us", "bigint", "time of the record by the server's clock", MICROSECONDS)
+_DATE: Final = Column("date", "date", "day of `at_us` in UTC")
+_USER: Final = Column("user", "string", "user of the session, as `sip:name@domain`")
+_SESSION: Final = Column("session", "string", "name of the user's session")
+_KIND: Final = Column("kind", "string", "kind of the record")
+_SUBJECT: Final = Column("subject", "string", "subject of the event")
+_OFFSET_VALID: Final = Check("offset_valid", "offset >= 0", "fail", "offsets begin at 0")
+
+RECORDS: Final = Table(
+    name="records",
+    layer="bronze",
+    meaning="Records of the event log as they are, one row each. Those that cannot be read are in the quarantine.",
+    columns=(
+        _OFFSET,
+        _AT_US,
+        _KIND,
+        Column("user", "string", "user that the record names", nullable=True),
+        Column("session", "string", "session that the record names", nullable=True),
+        Column("device", "string", "device that the record names", nullable=True),
+        Column("subject", "string", "subject of the event or subscription", nullable=True),
+        Column("record", "binary", "bytes of the record, in msgpack"),
+        _DATE,
+    ),
+    partitioned_by=("date",),
+    checks=(_OFFSET_VALID,),
+)
+
+EVENTS: Final = Table(
+    name="events",
+    layer="silver",
+    meaning="Events that the server accepted. Each declared attribute has a column of its own type, after these.",
+    columns=(
+        _OFFSET,
+        _AT_US,
+        Column("server", "string", "server that accepted the event; first part of the event's id"),
+        Column("incarnation", "bigint", "incarnation of that server's log; second part of the event's id"),
+        Column("number", "bigint", "number within the incarnation; third part of the event's id"),
+        Column("published_us", "bigint", "time of publication by the publisher's clock", MICROSECONDS, nullable=True),
+        Column("received_us", "bigint", "wall clock at receipt, if `at_us` differs", MICROSECONDS, nullable=True),
+        Column("user", "string", "user that published the event"),
+        Column("device", "string", "device that published the event"),
+        Column("device_epoch", "bigint", "life of the publishing agent"),
+        Column("device_number", "bigint", "number of the event within that life"),
+        _SUBJECT,
+        Column("attributes", "variant", "attributes without a column, or with a value of another type", nullable=True),
+        _DATE,
+    ),
+    partitioned_by=("subject", "date"),
+    checks=(
+        _OFFSET_VALID,
+        Check("subject_named", "subject <> ''", "drop", "a subject has at least one character"),
+        Check(
+            "publisher_clock",
+            "published_us is null or published_us <= at_us + 60000000",
+            "warn",
+            "the publisher's clock is at most a minute ahead of the server's",
+        ),
+    ),
+)
+
+NOTIFICATIONS: Final = Table(
+    name="notifications",
+    layer="silver",
+    meaning="Notifications that events generated, one row for each session of a user.",
+    columns=(
+        _OFFSET,
+        _AT_US,
+        _SUBJECT,
+        _USER,
+        _SESSION,
+        Column("number", "bigint", "number of the notification in its session"),
+        Column("subscriptions", "array<string>", "ids of the subscriptions that the event matched"),
+        _DATE,
+    ),
+    partitioned_by=("subject", "date"),
+    checks=(
+        _OFFSET_VALID,
+        Check("subject_named", "subject <> ''", "drop", "a subject has at least one character"),
+        Check("subscription_matched", "size(subscriptions) > 0", "warn", "a notification has a subscription"),
+    ),
+)
+
+DELIVERIES: Final = Table(
+    name="deliveries",
+    layer="silver",
+    meaning="Ends of notifications: acknowledged by the application, or dropped from a queue.",
+    columns=(
+        _OFFSET,
+        _AT_US,
+        Column("kind", "string", "`acknowledged` or `dropped`"),
+        _USER,
+        _SESSION,
+        Column("device", "string", "device that acknowledged", nullable=True),
+        Column("first", "bigint", "first dropped notification; an acknowledgement has none", nullable=True),
+        Column("last", "bigint", "last notification that is acknowledged or dropped"),
+        Column("reason", "string", "reason for dropping", nullable=True),
+        Column("subscriptions", "array<string>", "ids of the subscriptions concerned; empty for all of the session"),
+        Column("resumed", "boolean", "the application stores its position together with its results"),
+        _DATE,
+    ),
+    partitioned_by=("date",),
+    checks=(
+        _OFFSET_VALID,
+        Check("kind_known", "kind in ('acknowledged', 'dropped')", "drop", "no other record ends a notification"),
+        Check("range_ordered", "first is null or first <= last", "drop", "a range does not end before it begins"),
+    ),
+)
+
+SESSIONS: Final = Table(
+    name="sessions",
+    layer="silver",
+    meaning="Changes of sessions and of their devices: attached, connected or not, moved, left, handed over.",
+    columns=(
+        _OFFSET,
+        _AT_US,
+        _KIND,
+        _USER,
+        Column("session", "string", "name of the session, if the change concerns one", nullable=True),
+        Column("device", "string", "device that changed", nullable=True),
+        Column("epoch", "bigint", "life of the agent that attached", nullable=True),
+        Column("status", "string", "`CONNECTED` or `DISCONNECTED`", nullable=True),
+        Column("reason", "string", "reason for the change", nullable=True),
+        Column("grace_s", "double", "time that the device may be away", "seconds", nullable=True),
+        Column("address", "string", "address of the device's data channel", nullable=True),
+        Column("owner_epoch", "bigint", "epoch of the session's owner, in a handover", nullable=True),
+        _DATE,
+    ),
+    partitioned_by=("date",),
+    checks=(
+        _OFFSET_VALID,
+        Check(
+            "status_known",
+            "status is null or status in ('CONNECTED', 'DISCONNECTED')",
+            "warn",
+            "a device is connected or disconnected",
+        ),
+    ),
+)
+
+SUBSCRIPTIONS: Final = Table(
+    name="subscriptions",
+    layer="silver",
+    meaning="Versions of subscriptions. A version holds for records from `from_offset` up to `to_offset`, without it.",
+    columns=(
+        Column("id", "string", "id of the subscription"),
+        Column("from_offset", "bigint", "offset of the record that made the version"),
+        Column("to_offset", "bigint", "offset of the record that ended it; null while it is live", nullable=True),
+        Column("from_us", "bigint", "time of `from_offset`", MICROSECONDS),
+        Column("to_us", "bigint", "time of `to_offset`", MICROSECONDS, nullable=True),
+        Column("ended", "string", "reason for the end: `changed`, or that of the server", nullable=True),
+        Column("owner", "string", "user of the subscription"),
+        _SESSION,
+        Column("subject", "string", "subject of the events, `*` for all"),
+        Column("expression", "string", "filter expression"),
+        Column("language", "string", "language of the expression"),
+        Column("format", "string", "form of the notifications"),
+        Column("device", "string", "device to which the subscription is bound", nullable=True),
+        Column("expires_us", "bigint", "time of expiry", MICROSECONDS, nullable=True),
+        Column("restrictions", "string", "restrictions, as a JSON list"),
+        Column("queue", "string", "bounds of the queue, as a JSON object"),
+        Column("is_live", "boolean", "the version has not ended"),
+    ),
+    partitioned_by=("is_live",),
+    checks=(
+        Check("lifetime_ordered", "to_offset is null or to_offset > from_offset", "fail", "a lifetime is not empty"),
+        Check("live_without_end", "is_live = (to_offset is null)", "fail", "a live version has no end"),
+    ),
+)
+
+QUARANTINE: Final = Table(
+    name="quarantine",
+    layer="bronze",
+    meaning="Rows that a table could not take: unreadable records, and rows that do not meet a check that drops.",
+    columns=(
+        Column("table", "string", "table that did not take the row"),
+        _OFFSET,
+        Column("path", "string", "segment of the log with the record", nullable=True),
+        Column("byte", "bigint", "byte of the segment at which the record, or the damage, begins", nullable=True),
+        Column("reason", "string", "error of the record, or the check that is not met"),
+        Column("record", "binary", "bytes of the record, if its frame is whole", nullable=True),
+    ),
+    partitioned_by=("table",),
+)
+
+TABLES: Final = (RECORDS, EVENTS, NOTIFICATIONS, DELIVERIES, SESSIONS, SUBSCRIPTIONS, QUARANTINE)
+"""All tables; that of the events is without the columns of declared attributes."""
+
+
+def named(name: str) -> Table:
+    """Return the table of that name; :class:`UnknownTable` if there is none."""
+    for table in TABLES:
+        if table.name == name:
+            return table
+    raise UnknownTable(f"the lake has no table {name!r}; it has {', '.join(table.name for table in TABLES)}")

@@ -1,0 +1,85 @@
+"""A table is specified once; its schemas, its page and its contract follow."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wanderbus.pipeline.tables import TABLES, named
+from wanderbus.pipeline.tables.catalogue import EVENTS, UnknownTable
+from wanderbus.pipeline.tables.contract import contract
+from wanderbus.pipeline.tables.declared import column_of, columns_of, events_table
+from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
+
+
+def test_names_of_tables_and_columns_are_unique_in_any_case() -> None:
+    assert len({table.name for table in TABLES}) == len(TABLES)
+    for table in TABLES:
+        assert len({column.name.lower() for column in table.columns}) == len(table.columns)
+        assert set(table.partitioned_by) <= {column.name for column in table.columns}
+
+
+def test_the_schema_in_delta_has_the_columns_of_that_in_spark() -> None:
+    for table in TABLES:
+        columns = columns_in(delta_schema(table))
+        assert [(each.name, each.type, each.nullable) for each in columns] == [
+            (each.name, each.type, each.nullable) for each in table.columns
+        ]
+        assert spark_schema(table).names == [each.name for each in table.columns]
+
+
+def test_required_columns_and_checks_are_in_the_contract() -> None:
+    found = json.loads(json.dumps(contract(TABLES, identifier="wb", version="1")))
+    assert (found["apiVersion"], found["kind"]) == ("v3.0.2", "DataContract")
+    assert [each["name"] for each in found["schema"]] == [table.name for table in TABLES]
+    for each, table in zip(found["schema"], TABLES, strict=True):
+        assert [(p["name"], p["required"]) for p in each["properties"]] == [
+            (column.name, not column.nullable) for column in table.columns
+        ]
+        assert [quality["name"] for quality in each["quality"]] == [check.name for check in table.checks]
+
+
+def test_a_required_column_implies_a_check_that_drops() -> None:
+    implied = {check.name for check in EVENTS.all_checks if check.action == "drop"}
+    assert {"offset_present", "subject_present"} <= implied
+    assert "published_us_present" not in implied
+
+
+def test_an_unknown_table_is_named() -> None:
+    with pytest.raises(UnknownTable, match="no table 'event'; it has records, events"):
+        named("event")
+
+
+def test_an_attribute_with_the_name_of_a_column_gets_an_underscore() -> None:
+    assert [column_of(name) for name in ("Dest", "Date", "number", "a b", "a.b", "", "_x", "a`")] == [
+        *("Dest", "Date_", "number_"),
+        *(None, None, None, None, None),
+    ]
+
+
+def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> None:
+    declared = {
+        "A": {"x": "integer", "y": "string", "z": "date"},
+        "B": {"x": "double", "y": "integer", "Z": "date"},
+    }
+    table = events_table(declared)
+    assert [(column.name, column.type) for column in table.columns[len(EVENTS.columns) :]] == [
+        ("x", "double"),
+        ("y", "string"),
+        ("z", "timestamp"),
+    ]
+    assert list(columns_of("A", declared, table)) == ["x", "y", "z"]
+    assert list(columns_of("B", declared, table)) == ["x"]
+
+
+def test_a_column_that_exists_keeps_its_type() -> None:
+    first = events_table({"A": {"x": "integer"}})
+    existing = columns_in(delta_schema(first))[len(EVENTS.columns) :]
+    declared = {"A": {"x": "double", "w": "boolean"}}
+    second = events_table(declared, existing)
+    assert [(column.name, column.type) for column in second.columns[len(EVENTS.columns) :]] == [
+        ("x", "bigint"),
+        ("w", "boolean"),
+    ]
+    assert list(columns_of("A", declared, second)) == ["w"]
