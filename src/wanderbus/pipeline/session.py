@@ -47,6 +47,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.maxConcurrentOutputFileWriters": "32",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.variant.annotateLogicalType.enabled": "false",
     "spark.sql.variant.writeShredding.enabled": "false",
     "spark.sql.variant.inferShreddingSchema": "false",
 }
@@ -55,7 +56,8 @@ SETTINGS: Final[Mapping[str, str]] = {
 Adaptive planning is off because planning again after each shuffle costs more than it saves at this size. Stateful
 Python operators need RocksDB as the state store, ``avro`` lets a state's fields change later, and timers of an
 available-now query only fire if batches without data are on. Several open files in a task save the sorting of rows by
-partition. Readers other than Spark do not know shredded variants, nor all of them Spark's own form of timestamps.
+partition. Readers other than Spark do not know shredded variants, nor all of them annotated
+variants and Spark's own form of timestamps.
 """
 
 _ADVICE = "install it with: apt-get install openjdk-17-jre-headless"

@@ -18,7 +18,7 @@ from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.tables import TABLES, named
 from wanderbus.pipeline.tables.declared import Declared
 from wanderbus.pipeline.tables.schemas import spark_schema
-from wanderbus.records import Record
+from wanderbus.records import Record, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 
 WriteLog = Callable[..., Path]
@@ -39,17 +39,13 @@ def lake(spark: SparkSession, every_record: MakeRecords, tmp_path_factory: pytes
     log.mkdir()
     for durable in (7, 12):
         records = every_record(12)
-        packed = b"".join(pack_frame(offset, record.at_us, encoded(record)) for offset, record in enumerate(records))
+        packed = b"".join(
+            pack_frame(offset, record.at_us, encode_record(record)) for offset, record in enumerate(records)
+        )
         (log / segment_name(0)).write_bytes(HEADER + packed)
         (log / HIGH_WATER).write_bytes(pack_mark(durable))
         ingest(spark, log, work / "lake", work / "checkpoint", rows_per_batch=5, declared=DECLARED)
     return work / "lake"
-
-
-def encoded(record: Record) -> bytes:
-    from wanderbus.records import encode_record
-
-    return encode_record(record)
 
 
 def rows(spark: SparkSession, lake: Path, name: str, *columns: str) -> list[tuple[object, ...]]:
@@ -59,7 +55,7 @@ def rows(spark: SparkSession, lake: Path, name: str, *columns: str) -> list[tupl
 def test_bronze_has_every_record_as_it_is(spark: SparkSession, lake: Path, every_record: MakeRecords) -> None:
     found = rows(spark, lake, "records", "offset", "at_us", "record")
     assert [(offset, at_us, bytes(record)) for offset, at_us, record in found] == [  # type: ignore[call-overload]
-        (offset, record.at_us, encoded(record)) for offset, record in enumerate(every_record(12))
+        (offset, record.at_us, encode_record(record)) for offset, record in enumerate(every_record(12))
     ]
 
 
@@ -148,14 +144,15 @@ def test_a_job_killed_before_and_after_every_commit_repeats_and_loses_nothing(
     log, lake = write_log(every_record(12), per_segment=5), tmp_path / "lake"
     kills = killing_commits(monkeypatch)
     frame = spark.read.format("wanderbus").load(str(log))
-    for step in range(40):
+    killed = 0
+    for _ in range(40):
         next(kills)
         try:
             Ingestion(spark, log, lake, declared=DECLARED).store(frame)
             break
         except KeyboardInterrupt:
-            continue
-    assert step == 12  # six tables, each killed before and after its commit
+            killed += 1
+    assert killed == 12  # six tables, each killed before and after its commit
     assert rows(spark, lake, "records", "offset") == [(offset,) for offset in range(12)]
     assert rows(spark, lake, "events", "offset") == [(3,), (4,), (6,)]
     assert rows(spark, lake, "deliveries", "offset") == [(7,), (8,)]
