@@ -18,9 +18,11 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from demo import SUBJECT
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.lake import notifications, published, read_lake
+from wanderbus.pipeline.lake import table
 from wanderbus.pipeline.session import plain_errors
+from wanderbus.pipeline.tables.declared import Declared
 
 EVIDENCE_SCHEMAS: Final = {
     "expected": "user string, row bigint",
@@ -32,6 +34,9 @@ EVIDENCE_SCHEMAS: Final = {
 
 ROW_ATTRIBUTE: Final = "Row"
 """The attribute of an event that names its row in the input."""
+
+DECLARED: Final[Declared] = {SUBJECT: {ROW_ATTRIBUTE: "Integer"}}
+"""The attributes that get columns of their own in the lake."""
 
 COUNTS: Final = (
     *("expected", "delivered", "lost", "repeated", "out_of_order", "unexpected"),
@@ -102,10 +107,9 @@ class JourneysResult(msgspec.Struct, frozen=True, kw_only=True):
 
 def published_rows(events: DataFrame) -> DataFrame:
     """Return ``row, offset, published_us`` of the first event of each row."""
-    row = F.try_variant_get("attributes", f"$.{ROW_ATTRIBUTE}", "bigint")
     at_us = F.coalesce("published_us", "at_us")
     return (
-        events.select(row.alias("row"), F.struct("offset", at_us.alias("published_us")).alias("event"))
+        events.select(F.col(ROW_ATTRIBUTE).alias("row"), F.struct("offset", at_us.alias("published_us")).alias("event"))
         .where("row is not null")
         .groupBy("row")
         .agg(F.min("event").alias("event"))
@@ -162,9 +166,9 @@ def away_facts(away: DataFrame) -> DataFrame:
     return away.select("user", (F.greatest(F.col("to_us") - begins, F.lit(0)) / 1_000_000).alias("away_s"))
 
 
-def notified_facts(events: DataFrame, travellers: DataFrame) -> DataFrame:
+def notified_facts(notifications: DataFrame, travellers: DataFrame) -> DataFrame:
     """One fact for each notification that was generated for a traveller of the evidence."""
-    return notifications(events).join(travellers, "user", "left_semi").select("user", F.lit(1).alias("notified"))
+    return notifications.join(travellers, "user", "left_semi").select("user", F.lit(1).alias("notified"))
 
 
 def journey_rows(facts: list[DataFrame]) -> DataFrame:
@@ -202,15 +206,18 @@ def journeys(spark: SparkSession, lake_dir: Path, evidence_dir: Path, subject: s
     evidence = {name: read_evidence(spark, evidence_dir, name) for name in EVIDENCE_SCHEMAS}
     expected, taken = evidence["expected"], evidence["taken"]
     with plain_errors():
-        events = published(read_lake(spark, lake_dir), subject).cache()
-        users = reduce(DataFrame.union, [table.select("user") for table in evidence.values()]).distinct()
+        events, notifications = (
+            table(spark, lake_dir, name, conditions=[("subject", "=", subject)]).where(F.col("subject") == subject)
+            for name in ("events", "notifications")
+        )
+        users = reduce(DataFrame.union, [lines.select("user") for lines in evidence.values()]).distinct()
         takings = taking_facts(taken, expected, published_rows(events)).cache()
         facts = [
             expected_facts(expected, taken),
             takings,
             move_facts(evidence["moves"]),
             away_facts(evidence["away"]),
-            notified_facts(events, users),
+            notified_facts(notifications, users),
         ]
         rows = journey_rows(facts).collect()
         result = JourneysResult(
@@ -220,8 +227,7 @@ def journeys(spark: SparkSession, lake_dir: Path, evidence_dir: Path, subject: s
             travellers=tuple(Traveller(user=row["user"], **_measures(row)) for row in rows[1:]),
             latency=tuple(_bucket(row) for row in latency_buckets(takings).collect()),
         )
-        for table in (events, takings):
-            table.unpersist()
+        takings.unpersist()
         return result
 
 
@@ -232,12 +238,12 @@ def read_evidence(spark: SparkSession, evidence_dir: Path, name: str) -> DataFra
         raise StorageError(f"{path} is missing: it belongs to the evidence of a run")
     schema = EVIDENCE_SCHEMAS[name]
     columns = [part.split()[0] for part in schema.split(", ")]
-    table = spark.read.schema(schema).json(str(path))
+    lines = spark.read.schema(schema).json(str(path))
     required = [column for column in columns if column != "healed_us"]
-    unusable = table.where(" or ".join(f"{column} is null" for column in required)).count()
+    unusable = lines.where(" or ".join(f"{column} is null" for column in required)).count()
     if unusable:
         raise StorageError(f"{path} has {unusable} lines that cannot be used; each needs {', '.join(required)}")
-    return table
+    return lines
 
 
 def _one_if(condition: Column) -> Column:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from demo import SUBJECT
-from demo.audit import journeys
+from demo.audit import DECLARED, journeys
 from demo.json_lines import report
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.lake import ingest
@@ -28,8 +28,8 @@ def main(config: Mapping[str, Any]) -> None:
     report(phase="Spark is ready")
     if sys.stdin.readline():
         report(phase="reading the event log into the lake")
-        rows = ingest(spark, Path(config["log"]), lake, Path(config["checkpoint"]))
-        report(phase=f"judging the journeys over {rows} records")
+        counts = ingest(spark, Path(config["log"]), lake, Path(config["checkpoint"]), declared=DECLARED)
+        report(phase=f"judging the journeys over {counts['records'].rows} records")
         report(journeys=journeys(spark, lake, Path(config["evidence"]), SUBJECT).as_dict())
     spark.stop()
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from demo.audit import JourneysResult, Traveller, away_facts, journeys, read_evidence, taking_facts
+from demo.audit import DECLARED, JourneysResult, Traveller, away_facts, journeys, read_evidence, taking_facts
 from tests.published import published
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
@@ -102,7 +102,8 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     packed = b"".join(pack_frame(offset, 0, encode_record(record)) for offset, record in enumerate(records))
     (log / segment_name(0)).write_bytes(HEADER + packed)
     (log / HIGH_WATER).write_bytes(pack_mark(len(records)))
-    assert ingest(spark, log, work / "lake", work / "checkpoint") == 7
+    counts = ingest(spark, log, work / "lake", work / "checkpoint", declared=DECLARED)
+    assert counts["records"].rows == 7
     return work / "lake"
 
 

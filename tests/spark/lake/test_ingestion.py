@@ -26,8 +26,8 @@ MakeRecords = Callable[[int], list[Record]]
 pytestmark = pytest.mark.spark
 
 DECLARED: Declared = {
-    "Departure": {"Row": "integer", "Dest": "string", "Delay": "double", "Number": "integer"},
-    "Arrival / É 100%": {"Row": "integer", "Delay": "double"},
+    "Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double", "Number": "Integer"},
+    "Arrival / É 100%": {"Row": "Integer", "Delay": "Double"},
 }
 
 
@@ -202,10 +202,10 @@ def test_columns_are_added_as_attributes_are_declared(
 ) -> None:
     lake, records = tmp_path / "lake", every_record(12)
     log = write_log(records, durable=4)
-    ingest(spark, log, lake, tmp_path / "checkpoint", declared={"Departure": {"Row": "integer"}})
+    ingest(spark, log, lake, tmp_path / "checkpoint", declared={"Departure": {"Row": "Integer"}})
     write_log(records)
     counts = ingest(
-        spark, log, lake, tmp_path / "checkpoint", declared={"Departure": {"Row": "string", "Dest": "string"}}
+        spark, log, lake, tmp_path / "checkpoint", declared={"Departure": {"Row": "String", "Dest": "String"}}
     )
     assert rows(spark, lake, "events", "offset", "Row", "Dest") == [(3, 3, None), (4, None, "IAH"), (6, None, None)]
     assert counts["events"].rows == 2
@@ -215,3 +215,29 @@ def test_the_schema_in_delta_is_that_of_the_specification(spark: SparkSession, l
     for each in TABLES:
         if LakeTable(lake, each).exists and each.name != "events":
             assert table(spark, lake, each.name).schema == spark_schema(each)
+
+
+def test_a_continuous_job_follows_the_log_until_it_is_stopped(
+    spark: SparkSession, write_log: WriteLog, every_record: MakeRecords, tmp_path: Path
+) -> None:
+    log, lake = write_log(every_record(12), durable=3), tmp_path / "lake"
+    job = Ingestion(spark, log, lake, has_silver=False)
+    query = job.start(tmp_path / "checkpoint", every_s=0.1)
+    try:
+        query.processAllAvailable()
+        write_log(every_record(12))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert (job.counts["records"].rows, job.error) == (12, None)
+    assert table(spark, lake, "records").count() == 12
+
+
+def test_an_error_of_the_log_is_one_line(
+    spark: SparkSession, write_log: WriteLog, every_record: MakeRecords, tmp_path: Path
+) -> None:
+    log = write_log([every_record(12)[1]])
+    with pytest.raises(
+        StorageError, match=r"\A\S+ has no record that names its server; the lake needs one with a start"
+    ):
+        ingest(spark, log, tmp_path / "lake", tmp_path / "checkpoint")

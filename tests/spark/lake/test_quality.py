@@ -112,7 +112,7 @@ def test_warnings_and_misfits_are_counted(spark: SparkSession, tmp_path: Path) -
     late = encode_record(departure(0, at_us + 3_600_000_000))  # the frame is an hour earlier than the publication
     log = tmp_path / "log"
     write(log, [late, encode_record(departure(1, at_us, Delay="late"))])
-    job = Ingestion(spark, log, tmp_path / "lake", declared={"Departure": {"Delay": "double", "Row": "integer"}})
+    job = Ingestion(spark, log, tmp_path / "lake", declared={"Departure": {"Delay": "Double", "Row": "Integer"}})
     job.store(spark.read.format("wanderbus").load(str(log)))
     assert job.counts["events"] == TableCounts(rows=2, misfits=1, unmet={"publisher_clock": 1})
     assert job.counts["events"] + job.counts["records"] == TableCounts(4, 0, 1, {"publisher_clock": 1})

@@ -60,8 +60,8 @@ def test_an_attribute_with_the_name_of_a_column_gets_an_underscore() -> None:
 
 def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> None:
     declared = {
-        "A": {"x": "integer", "y": "string", "z": "date"},
-        "B": {"x": "double", "y": "integer", "Z": "date"},
+        "A": {"x": "Integer", "y": "String", "z": "Date"},
+        "B": {"x": "Double", "y": "Integer", "Z": "Date"},
     }
     table = events_table(declared)
     assert [(column.name, column.type) for column in table.columns[len(EVENTS.columns) :]] == [
@@ -74,9 +74,9 @@ def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> Non
 
 
 def test_a_column_that_exists_keeps_its_type() -> None:
-    first = events_table({"A": {"x": "integer"}})
+    first = events_table({"A": {"x": "Integer"}})
     existing = columns_in(delta_schema(first))[len(EVENTS.columns) :]
-    declared = {"A": {"x": "double", "w": "boolean"}}
+    declared = {"A": {"x": "Double", "w": "Boolean"}}
     second = events_table(declared, existing)
     assert [(column.name, column.type) for column in second.columns[len(EVENTS.columns) :]] == [
         ("x", "bigint"),

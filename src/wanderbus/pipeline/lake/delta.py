@@ -1,4 +1,4 @@
-"""Commits of files to the Delta tables of a lake, each exactly once (DESIGN 11).
+"""Commits of files to the Delta tables of a lake, each exactly once (decision 0061).
 
 Spark writes Parquet files into a directory of its own for each attempt, within the table's; they are not part of the
 table until delta-rs commits them. A commit has the job's application id and the offset up to which the table then has
@@ -70,7 +70,7 @@ class LakeTable:
 
     @property
     def exists(self) -> bool:
-        """Whether the table has been created."""
+        """True once the table has been created."""
         return DeltaTable.is_deltatable(str(self.directory))
 
     def create(self, log: str) -> DeltaTable:

@@ -96,6 +96,7 @@ class Ingestion:
     def store(self, rows: DataFrame) -> None:
         """Bring all tables up to the end of ``rows``: consecutive rows of the source, with its own columns."""
         identity = log_identity(self._log)
+        LakeTable(self._lake, QUARANTINE).create(identity)
         first, end, kinds = self._store_records(rows, identity)
         if self._has_silver and first < end:
             for silver in self._silver():
@@ -122,9 +123,9 @@ class Ingestion:
         events = events_table(self._declared, existing)
         return [
             Silver(events, EVENT_KINDS, event_decoder(self._declared, events)),
-            Silver(named("notifications"), EVENT_KINDS, lambda: notification_decoder()),
-            Silver(named("deliveries"), DELIVERY_KINDS, lambda: delivery_decoder()),
-            Silver(named("sessions"), SESSION_KINDS, lambda: session_decoder()),
+            Silver(named("notifications"), EVENT_KINDS, notification_decoder),
+            Silver(named("deliveries"), DELIVERY_KINDS, delivery_decoder),
+            Silver(named("sessions"), SESSION_KINDS, session_decoder),
         ]
 
     def _store_records(self, rows: DataFrame, identity: str) -> tuple[int, int, Mapping[str, bool]]:

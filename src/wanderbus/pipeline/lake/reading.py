@@ -15,8 +15,8 @@ from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.tables import Table, named
 from wanderbus.pipeline.tables.schemas import columns_in, spark_schema
 
-Partitions = Sequence[tuple[str, str, str | list[str]]]
-"""Conditions on partitions, as ``("subject", "=", "Departure")`` or ``("date", "in", ["2013-01-01"])``."""
+Conditions = Sequence[tuple[str, str, str | int | list[str]]]
+"""Conditions on columns, as ``("subject", "=", "Departure")`` or ``("offset", ">=", 1_000)``; all of them hold."""
 
 
 def table(
@@ -26,15 +26,15 @@ def table(
     *,
     version: int | None = None,
     as_of: datetime | None = None,
-    partitions: Partitions = (),
+    conditions: Conditions = (),
 ) -> DataFrame:
     """Return a table of the lake: its newest version, that with a number, or that of an instant.
 
-    ``partitions`` leaves out files without a wanted row; rows of the other files are not filtered. Raises
+    ``conditions`` leave out files in which no row meets them; rows of the other files are not filtered. Raises
     ``StorageError`` if there is no such table or version.
     """
     delta = opened(lake, named(name), version=version, as_of=as_of)
-    paths = delta.file_uris(list(partitions) or None)
+    paths = delta.file_uris(file_pruning_predicate=list(conditions) or None)
     schema = spark_schema(columns_in(delta.schema()))
     if not paths:
         return spark.createDataFrame([], schema)

@@ -45,7 +45,7 @@ class SegmentReport(msgspec.Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the lake has something else than the log."""
+        """True if the lake does not have what the log has."""
         return self.log != self.lake
 
 

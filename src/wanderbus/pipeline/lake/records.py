@@ -50,14 +50,10 @@ class Payloads(NamedTuple):
     records: list[bytes]
 
 
-def records_between(
-    spark: SparkSession, log: Path, first: int, end: int, *columns: str, kinds: Iterable[str] = ()
-) -> DataFrame:
-    """Return the records ``first..end-1`` of the log, of these kinds alone if there are any."""
+def records_between(spark: SparkSession, log: Path, first: int, end: int, *columns: str) -> DataFrame:
+    """Return the records ``first..end-1`` of the log."""
     rows = spark.read.format(FORMAT).schema(log_schema(*columns)).option("startingOffset", str(first)).load(str(log))
-    rows = rows.where((F.col("offset") >= first) & (F.col("offset") < end))
-    wanted = list(kinds)
-    return rows.where(F.col("kind").isin(wanted)) if wanted else rows
+    return rows.where((F.col("offset") >= first) & (F.col("offset") < end))
 
 
 def decoded(

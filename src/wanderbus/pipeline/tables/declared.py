@@ -16,18 +16,18 @@ import msgspec
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.specification import Column, Table, Type
 
-AttributeType = Literal["string", "integer", "double", "boolean", "date"]
+AttributeType = Literal["String", "Integer", "Double", "Boolean", "Date"]
 """Type of an attribute (SPEC A-13)."""
 
 Declared = Mapping[str, Mapping[str, AttributeType]]
 """Declared attributes: for each subject, the types of its attributes by name."""
 
 COLUMN_TYPES: Final[Mapping[AttributeType, Type]] = {
-    "string": "string",
-    "integer": "bigint",
-    "double": "double",
-    "boolean": "boolean",
-    "date": "timestamp",
+    "String": "string",
+    "Integer": "bigint",
+    "Double": "double",
+    "Boolean": "boolean",
+    "Date": "timestamp",
 }
 """Types of columns by those of attributes."""
 
