@@ -101,16 +101,13 @@ def test_each_version_of_a_subscription_has_its_lifetime(spark: SparkSession, la
 def test_duckdb_polars_and_pandas_read_the_same_tables(spark: SparkSession, lake: Path) -> None:
     for each in TABLES:
         target = LakeTable(lake, each)
-        if not target.exists:
-            continue
         count = table(spark, lake, each.name).count()
         delta = DeltaTable(target.directory)
         plain = [column.name for column in each.columns if column.type != "variant"]
         assert polars.scan_delta(delta).select(plain).collect().height == count, each.name
         assert len(delta.to_pandas(columns=plain)) == count, each.name
-        files = duckdb.read_parquet(delta.file_uris())
-        assert duckdb.sql("select count(*) from files").fetchall() == [(count,)], each.name
-        del files
+        if count:
+            assert duckdb.read_parquet(delta.file_uris()).count("*").fetchall() == [(count,)], each.name
     events = DeltaTable(LakeTable(lake, named("events")).directory)
     frame = polars.scan_delta(events).filter(polars.col("subject") == "Arrival / É 100%").select("Row").collect()
     assert frame["Row"].to_list() == [6]
@@ -184,7 +181,7 @@ def test_a_lake_belongs_to_one_log(
     spark: SparkSession, lake: Path, write_log: WriteLog, make_published: Callable[..., Record]
 ) -> None:
     other = write_log([make_published(0)])
-    with pytest.raises(StorageError, match=r"records has the log wb-7, not wb-1; use another directory"):
+    with pytest.raises(StorageError, match=r"has the log wb-7, not wb-1; use another directory"):
         Ingestion(spark, other, lake).store(spark.read.format("wanderbus").load(str(other)))
 
 
@@ -213,7 +210,7 @@ def test_columns_are_added_as_attributes_are_declared(
 
 def test_the_schema_in_delta_is_that_of_the_specification(spark: SparkSession, lake: Path) -> None:
     for each in TABLES:
-        if LakeTable(lake, each).exists and each.name != "events":
+        if each.name != "events":
             assert table(spark, lake, each.name).schema == spark_schema(each)
 
 
