@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
+from wanderbus.event import TypeName
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.specification import Column, Table, Type
 
-AttributeType = Literal["String", "Integer", "Double", "Boolean", "Date"]
-"""Type of an attribute (SPEC A-13)."""
-
-Declared = Mapping[str, Mapping[str, AttributeType]]
+Declared = Mapping[str, Mapping[str, TypeName]]
 """Declared attributes: for each subject, the types of its attributes by name."""
 
-COLUMN_TYPES: Final[Mapping[AttributeType, Type]] = {
+COLUMN_TYPES: Final[Mapping[TypeName, Type]] = {
     "String": "string",
     "Integer": "bigint",
     "Double": "double",
