@@ -2,7 +2,9 @@
 
 Each keeps a journal of lines beside its device directory, which is all that the reckoning goes by. A publisher writes
 ``sent N`` before it publishes and ``acknowledged N OFFSET`` after. A consumer writes ``took EPOCH NUMBER OFFSET``
-before it acknowledges by asking for the next one, and goes on from its last line after a crash (DESIGN 5.5).
+before it acknowledges by asking for the next one, and goes on from its last line after a crash (DESIGN 5.5). A
+consumer of the past subscribes, takes some events, ends the subscription and begins another one since the id of the
+last event, again and again: each seam is between history and new events (SPEC T-05).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import uvloop
@@ -26,6 +28,8 @@ SUBJECT: Final = "Trade"
 DOMAIN: Final = "localhost"
 PASSWORD: Final = "secret"
 BURST_MAX: Final = 60
+HYBRID_EVENTS_MAX: Final = 15
+"""Most events that a subscription which begins in the past takes before the next one begins."""
 PAUSE_S_MAX: Final = 0.15
 CONNECT_S_MAX: Final = 20.0
 RETRY_S: Final = 0.2
@@ -55,6 +59,8 @@ class Role(msgspec.Struct, frozen=True):
     server: str
     interest: str | None = None
     """A key of :data:`INTERESTS`; None for a publisher."""
+    is_hybrid: bool = False
+    """True for a consumer whose subscriptions begin in the past, each after the last event of the previous one."""
 
     @property
     def journal(self) -> Path:
@@ -125,8 +131,44 @@ async def consume(role: Role, stop: asyncio.Event, interest: Interest) -> None:
         os._exit(0)  # an orderly end would acknowledge the last notification; this end is as sudden as any
 
 
+async def consume_since(role: Role, stop: asyncio.Event, interest: Interest) -> None:
+    """Consume by one subscription after another until stopped, each since the last event taken."""
+    journal, random = Journal(role.journal), Random(role.device)
+    last = next((wanderbus.EventId.parse(words[4]) for words in reversed(journal.before)), None)
+
+    async def take(agent: wanderbus.Agent) -> None:
+        nonlocal last
+        print(READY, flush=True)
+        while True:
+            await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))  # meanwhile new events become past ones
+            left = random.randint(1, HYBRID_EVENTS_MAX)
+            since: wanderbus.EventId | Literal["earliest"] = last or "earliest"
+            async with agent.subscribe(SUBJECT, interest.expression, gaps=True, since=since) as notifications:
+                async for item in notifications:
+                    position = item.position
+                    if isinstance(item, wanderbus.Gap):
+                        journal.note("took", position.epoch, position.number, "gap", last)
+                        continue
+                    last = item.id
+                    seam = "past" if item.is_history else "new"
+                    journal.note("took", position.epoch, position.number, item.id.number, last, seam)
+                    left -= 1
+                    if not left:
+                        break
+
+    async with _connected(role, None, keep=False) as agent:
+        taking = asyncio.create_task(take(agent))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait((taking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if taking.done():
+            taking.result()
+        os._exit(0)
+
+
 @contextlib.asynccontextmanager
-async def _connected(role: Role, resume: wanderbus.Position | None) -> AsyncIterator[wanderbus.Agent]:
+async def _connected(
+    role: Role, resume: wanderbus.Position | None, *, keep: bool = True
+) -> AsyncIterator[wanderbus.Agent]:
     """Open an agent, retrying while the server is away."""
     while True:
         agent = wanderbus.connect(
@@ -135,6 +177,7 @@ async def _connected(role: Role, resume: wanderbus.Position | None) -> AsyncIter
             server=role.server,
             state_dir=Path(role.directory, role.device),
             resume=resume,
+            keep=keep,
             connect_s_max=CONNECT_S_MAX,
         )
         try:
@@ -155,7 +198,8 @@ async def run(role: Role) -> None:
     if role.interest is None:
         await publish(role, stop, burst)
     else:
-        await consume(role, stop, INTERESTS[role.interest])
+        consumes = consume_since if role.is_hybrid else consume
+        await consumes(role, stop, INTERESTS[role.interest])
 
 
 def _read(stop: asyncio.Event, burst: asyncio.Event) -> None:

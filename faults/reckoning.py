@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -85,7 +86,9 @@ def reckon(
         _check_publisher(verdict, role, [event for event in events if event.by == role.device])
     taken = sum(_check_consumer(verdict, role, due(role, events)) for role in consumers)
     told = sum(len(acknowledged(role)) for role in publishers)
-    return {"records": len(payloads), "removed": first, "events": len(events), "acknowledged": told, "taken": taken}
+    seams = sum(_seams(role) for role in consumers if role.is_hybrid)
+    totals = {"records": len(payloads), "removed": first, "events": len(events), "acknowledged": told}
+    return totals | {"taken": taken, "seams": seams}
 
 
 def _files(verdict: Verdict, data: Path, archived: Sequence[bytes]) -> tuple[int, list[bytes]]:
@@ -139,5 +142,12 @@ def _check_consumer(verdict: Verdict, role: Role, wanted: Sequence[int]) -> int:
     if gaps:
         verdict.broken("lost", f"{role.device} was told of gaps: {gaps[0]}", len(gaps))
     found = [int(words[3]) for words in lines if words[3] != "gap"]
-    check_order(verdict, wanted, found, f"the notifications of {role.device}")
+    kinds = ("seam_lost", "seam_repeated") if role.is_hybrid else ("lost", "repeated")
+    check_order(verdict, wanted, found, f"the notifications of {role.device}", kinds)
     return len(found)
+
+
+def _seams(role: Role) -> int:
+    """Return how often a new event followed one of the past."""
+    places = [words[5] for words in lines_of(role.journal) if words[3] != "gap"]
+    return sum(pair == ("past", "new") for pair in itertools.pairwise(places))

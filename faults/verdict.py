@@ -1,10 +1,10 @@
-"""Differences between what was found and what was promised, in the four kinds that both programs check."""
+"""Differences between what was found and what was promised, in the kinds that the programs check."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -14,8 +14,11 @@ from harness.reporting import Goal, goal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.records import Published, decode_record
 
-Kind = Literal["lost", "repeated", "out_of_order", "integrity_errors"]
+Kind = Literal["lost", "repeated", "out_of_order", "integrity_errors", "seam_lost", "seam_repeated"]
 KINDS: Final[tuple[Kind, ...]] = ("lost", "repeated", "out_of_order", "integrity_errors")
+SEAM_KINDS: Final[tuple[Kind, ...]] = ("seam_lost", "seam_repeated")
+"""Events that are missing, or that came again, for subscriptions that begin in the past (SPEC T-05)."""
+
 SHOWN_MAX: Final = 20
 
 
@@ -42,20 +45,26 @@ class Verdict:
         """Return whether nothing was broken."""
         return not self.counts.total()
 
-    def goals(self) -> list[Goal]:
+    def goals(self, kinds: Sequence[Kind] = KINDS) -> list[Goal]:
         """Return the goals of the report."""
-        return [goal(kind, self.counts[kind], "found", most=0) for kind in KINDS]
+        return [goal(kind, self.counts[kind], "found", most=0) for kind in kinds]
 
 
-def check_order(verdict: Verdict, promised: Iterable[int], found: list[int], what: str) -> None:
+def check_order(
+    verdict: Verdict,
+    promised: Iterable[int],
+    found: list[int],
+    what: str,
+    kinds: tuple[Kind, Kind] = ("lost", "repeated"),
+) -> None:
     """Compare two lists of numbers, the first ascending: no number may be missing, repeated or out of order."""
     wanted, counted = set(promised), Counter(found)
     if lacking := sorted(wanted - counted.keys()):
-        verdict.broken("lost", f"{what}: {lacking[:5]} of {len(lacking)} that lack", len(lacking))
+        verdict.broken(kinds[0], f"{what}: {lacking[:5]} of {len(lacking)} that lack", len(lacking))
     if strange := sorted(counted.keys() - wanted):
         verdict.broken("integrity_errors", f"{what}: {strange[:5]} were never due", len(strange))
     if twice := [number for number, count in counted.items() if count > 1]:
-        verdict.broken("repeated", f"{what}: {twice[:5]} came more than once", len(twice))
+        verdict.broken(kinds[1], f"{what}: {twice[:5]} came more than once", len(twice))
     once = list(dict.fromkeys(found))
     if wrong := [late for early, late in itertools.pairwise(once) if late < early]:
         verdict.broken("out_of_order", f"{what}: {wrong[:5]} came after higher ones", len(wrong))

@@ -132,7 +132,8 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04). An application stores
     ``position`` with its result and passes it to ``agent.subscribe(resume=...)``. ``redelivered`` is true if an earlier
     life of this device may have seen it. ``xml`` is the notification as XML text, for a subscription that asks for it
-    (SPEC O-03).
+    (SPEC O-03). ``is_history`` is true if the broker read the event from its log, for a subscription that began in the
+    past (SPEC T-05).
     """
 
     event: Event
@@ -141,6 +142,7 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     id: EventId
     redelivered: bool = False
     xml: str | None = None
+    is_history: bool = False
 
 
 class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):

@@ -74,7 +74,9 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     """A live subscription as it was submitted (SPEC A-04), and how it is read.
 
     ``state`` is ``reading``, ``window_full`` or ``not_read``; for the other fields of reading see :class:`UnreadInfo`.
-    ``last_us`` is the time of its last notification, ``expires_us`` the time of its end, None for never.
+    ``last_us`` is the time of its last notification, ``expires_us`` the time of its end, None for never. ``since`` is
+    the point in the past at which it began, and ``history_from`` the next record of the log that it reads before it is
+    live (SPEC T-05).
     """
 
     subscription: str
@@ -95,6 +97,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     queue: QueuePolicy = QueuePolicy()
     readers: tuple[ReaderInfo, ...] = ()
     queued_bytes: int = 0
+    since: str | None = None
+    history_from: int | None = None
     cut: tuple[str, ...] = ()
 
 

@@ -125,12 +125,42 @@ class Acknowledged(Record, frozen=True, tag="acknowledged", kw_only=True):
 class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
     """A subscription was accepted; it inherits the queue of the ended subscription ``inherits``, if any.
 
-    ``number`` gives the order in which this server created its subscriptions; it is used once.
+    ``number`` gives the order in which this server created its subscriptions; it is used once. With ``history`` it
+    reads the log from that offset on before it continues live.
     """
 
     subscription: Subscription
     number: int
     inherits: str | None = None
+    history: int | None = None
+
+
+class ReplayedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event for a subscription that has not caught up with the log.
+
+    ``at_us`` is the time of the record of its acceptance. ``is_history`` is false if it arrived while the last piece of
+    the history was read.
+    """
+
+    id: EventId
+    at_us: int
+    event: msgspec.Raw
+    is_history: bool = True
+
+
+class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
+    """A subscription has caught up with the log below offset ``next``; it is live if there is none (SPEC T-05).
+
+    ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` others.
+    """
+
+    user: str
+    session: str
+    subscription: str
+    first: int
+    events: tuple[ReplayedEvent, ...] = ()
+    restricted: int = 0
+    next: int | None = None
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):
@@ -140,7 +170,7 @@ class Changed(Record, frozen=True, tag="changed", kw_only=True):
 
 
 class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
-    """A subscription ended; ``reason`` is ``asked``, ``expired``, ``discarded`` or ``removed`` by an operator."""
+    """A subscription ended; ``reason`` is ``asked``, ``expired``, ``discarded``, ``history_failed`` or ``removed``."""
 
     user: str
     subscription: str
@@ -251,6 +281,7 @@ AnyRecord = (
     | Acknowledged
     | Subscribed
     | Changed
+    | Replayed
     | Unsubscribed
     | Forgotten
     | Attached

@@ -13,7 +13,7 @@ from typing import Final, Literal, Self, TypedDict
 import msgspec
 
 from wanderbus.errors import Refused
-from wanderbus.event import Position
+from wanderbus.event import EventId, Position
 
 When = Literal["always", "away"]
 """Condition of a restriction: it holds always, or only while the owner is DISCONNECTED (SPEC H-02)."""
@@ -104,6 +104,49 @@ class QueuePolicy(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_def
     """Name of a policy that the broker's operator has registered; it drops before ``when_full`` does (SPEC G-23)."""
 
 
+class Since(msgspec.Struct, frozen=True, repr_omit_defaults=True, omit_defaults=True):
+    """Point in the past from which a subscription reads the log before it continues live (SPEC T-05).
+
+    At most one field is set; without any it is the oldest record that the log keeps.
+    """
+
+    at_us: int | None = None
+    """Events that the broker accepted at this instant or later, in microseconds since the Unix epoch."""
+
+    event: EventId | None = None
+    """Events after this one."""
+
+    position: Position | None = None
+    """Events after that of this notification of the same session."""
+
+    def __str__(self) -> str:
+        if self.at_us is not None:
+            return _shown(self.at_us)
+        if self.position is not None:
+            return f"notification {self.position.number}"
+        return "earliest" if self.event is None else str(self.event)
+
+
+SincePoint = datetime | Position | EventId | Since | Literal["earliest"]
+"""Point in the past as an application gives it, or as a :class:`Subscription` has it."""
+
+
+def since_of(point: SincePoint) -> Since:
+    """Return ``point`` as a :class:`Since`; :class:`Refused` for anything else, or a time without a time zone."""
+    match point:
+        case datetime():
+            return Since(at_us=instant_us(point))
+        case Position():
+            return Since(position=point)
+        case EventId():
+            return Since(event=point)
+        case Since():
+            return point
+        case "earliest":
+            return Since()
+    raise Refused(f"invalid since {point!r} (expected a datetime, a Position, an EventId or 'earliest')")
+
+
 EVERY_SUBJECT: Final = "*"
 """The subject of a subscription to events of every subject."""
 
@@ -119,7 +162,8 @@ class Subscription(msgspec.Struct, frozen=True):
     ``id`` has the text form of an event id, with the number of its submission. ``expires_us`` is absolute (SPEC X17),
     None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the session's queue for this
     subscription alone (SPEC G-18). ``language`` is the language of ``expression``, one of
-    :data:`wanderbus.filters.LANGUAGES`; ``format`` is the form of its notifications.
+    :data:`wanderbus.filters.LANGUAGES`; ``format`` is the form of its notifications. ``since`` is the point in the past
+    at which it begins, None if it began live.
     """
 
     id: str
@@ -133,12 +177,15 @@ class Subscription(msgspec.Struct, frozen=True):
     queue: QueuePolicy = QueuePolicy()
     language: str = "eci"
     format: Format = "event"
+    since: Since | None = None
 
     def __repr__(self) -> str:
         parts = [f"<Subscription {self.id}: {self.subject!r} where {self.expression!r}", f"of {self.owner}"]
         parts.append(f"session {self.session!r}")
         if self.language != "eci":
             parts.append(f"language {self.language}")
+        if self.since is not None:
+            parts.append(f"since {self.since}")
         if self.expires_us is not None:
             parts.append(f"until {_shown(self.expires_us)}")
         if self.device is not None:
@@ -184,3 +231,4 @@ class SubscribeOptions(TypedDict, total=False):
     language: str
     format: Format
     resume: Position | None
+    since: SincePoint | None

@@ -9,13 +9,19 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
+from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import (
     Append,
     Appended,
+    HistoryFailed,
+    HistoryRead,
+    HistoryWanted,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MessageArrived,
+    OffsetFound,
+    OffsetWanted,
     SendOnLink,
     ServerStarted,
     UserStatusChanged,
@@ -40,7 +46,8 @@ from wanderbus.protocol import (
     Take,
 )
 from wanderbus.records import SERVER_LOG, AnyRecord, decode_record
-from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
+from wanderbus.segments import Frame
+from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
 
 START_US = 1_700_000_000_000_000
 ALICE, BOB = "sip:alice@example.org", "sip:bob@example.org"
@@ -79,6 +86,12 @@ class Desk:
         self.offset_us = 0
         """Change of the wall clock."""
         self.held = False
+        self.reads_history = True
+        """Pieces of history are read at once; otherwise they wait in ``pieces``."""
+        self.pieces: list[HistoryWanted] = []
+        self.history_failures: list[HistoryFailed] = []
+        self.log_begins = 0
+        """Offset of the oldest record that is kept for readers of the past."""
         self.out: dict[int, list[BrokerMessage]] = {}
         self.statuses: list[UserStatusChanged] = []
         self.timers: dict[Hashable, float] = {}
@@ -102,6 +115,7 @@ class Desk:
     def start(self) -> None:
         """Boot from the disk; all earlier links are closed."""
         self._reading_all.clear()
+        self.pieces.clear()
         self.broker = Broker(self.recovered(), self.config)
         self.timers.clear()
         self.give(ServerStarted())
@@ -154,6 +168,14 @@ class Desk:
                     self.log.extend(payload for _, _, payload in entries)
                     if not self.held:
                         self.give(Appended(SERVER_LOG, len(self.log)))
+                case OffsetWanted():
+                    self.give(self._offset(output))
+                case HistoryWanted():
+                    self.pieces.append(output)
+                    if self.reads_history:
+                        self.read_history()
+                case HistoryFailed():
+                    self.history_failures.append(output)
                 case LinkDropped():
                     self.dropped_links.append(output)
                 case UserStatusChanged():
@@ -164,6 +186,36 @@ class Desk:
                     self.timers.pop(key, None)
         if self.timers.pop(("turn",), None) is not None:
             self.give(TimerFired(("turn",)))
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The log as its readers see it."""
+        return [Frame(n, decode_record(payload).at_us, payload, 0) for n, payload in enumerate(self.log)]
+
+    def read_history(self) -> None:
+        """Answer the piece that was requested."""
+        wanted = self.pieces.pop(0)
+        ours = (wanted.server, wanted.incarnation) == (self.broker.state.server, self.broker.state.incarnation)
+        if wanted.first < self.log_begins or not ours:
+            self.give(HistoryRead(wanted.piece, wanted.first, failed=f"the log has no record {wanted.first}"))
+        else:
+            assert wanted.end <= len(self.log)
+            self.give(read_piece(wanted, self.frames[wanted.first :]))
+
+    def _offset(self, wanted: OffsetWanted) -> OffsetFound:
+        since, frames = wanted.since, self.frames[self.log_begins :]
+        if since.at_us is not None:
+            found = next((each.offset for each in frames if each.at_us >= since.at_us), len(self.log))
+        elif since.event is not None:
+            found = since.event.number + 1
+        elif since.position is not None:
+            found = find_position(frames, wanted.user, wanted.session, since.position.number) or -1
+        else:
+            found = self.log_begins
+        reason = f"the log begins at record {self.log_begins}"
+        return (
+            OffsetFound(wanted.lookup, None, reason) if found < self.log_begins else OffsetFound(wanted.lookup, found)
+        )
 
     def sync(self) -> None:
         """Make everything that was written durable."""
@@ -258,6 +310,7 @@ class Desk:
         language: str = "eci",
         format: Format = "event",
         reads: bool = True,
+        since: Since | None = None,
     ) -> Done | RequestRefused:
         self._requests += 1
         request = Subscribe(
@@ -271,8 +324,13 @@ class Desk:
             language=language,
             format=format,
             reader=self._handles + 1 if reads else None,
+            since=since,
         )
+        at_once, self.reads_history = self.reads_history, False
         answer = self.ask(link, request)
+        self.reads_history = at_once
+        while self.reads_history and self.pieces:
+            self.read_history()
         if reads and isinstance(answer, Done):
             subscription = answer.subscriptions[0]
             self.handle(link, subscription.id)

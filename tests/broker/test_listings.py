@@ -77,7 +77,13 @@ def test_a_row_of_a_subscription_has_every_field_of_it(office: Office) -> None:
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(subscription))
     plain = {names.get(name, name): value for name, value in sent.items()}
     waits = {"queued": 0, "queued_bytes": 0, "oldest_s": None, "state": "reading", "blocked_s": None}
-    assert row == {**plain, **waits, "last_us": None, "readers": [{"device": "phone", "unacknowledged": 0}]}
+    assert row == {
+        **plain,
+        **waits,
+        "last_us": None,
+        "history_from": None,
+        "readers": [{"device": "phone", "unacknowledged": 0}],
+    }
 
 
 def test_a_row_of_a_queue_has_length_age_and_losses(office: Office) -> None:

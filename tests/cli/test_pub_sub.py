@@ -39,7 +39,7 @@ def test_events_go_from_one_shell_to_another(shell: Shell) -> None:
     assert len(received) == 2
     typed = {"Dest": "IAH", "DepDelay": 42.0, "Late": True, "Text": "4 o'clock", "Quoted": "42"}
     assert typed in [each["attributes"] for each in received]
-    keys = {"id", "position", "subscriptions", "redelivered", "subject", "attributes", "published_us"}
+    keys = {"id", "position", "subscriptions", "redelivered", "history", "subject", "attributes", "published_us"}
     assert all(each.keys() == keys for each in received)
     assert [each["position"]["number"] for each in received] == [1, 2]
 

@@ -242,3 +242,39 @@ def test_o03_a_line_of_xml_is_one_notification_and_no_event_forges_another(shell
     status, out, err = shell.run("sub", "Departure", "--keep", "x", *shell.as_user())
     assert (status, out) == (2, "")
     assert "the subscription x was made with --format xml; give another name" in one_line(err)
+
+
+def test_t05_since_prints_the_past_and_then_new_events(shell: Shell) -> None:
+    shell.up()
+    published(shell, 1, 2, 3)
+    reader = ready(shell, "Departure", "n > 1", "--since", "earliest", "--format", "json")
+    published(shell, 4)
+    lines = [json.loads(read_line(reader)) for _ in range(3)]
+    assert [(each["attributes"]["n"], each["history"]) for each in lines] == [(2, True), (3, True), (4, False)]
+    interrupted(reader)
+    reader = ready(shell, "Departure", "--since", lines[0]["id"])
+    assert [read_line(reader)[-3:] for _ in range(2)] == ["n=3", "n=4"]
+    interrupted(reader)
+    kept = ready(shell, "Departure", "--since", "-1h", "--keep", "k")
+    assert [read_line(kept) for _ in range(4)] == [f"{n} Departure n={n}" for n in range(1, 5)]
+    interrupted(kept, signal.SIGTERM)
+    published(shell, 5)
+    kept = ready(shell, "Departure", "--since", "-1h", "--keep", "k")
+    assert read_line(kept).endswith("n=5")
+    interrupted(kept)
+
+
+@pytest.mark.parametrize(
+    ("point", "reason"),
+    [
+        ("yesterday", "--since: invalid point 'yesterday'"),
+        ("-2 weeks", "--since: invalid duration '2 weeks'"),
+        ("2999-01-01", "is in the future"),
+        ("other-1-1", "this server's log has no such event"),
+    ],
+)
+def test_t05_a_point_that_is_not_in_the_past_is_an_error_of_one_line(shell: Shell, point: str, reason: str) -> None:
+    shell.up()
+    status, out, err = shell.run("sub", "Departure", "--since", point, *shell.as_user())
+    assert (status != 0, out) == (True, "")
+    assert reason in one_line(err)

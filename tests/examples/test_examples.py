@@ -45,6 +45,11 @@ EXPECTED = {
         "{'Text': 'the port is open again'}",
         "sip:investor@localhost session default: 0 waiting, 0 gaps",
     ],
+    "since": [
+        "past {'Stock': 'PETR4', 'Price': 22.7}",
+        "past {'Stock': 'PETR4', 'Price': 23.1}",
+        "new {'Stock': 'PETR4', 'Price': 21.5}",
+    ],
     "roaming": [
         "moved to 127.0.0.2",
         "moved to 127.0.0.3",

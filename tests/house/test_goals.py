@@ -18,7 +18,7 @@ from bench.goals import Listed, Measurement
 PLACES = ("bench", "faults", "fuzz", "hostile", "src/wanderbus/evaluation", "src/wanderbus/cli", "tests/interop")
 BOUNDS = ("least", "most")
 CONSTRUCTORS = ("goal", "_goal", "exactly", "within", "at_most")
-KINDS = {"{kind}": ("lost", "repeated", "out_of_order", "integrity_errors")}
+KINDS = {"{kind}": ("lost", "repeated", "out_of_order", "integrity_errors", "seam_lost", "seam_repeated")}
 """Names that are composed at run time."""
 
 

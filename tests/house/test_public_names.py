@@ -65,7 +65,7 @@ MEMBERS = {
     "Event": ["arrived_us", "attributes", "get", "get_all", "published_us", "subject"],
     "Gap": ["count", "lost", "position", "reason"],
     "Merged": ["ack", "aclose"],
-    "Notification": ["event", "id", "position", "redelivered", "subscriptions", "xml"],
+    "Notification": ["event", "id", "is_history", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
         *("SESSION", "bounds", "declare_schema", "kick", "limits", "peek", "purge", "queues", "schemas", "sessions"),
@@ -77,7 +77,7 @@ MEMBERS = {
     ],
     "Subscription": [
         *("device", "expires_us", "expression", "format", "id", "language", "owner", "queue", "restrictions"),
-        *("session", "subject"),
+        *("session", "since", "subject"),
     ],
 }
 """Pinned attributes and methods of the classes that applications use most, of the class or of an instance."""

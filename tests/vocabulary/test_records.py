@@ -9,7 +9,7 @@ import pytest
 
 from tests.published import published
 from wanderbus import records
-from wanderbus.event import DeclaredAttribute, Event
+from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.records import AnyRecord, Notified, decode_record, encode_record
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Subscription
 
@@ -48,6 +48,19 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
     (records.Acknowledged(at_us=4, user=USER, session="default", device="phone", number=9), "acknowledged"),
     (records.Subscribed(at_us=5, subscription=SUBSCRIPTION, number=1), "subscribed"),
     (records.Changed(at_us=6, subscription=SUBSCRIPTION), "changed"),
+    (
+        records.Replayed(
+            at_us=6,
+            user=USER,
+            session="default",
+            subscription="wb-3",
+            first=4,
+            events=(records.ReplayedEvent(EventId("wb", 1, 2), 3, msgspec.Raw(b"\xc0")),),
+            restricted=1,
+            next=7,
+        ),
+        "replayed",
+    ),
     (records.Forgotten(at_us=7, subscriptions=("wb-3",)), "forgotten"),
     (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),
     (

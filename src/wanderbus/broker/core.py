@@ -16,6 +16,7 @@ from wanderbus.broker.admin import Admin
 from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.handover import Handover, moved
+from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.links import Links
@@ -27,11 +28,13 @@ from wanderbus.broker.messages import (
     DropExport,
     ExtensionFailed,
     FenceSession,
+    HistoryRead,
     ImportSession,
     KernelLoaded,
     LinkClosed,
     LinkOpened,
     MessageArrived,
+    OffsetFound,
     ServerAnswered,
     ServerStarted,
 )
@@ -45,6 +48,7 @@ from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.replays import HISTORY_FAILED
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pacing import SubscribePacing
@@ -98,8 +102,9 @@ class Broker:
         self._presence = Presence(state, self._journal, self._links, self._queue_limits, config, hook)
         self._admin = Admin(state, self._journal, self._links, self._presence, config)
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us))
+        self._catch_up = CatchUp(state, self._journal, self._links, self._queue_limits, config, kinds)
         self._subscriptions = Subscriptions(
-            state, self._journal, self._links, self._queue_limits, config, kinds, matcher, policies
+            state, self._journal, self._links, self._queue_limits, config, kinds, matcher, self._catch_up, policies
         )
         self._subscribe_pacing = SubscribePacing(state, self._journal, self._links, config, self._answer)
         self._unread_warnings = UnreadWarnings(state, self._journal, self._links, config)
@@ -107,7 +112,7 @@ class Broker:
         self._handover = Handover(state, self._journal, self._links, self._presence, self._subscriptions, self._backlog)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(
-            state, self._journal, self._links, self._subscriptions, self._queue_limits, may_publish
+            state, self._journal, self._links, self._subscriptions, self._queue_limits, may_publish, self._catch_up
         )
 
     def status(self, user: str) -> str:
@@ -152,6 +157,7 @@ class Broker:
                     if self._links.ready:
                         self._links.flush()
         self._backlog.go_on()
+        self._catch_up.go_on()
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
 
@@ -192,11 +198,16 @@ class Broker:
             case DialogChanged():
                 self._on_dialog_changed(given)
             case DiskFull() | DiskFreed():
-                self._publishing.conditions.is_disk_full = isinstance(given, DiskFull)
+                self._publishing.conditions.is_disk_full = self._catch_up.is_paused = isinstance(given, DiskFull)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():
                 self._admin.server_answered(given)
+            case OffsetFound():
+                self._subscriptions.offset_found(given)
+            case HistoryRead():
+                if unreadable := self._catch_up.read(given):
+                    self._subscriptions.end(unreadable, HISTORY_FAILED)
             case FenceSession():
                 self._handover.fence(given)
             case ImportSession():
@@ -241,6 +252,7 @@ class Broker:
         SPEC G-17, G-25, X18.
         """
         self._queue_limits.sweep()
+        self._catch_up.look()
         self._unread_warnings.look()
         self._sweep_subscriptions()
         self._sweep_later()

@@ -52,6 +52,8 @@ class Explanation:
         """The subscription in whose queue it is: the matched one, or one that has inherited its queue."""
         self._acknowledged_us: dict[str, int] = {}
         """Time at which each device acknowledged the notification."""
+        self._was_replayed = False
+        """True if the subscription read the event from the log."""
         self._left_us: int | None = None
         """Time at which it left the queue."""
         self._dropped: str | None = None
@@ -60,7 +62,9 @@ class Explanation:
     @property
     def settled(self) -> bool:
         """Return whether no later record can change the outcome."""
-        return self._published is not None and (self._number is None or self._left_us is not None)
+        if self._number is None:
+            return self._published is not None and self._subscription.since is None
+        return self._published is not None and self._left_us is not None
 
     def concerns(self, offset: int, payload: bytes) -> bool:
         """Return whether the record at ``offset`` may concern the pair; most records do not."""
@@ -81,6 +85,8 @@ class Explanation:
                     self._waits_for = subscription.id
             case records.Changed(subscription=subscription):
                 self._store_subscription(subscription, record.at_us)
+            case records.Replayed(subscription=self._identity):
+                self._on_replayed(record)
             case records.Unsubscribed(subscription=self._identity) if self._published is None:
                 self._ended = record
             case records.Attached(user=self._subscription.owner):
@@ -109,6 +115,14 @@ class Explanation:
             self._trim(record.at_us)
         elif ours is not None and self._published is None:
             self._last_us = record.at_us
+
+    def _on_replayed(self, record: records.Replayed) -> None:
+        """Note that the subscription has read the event from the log."""
+        for number, each in enumerate(record.events, record.first):
+            if each.id == self._event:
+                self._number, self._left_us, self._dropped = number, None, None
+                self._was_replayed = True
+                self._trim(record.at_us)
 
     # The queue --------------------------------------------------------------------------------------------------
 
@@ -157,6 +171,8 @@ class Explanation:
         """Return the outcome as far as the records go; :class:`StorageError` if the log does not hold the event."""
         if self._published is None:
             raise StorageError(f"the log has no event {self._event}; check the id (a refused event has none)")
+        if self._was_replayed:
+            return self._notified()
         return self._before_matching(self._published) or self._matched(self._published) or self._notified()
 
     def _before_matching(self, published: records.Published) -> Explained | None:

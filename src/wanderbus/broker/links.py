@@ -406,7 +406,8 @@ class Links:
             handles.append(reader.handle)
             served.append(reader.subscription)
         raw = msgspec.Raw(event.data)
-        notify = protocol.Notify(entry.number, event.id, raw, subscriptions, redelivered, tuple(handles))
+        is_history = entry.history_us > 0
+        notify = protocol.Notify(entry.number, event.id, raw, subscriptions, redelivered, tuple(handles), is_history)
         for each in served or subscriptions:
             # A forgotten subscription asks for nothing.
             if (row := known(each)) is not None and row.subscription.format == "xml":

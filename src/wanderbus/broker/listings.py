@@ -76,7 +76,7 @@ class Listings:
             "state": "window_full" if full else "not_read" if waits_unread else "reading",
             "queued": 0 if queue is None else queue.waiting,
             "queued_bytes": 0 if queue is None else queue.queued_bytes,
-            "oldest_s": None if oldest is None else self._since_s(oldest.event.at_us),
+            "oldest_s": None if oldest is None else self._since_s(oldest.queued_us),
             "blocked_s": max(0.0, self._links.now - min(full)) if full else None,
             "readers": [_reader(link.device, reader) for link, reader in links],
         }
@@ -112,6 +112,8 @@ class Listings:
             "device": subscription.device,
             "queue": subscription.queue,
             "last_us": row.last_us,
+            "since": None if subscription.since is None else str(subscription.since),
+            "history_from": row.history[0].next if row.history else None,
             **self._reading(row),
         }
 
@@ -129,7 +131,7 @@ class Listings:
             "notifications": session.waiting,
             "queued": session.queued,
             "queued_bytes": session.queued_bytes,
-            "oldest_s": max((self._since_s(entry.event.at_us) for entry in oldest), default=None),
+            "oldest_s": max((self._since_s(entry.queued_us) for entry in oldest), default=None),
             "gaps": len(gaps),
             "missing": sum(gap.count for gap in gaps),
             **self._unread(session),
@@ -153,7 +155,7 @@ class Listings:
                 "id": entry.event.id,
                 "event": msgspec.Raw(entry.event.data),
                 "subscriptions": waiting,
-                "age_s": self._since_s(entry.event.at_us),
+                "age_s": self._since_s(entry.queued_us),
             }
         return row | {"lost": _losses(group)}
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from wanderbus import protocol
+from wanderbus.event import EventId
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
+from wanderbus.subscription import Since, Subscription
 
 
 class ServerStarted(Input, frozen=True):
@@ -160,6 +164,74 @@ class ServerAnswered(Input, frozen=True):
 
     asked: ServerAsked
     rows: tuple[Mapping[str, Any], ...]
+
+
+class OffsetWanted(Output, frozen=True):
+    """Find the offset of the first record that a subscription of this session reads; :class:`OffsetFound` answers it.
+
+    A record cannot be found if the log does not go back so far; the log's first record is always found.
+    """
+
+    lookup: int
+    since: Since
+    user: str
+    session: str
+
+
+class OffsetFound(Input, frozen=True):
+    """Answer to :class:`OffsetWanted`; without an ``offset`` the ``reason`` is a line for the subscriber."""
+
+    lookup: int
+    offset: int | None
+    reason: str = ""
+
+
+class HistoryWanted(Output, frozen=True):
+    """Read a piece of a log for a subscription: the events that it matches, from offset ``first`` up to ``end``.
+
+    The log is that of ``server`` in ``incarnation``; all records below ``end`` are durable. The piece may end earlier,
+    as soon as it has ``events_max`` events or ``bytes_max`` bytes of them. :class:`HistoryRead` answers it.
+    """
+
+    piece: int
+    subscription: Subscription
+    server: str
+    incarnation: int
+    first: int
+    end: int
+    events_max: int
+    bytes_max: int
+    filter_work_max: int
+
+
+class PastEvent(msgspec.Struct, frozen=True, gc=False):
+    """An event of the log, as its acceptance stored it; ``undecided`` names the bound if its filter is too costly."""
+
+    offset: int
+    id: EventId
+    at_us: int
+    received_us: int
+    event: bytes
+    undecided: str = ""
+
+
+class HistoryRead(Input, frozen=True):
+    """Answer to :class:`HistoryWanted`: all matching ``events`` below offset ``end``, in order.
+
+    ``failed`` is the reason for which the piece cannot be read, "" if it was read.
+    """
+
+    piece: int
+    end: int
+    events: tuple[PastEvent, ...] = ()
+    failed: str = ""
+
+
+class HistoryFailed(Output, frozen=True):
+    """The history of a subscription cannot be read for this ``reason``, so the subscription has ended."""
+
+    subscription: str
+    reason: str
 
 
 class SendOnLink(Output, frozen=True, gc=False):

@@ -9,10 +9,12 @@ import msgspec
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
+from wanderbus.broker.history.catch_up import CatchUp
+from wanderbus.broker.history.lookups import Lookups
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import KernelWanted, SubscriptionUnreadable
+from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
@@ -48,6 +50,7 @@ class Subscriptions:
         config: BrokerConfig,
         kinds: CustomRestrictions,
         matcher: Matcher,
+        catch_up: CatchUp,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
@@ -61,6 +64,8 @@ class Subscriptions:
         self._policies = policies or QueuePolicies()
         self.matcher = matcher
         """The index of subscriptions."""
+        self._catch_up = catch_up
+        self._lookups = Lookups(state, journal, config)
         self._live = ExpiryIndex()
         self._ended = ExpiryIndex()
         kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
@@ -87,14 +92,32 @@ class Subscriptions:
         """Add live subscriptions; one that can no longer be parsed matches nothing, and is reported."""
         for subscription in subscriptions:
             self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+            self._catch_up.add(subscription.id)
         for subscription, error in self.matcher.add_many(subscriptions):
             self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
         self.ask_for_kernel()
 
-    def answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
-        """Serve one request; the answer is sent once the change is durable."""
+    def offset_found(self, given: OffsetFound) -> None:
+        """Answer the request for a subscription since a point in the past, whose first offset was looked up."""
+        if (waiting := self._lookups.found(given)) is None or self._links.get(waiting[0].link) is not waiting[0]:
+            return
+        link, request = waiting
+        if given.offset is None:
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.reason)))
+        else:
+            self.answer(link, request, given.offset)
+
+    def answer(self, link: Link, request: protocol.OfSubscriptions, first: int | None = None) -> None:
+        """Serve one request; the answer is sent once the change is durable.
+
+        A subscription since a point in the past needs the offset ``first`` of that point; without it, the answer waits
+        until the offset was looked up.
+        """
         try:
-            done = self._serve(link, request)
+            if isinstance(request, protocol.Subscribe) and self._has_to_look_up(link, request, first):
+                self._lookups.ask(link, request)
+                return
+            done = self._serve(link, request, first)
         except FilterError as error:
             reason = protocol.shortened(error.reason)
             self._links.send(link, protocol.RequestRefused(request.request, reason, position=error.position))
@@ -199,11 +222,11 @@ class Subscriptions:
             if subscription.device in (None, link.device):
                 self._links.send(link, message)
 
-    def _serve(self, link: Link, request: protocol.OfSubscriptions) -> Sequence[Subscription]:
+    def _serve(self, link: Link, request: protocol.OfSubscriptions, first: int | None = None) -> Sequence[Subscription]:
         assert link.session is not None
         match request:
             case protocol.Subscribe():
-                return [self._subscribe(link, link.session, request)]
+                return [self._subscribe(link, link.session, request, first)]
             case protocol.Query():
                 return self._of_session(link.user, link.session)
             case protocol.Unsubscribe(subscription=identity, abandon=abandon):
@@ -223,17 +246,25 @@ class Subscriptions:
                     raise _unknown(identity)
                 return [self._change(subscription, restrictions=accepted)]
 
-    def _subscribe(self, link: Link, session: str, request: protocol.Subscribe) -> Subscription:
+    def _has_to_look_up(self, link: Link, request: protocol.Subscribe, first: int | None) -> bool:
+        """Return whether a valid request would begin a subscription in the past; raise its refusal otherwise."""
+        if request.since is None or request.succeeds is not None or first is not None:
+            return False
+        return self._live_as(self._wanted(link, request)) is None
+
+    def _wanted(self, link: Link, request: protocol.Subscribe) -> Subscription:
+        """Return the requested subscription, without an id; raise :class:`Refused` if it is not permitted or valid."""
+        assert link.session is not None
         admission.check_subject(request.subject)
         if refusal := self._permissions.refusal(link.user, request.subject):
             raise Refused(refusal)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
-        read = filters.parse(request.expression, request.language)
-        wanted = Subscription(
+        filters.parse(request.expression, request.language)
+        return Subscription(
             id="",
             owner=link.user,
-            session=session,
+            session=link.session,
             subject=request.subject,
             expression=request.expression,
             expires_us=self._expiry_us(request),
@@ -242,14 +273,20 @@ class Subscriptions:
             queue=request.queue,
             language=request.language,
             format=request.format,
+            since=request.since,
         )
+
+    def _subscribe(
+        self, link: Link, session: str, request: protocol.Subscribe, first: int | None = None
+    ) -> Subscription:
+        wanted = self._wanted(link, request)
         if (subscription := self._live_as(wanted)) is not None:
             if subscription.expires_us == wanted.expires_us:
                 return subscription
             return self._change(subscription, expires_us=wanted.expires_us)
-        interest = measured(read)
+        interest = measured(filters.parse(request.expression, request.language))
         self._check_quota(link.user, interest)
-        inherits = self._inheritable(link, wanted, reads=request.reader is not None)
+        inherits = self._inheritable(link, wanted, request)
         accepted = msgspec.structs.replace(wanted, id=str(self._state.next_id))
         admission.check_size(accepted)
         subscribed = records.Subscribed(
@@ -257,6 +294,7 @@ class Subscriptions:
             subscription=accepted,
             number=self._state.next_subscription,
             inherits=inherits,
+            history=first if first is not None and first < self._state.offset else None,
         )
         self._journal.write(subscribed, urgent=True)
         self._take_up(accepted, interest)
@@ -264,17 +302,22 @@ class Subscriptions:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
 
-    def _inheritable(self, link: Link, wanted: Subscription, *, reads: bool) -> str | None:
+    def _inheritable(self, link: Link, wanted: Subscription, request: protocol.Subscribe) -> str | None:
         """Return the last ended subscription with the same request that left notifications (SPEC G-07).
 
-        None if a reader on this link still reads them: they are not for a second reader.
+        None if a reader on this link still reads them: they are not for a second reader. A subscription that begins in
+        the past reads from the log what others have left; it inherits only from the one that it succeeds.
         """
+        if wanted.since is not None:
+            ended_row = self._state.tombstones.get(request.succeeds or "")
+            return request.succeeds if ended_row and _same(ended_row.subscription, wanted) else None
         session = self._state.sessions[session_key(wanted.owner, wanted.session)]
-        if (queue := self._state.queue.get(session.key)) is None:
-            return None
+        queue = self._state.queue.get(session.key)
         for identity in reversed(session.ended):
-            if identity in queue.queues and _same(self._state.tombstones[identity].subscription, wanted):
-                return None if reads and link.reader(identity) is not None else identity
+            ended = self._state.tombstones[identity]
+            has_left = ended.history or (queue is not None and identity in queue.queues)
+            if has_left and _same(ended.subscription, wanted):
+                return None if request.reader is not None and link.reader(identity) is not None else identity
         return None
 
     def _abandon(self, link: Link, identity: str) -> None:
@@ -387,6 +430,7 @@ class Subscriptions:
 
     def _take_up(self, subscription: Subscription, interest: MeasuredFilter) -> None:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
+        self._catch_up.add(subscription.id)
         self.matcher.add(subscription, interest)
         self.ask_for_kernel()
 

@@ -40,6 +40,7 @@ def _print_json(notification: Notification) -> None:
             "position": {"epoch": notification.position.epoch, "number": notification.position.number},
             "subscriptions": notification.subscriptions,
             "redelivered": notification.redelivered,
+            "history": notification.is_history,
             "subject": event.subject,
             "attributes": cloudevents.to_json(event.attributes),
             "published_us": event.published_us,

@@ -13,6 +13,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -21,6 +22,7 @@ from wanderbus.cli.connection_options import AsJson, Connection, connected, leav
 from wanderbus.cli.devices import Place, free_place, named_place
 from wanderbus.cli.event_output import Format, print_notification
 from wanderbus.cli.output import output_closed, print_progress, print_progress_json, run_async
+from wanderbus.cli.since import since_point
 from wanderbus.cli.spans import span_s
 from wanderbus.client.agent import Agent
 from wanderbus.client.notifications import Notifications
@@ -28,7 +30,7 @@ from wanderbus.client.reports import Reports, StatusChange
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.event import Notification
 from wanderbus.filters import LANGUAGES, parse
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import SincePoint, Subscription
 
 SESSION: Final = "sub"
 """Session of the subscriptions without a name; each subscription with a name has its own session."""
@@ -63,6 +65,7 @@ class _Asked:
     format: Format
     note: Callable[[str, str], None]
     """Prints progress of the command: a word for programs and a line for people."""
+    since: SincePoint | None = None
 
     @property
     def subscription_format(self) -> Literal["event", "xml"]:
@@ -89,6 +92,13 @@ def sub(
             show_default=f"{LIFETIME}; {KEPT_LIFETIME} with --keep",
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POINT",
+            help="Begin in the past, then continue: -2h, an instant, the id of an event, or earliest.",
+        ),
+    ] = None,
     session: Annotated[
         str | None, typer.Option("--session", help="Session to use instead of one of the command line.")
     ] = None,
@@ -104,7 +114,12 @@ def sub(
 
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
 
+    With --since the past that the server still has comes first, and new events follow, each once. A kept subscription
+    continues where it stopped.
+
     Example: wanderbus sub Departure --keep delays --lifetime 30d --user sip:alice@localhost
+
+    Example: wanderbus sub Departure --since -2h --user sip:alice@localhost
     """
     if keep is not None and session is not None:
         raise ConfigurationError(
@@ -121,6 +136,7 @@ def sub(
         count,
         format,
         print_progress_json if json else lambda word, line: print_progress(line),
+        None if since is None else since_point(since, datetime.now(UTC)),
     )
     run_async(_until_closed(_sub(connection, asked, session)))
 
@@ -140,6 +156,8 @@ async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
 
 async def _sub(connection: Connection, asked: _Asked, session: str | None) -> None:
     if connection.is_eci:
+        if asked.since is not None:
+            raise ConfigurationError("--since cannot be combined with eci://: the original ECI knows no history")
         agent = connection.agent()
         reading = agent.subscribe(
             asked.subject, asked.expression, language=asked.language, format=asked.subscription_format
@@ -155,16 +173,7 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
             keep=asked.name is not None or session is not None,
             on_ended="renew",
         )
-        reading = agent.subscribe(
-            asked.subject,
-            asked.expression,
-            language=asked.language,
-            format=asked.subscription_format,
-            keep=asked.name is not None,
-            lifetime_s=asked.lifetime_s,
-            this_device_only=asked.name is None,
-        )
-        await _print(agent, reading, asked)
+        await _print(agent, asked)
 
 
 def _place(connection: Connection, name: str | None) -> contextlib.AbstractContextManager[Place]:
@@ -175,11 +184,23 @@ def _place(connection: Connection, name: str | None) -> contextlib.AbstractConte
     return named_place(base / "kept" / name, f"'wanderbus sub --keep {name}'")
 
 
-async def _print(agent: Agent, reading: Notifications[Notification], asked: _Asked) -> None:
-    changes = agent.changes()
+async def _print(agent: Agent, asked: _Asked) -> None:
+    changes, since = agent.changes(), asked.since
     async with agent:
         if asked.name is not None:
-            _check_same(await agent.subscriptions(), asked)
+            kept = await agent.subscriptions()
+            _check_same(kept, asked)
+            since = kept[0].since if kept else since
+        reading = agent.subscribe(
+            asked.subject,
+            asked.expression,
+            language=asked.language,
+            format=asked.subscription_format,
+            keep=asked.name is not None,
+            lifetime_s=asked.lifetime_s,
+            this_device_only=asked.name is None,
+            since=since,
+        )
         try:
             async with reading as notifications, _beside(_renew(agent, reading, asked.lifetime_s)):
                 asked.note("ready", f"subscribed to {asked.subject}, waiting for notifications")

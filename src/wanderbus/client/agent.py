@@ -44,7 +44,16 @@ from wanderbus.machine import Input, Output, shown
 from wanderbus.refusals import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.subscription import Format, QueuePolicy, Restriction, SubscribeOptions, Subscription, instant_us
+from wanderbus.subscription import (
+    Format,
+    QueuePolicy,
+    Restriction,
+    SincePoint,
+    SubscribeOptions,
+    Subscription,
+    instant_us,
+    since_of,
+)
 
 if TYPE_CHECKING:
     from wanderbus.client.merged import Merged
@@ -264,6 +273,7 @@ class Agent:
         language: str = "eci",
         format: Format = "event",
         resume: Position | None = None,
+        since: SincePoint | None = None,
     ) -> Notifications[Any]:
         """Return the notifications of a subscription, to be opened with ``async with``.
 
@@ -282,6 +292,10 @@ class Agent:
         :param format: ``xml`` adds an XML text to each notification, ``notification.xml`` (SPEC O-03)
         :param resume: the last position of this subscription that the application has committed with its results;
             everything after it is delivered, seen before or not (DESIGN 5.5)
+        :param since: begin in the past, then continue live, each event once (SPEC T-05): the events accepted at a time
+            or later, those after an :class:`~wanderbus.EventId` or after the :class:`~wanderbus.Position` of a
+            notification, or ``"earliest"`` for all that the server keeps. Entering the block raises :class:`Refused` if
+            the server no longer has the first of them. The same call finds a kept subscription only with the same point
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
         # Agents that only publish do not load the languages of filters.
@@ -300,6 +314,7 @@ class Agent:
             language,
             format,
             resume=resume,
+            since=None if since is None else since_of(since),
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 

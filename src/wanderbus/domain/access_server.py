@@ -21,7 +21,16 @@ from typing import Final
 import msgspec
 
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import Appended, DiskFreed, DiskFull, KernelLoaded, ServerAnswered, ServerStarted
+from wanderbus.broker.messages import (
+    Appended,
+    DiskFreed,
+    DiskFull,
+    HistoryRead,
+    KernelLoaded,
+    OffsetFound,
+    ServerAnswered,
+    ServerStarted,
+)
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
@@ -180,7 +189,15 @@ class AccessServer:
         match given:
             case ClockRead():
                 self._parts.precede(BROKER, given)
-            case Appended() | DiskFull() | DiskFreed() | KernelLoaded() | ServerAnswered():
+            case (
+                Appended()
+                | DiskFull()
+                | DiskFreed()
+                | KernelLoaded()
+                | ServerAnswered()
+                | OffsetFound()
+                | HistoryRead()
+            ):
                 self._parts.give(BROKER, [given])
             case DatagramReceived(socket="eci"):
                 if self._baseline is not None:

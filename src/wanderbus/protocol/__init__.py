@@ -14,7 +14,7 @@ import msgspec
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Number, Position
 from wanderbus.limits import REASON_CHARACTERS_MAX
-from wanderbus.subscription import Format, QueuePolicy, Restriction, Subscription
+from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
 
 
 class AgentMessage(msgspec.Struct, frozen=True, array_like=True):
@@ -52,7 +52,8 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
 
     It lives for ``lifetime_s``, or until ``expires_us``, or for the broker's default if neither is given (SPEC X17).
     ``reader`` opens a reader at once, as :class:`Read` does, unless this link has one; ``resume`` is the last position
-    of the subscription that the application has committed.
+    of the subscription that the application has committed. With ``since`` a new subscription begins in the past,
+    or where the ended subscription ``succeeds`` has got to.
     """
 
     request: int
@@ -67,6 +68,8 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     format: Format = "event"
     reader: int | None = None
     resume: Position | None = None
+    since: Since | None = None
+    succeeds: str | None = None
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):
@@ -266,6 +269,7 @@ class Notify(BrokerMessage, frozen=True, tag=4):
     subscriptions: tuple[str, ...]
     redelivered: bool
     readers: tuple[int, ...] = ()
+    is_history: bool = False
 
 
 class NotifyGap(BrokerMessage, frozen=True, tag=5):

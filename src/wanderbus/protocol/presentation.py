@@ -31,7 +31,9 @@ def in_xml(notify: protocol.Notify, epoch: int) -> protocol.Notify:
 def notification_of(notify: protocol.Notify, event: Event, epoch: int) -> Notification:
     """Return the notification of ``event`` in ``notify``."""
     position = Position(epoch, notify.number)
-    return Notification(event, notify.subscriptions, position, notify.id, notify.redelivered)
+    return Notification(
+        event, notify.subscriptions, position, notify.id, notify.redelivered, is_history=notify.is_history
+    )
 
 
 def read(notify: protocol.Notify, epoch: int) -> Notification:

@@ -13,6 +13,9 @@ import msgspec
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
     ExtensionFailed,
+    HistoryFailed,
+    HistoryWanted,
+    OffsetWanted,
     ServerAnswered,
     ServerAsked,
     SubscriptionUnread,
@@ -39,9 +42,11 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.refusals import Limited
+from wanderbus.runtime.log.history_source import LogHistory
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions
+from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, Port, SIPPort, StreamPort, UdpPort
 from wanderbus.server.role import Offer, StatefulRole
@@ -88,6 +93,7 @@ class BrokerRole(StatefulRole):
         """Address of the original ECI, once started; None if it is not served."""
         self.sip_address: Address = (settings.host, 0)
         """Address of its user agent, once started."""
+        self._history: HistoryReading | None = None
         self._registered = asyncio.Event()
         self._rejection: AuthenticationError | None = None
         self._trouble = ""
@@ -105,6 +111,9 @@ class BrokerRole(StatefulRole):
         """Make the broker. Loading a kernel now delays nobody; a few subscriptions need none."""
         self._offer = offer
         kernel = await loaded_kernel("numpy") if len(self._state.subscriptions) > SCANNED_MAX else None
+        assert offer.files is not None
+        own_log = LogHistory(offer.files.log.directory, lambda: (self._state.server, self._state.incarnation))
+        self._history = HistoryReading([own_log], offer.feed)
         named = msgspec.structs.replace(self._config, server=self._state.server)
         extensions = self._extensions
         self.broker = Broker(self._state, named, extensions.restrictions, kernel, extensions.hook, extensions.policies)
@@ -217,6 +226,12 @@ class BrokerRole(StatefulRole):
             case ServerAsked(request=request):
                 rows = self._bounds if request.what == "bounds" else self._offer.refusals.rows(self._bounds)
                 self._offer.feed(ServerAnswered(output, rows))
+            case OffsetWanted():
+                self._reads().look_up(output)
+            case HistoryWanted():
+                self._reads().read(output)
+            case HistoryFailed(subscription=subscription, reason=reason):
+                _log.error("subscription %s has ended, its history cannot be read: %s", subscription, reason)
             case UserStatusChanged(user=user, status=status):
                 _log.info("%s is %s", user, status)
             case SubscriptionUnreadable(subscription=subscription, reason=reason):
@@ -225,6 +240,15 @@ class BrokerRole(StatefulRole):
                 _log.warning("%s", _unread(output))
             case ExtensionFailed(count=count, reason=reason):
                 self._on_extension_failed(count, reason)
+
+    def close(self) -> None:
+        """Read no further history."""
+        if self._history is not None:
+            self._history.close()
+
+    def _reads(self) -> HistoryReading:
+        assert self._history is not None, "the role is not open"
+        return self._history
 
     def _make_baseline(self, random: SystemRandom) -> Baseline | None:
         given = self._settings

@@ -34,6 +34,11 @@ class Disk:
         """Return the server's own log."""
         return self.logs[SERVER_LOG]
 
+    @property
+    def durable(self) -> int:
+        """Return the offset below which the server's own log is synced."""
+        return self._synced.get(SERVER_LOG, 0)
+
     def append(
         self, log: str, entries: Sequence[LogEntry], synced: Callable[[int], None], *, urgent: bool = True
     ) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import Append, Appended
+from wanderbus.broker.history.piece import find_position, read_piece
+from wanderbus.broker.messages import Append, Appended, HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
 from wanderbus.domain.baseline import Baseline
@@ -19,6 +20,7 @@ from wanderbus.records import DialogStored, decode_record
 from wanderbus.refusal_table import RefusalTable
 from wanderbus.refusals import Limited
 from wanderbus.relay.ng_client import RelayDriver
+from wanderbus.segments import Frame
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
@@ -177,6 +179,35 @@ class SimulatedServer:
                     node.feed(inputs)
 
             self.disk.append(output.log, output.entries, appended, urgent=output.urgent)
+        elif isinstance(output, HistoryWanted | OffsetWanted):
+            self._read_later(output)
+
+    def _read_later(self, wanted: HistoryWanted | OffsetWanted) -> None:
+        """Answer a question about the past after a while, as the log is then."""
+        node = self._access
+
+        def answer() -> None:
+            if node is self._access and node is not None and node.alive:
+                node.feed([self._read(wanted)])
+
+        self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
+
+    def _read(self, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
+        frames = [Frame(offset, at_us, payload, 0) for offset, at_us, payload in self.disk.log]
+        if isinstance(wanted, HistoryWanted):
+            assert wanted.end <= self.disk.durable, "the piece ends with records that are not durable"
+            return read_piece(wanted, frames[wanted.first :])
+        since, offset = wanted.since, 0
+        if since.at_us is not None:
+            offset = next((each.offset for each in frames if each.at_us >= since.at_us), self.disk.durable)
+        elif since.event is not None:
+            offset = since.event.number + 1
+        elif since.position is not None:
+            found = find_position(frames, wanted.user, wanted.session, since.position.number)
+            if found is None:
+                return OffsetFound(wanted.lookup, None, "the log has no such position")
+            offset = found
+        return OffsetFound(wanted.lookup, offset)
 
     def _save_later(self, node: AccessNode) -> None:
         def save() -> None:

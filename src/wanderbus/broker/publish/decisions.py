@@ -46,5 +46,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """Subscriptions whose filters were not evaluated; they get a gap."""
     expired: list[Subscription]
     """Subscriptions that the event matched after their expiry."""
+    behind: list[str]
+    """Matching subscriptions that have not caught up with the log, which they read."""
     full: str | None
     """The bound of a full queue whose policy refuses the event; None if the event is delivered."""

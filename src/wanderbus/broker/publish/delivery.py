@@ -35,7 +35,9 @@ class Delivery:
 
     def deliver(self, event: Event, acceptance: records.Acceptance, received_us: int) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
-        matched, restricted, expired = self._generated(event, received_us)
+        expired: list[Subscription] = []
+        behind: list[str] = []
+        matched, restricted = self._generated(event, received_us, expired, behind)
         matcher = self._matcher
         undecided = matcher.work.take_undecided(event)
         if matcher.is_kernel_due:
@@ -52,19 +54,19 @@ class Delivery:
             decided = [each for each in recorded if not all(one in undecided for one in each.subscriptions)]
         full = self._queue_limits.refuses(event.subject, acceptance.event, decided)
         delivery = records.Delivery(tuple(recorded), tuple(restricted))
-        return Delivered(delivery, notified, undecided, expired, full)
+        return Delivered(delivery, notified, undecided, expired, behind, full)
 
     def _generated(
-        self, event: Event, received_us: int
-    ) -> tuple[dict[str, list[SubscriptionRow]], list[tuple[str, int]], list[Subscription]]:
+        self, event: Event, received_us: int, expired: list[Subscription], behind: list[str]
+    ) -> tuple[dict[str, list[SubscriptionRow]], list[tuple[str, int]]]:
         """Return the subscriptions that ``event`` notifies, by the key of their session.
 
         Also return the subscriptions whose restrictions blocked a notification, with the place of the first such
-        restriction, and the expired ones.
+        restriction. Add the matching subscriptions that have expired to ``expired``, and those that are not live yet
+        to ``behind``.
         """
         matched: dict[str, list[SubscriptionRow]] = {}
         restricted: list[tuple[str, int]] = []
-        expired: list[Subscription] = []
         state = self._state
         rows = list(map(state.subscriptions.__getitem__, self._matcher.matching(event)))
         if len(rows) > 1:
@@ -73,13 +75,15 @@ class Delivery:
             subscription = row.subscription
             if subscription.expires_us is not None and subscription.expires_us <= state.wall_us:
                 expired.append(subscription)
+            elif row.history:
+                behind.append(subscription.id)
             elif subscription.restrictions and (place := self._blocked(row, event, received_us)) is not None:
                 restricted.append((subscription.id, place))
             elif (key := session_key(subscription.owner, subscription.session)) in matched:
                 matched[key].append(row)
             else:
                 matched[key] = [row]
-        return matched, restricted, expired
+        return matched, restricted
 
     def _blocked(self, row: SubscriptionRow, event: Event, received_us: int) -> int | None:
         return blocked_by(

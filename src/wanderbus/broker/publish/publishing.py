@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
@@ -37,6 +38,7 @@ class Publishing:
         subscriptions: Subscriptions,
         queue_limits: QueueLimits,
         permissions: Permissions,
+        catch_up: CatchUp,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
         """The state of the server that the acceptance of an event needs."""
@@ -45,6 +47,7 @@ class Publishing:
         self._links = links
         self._subscriptions = subscriptions
         self._queue_limits = queue_limits
+        self._catch_up = catch_up
         self._delivery = Delivery(state, links, subscriptions, queue_limits)
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
@@ -98,6 +101,9 @@ class Publishing:
             acceptance = msgspec.structs.replace(acceptance, id=state.next_id)
         published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivered.delivery)
         self._journal.write(published, urgent=True)
+        if delivered.behind:
+            is_undecided = any(each in delivered.undecided for each in delivered.behind)
+            self._catch_up.hold(delivered.behind, published, is_undecided=is_undecided)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in delivered.notified:
             if delivered.undecided:

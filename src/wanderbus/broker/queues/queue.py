@@ -308,7 +308,7 @@ class SessionQueue:
                 match = matches.setdefault(StoredMatch(entry.subscriptions, entry.bound), len(matches))
                 identity = entry.event.id
                 origin = origins.setdefault((identity.origin, identity.incarnation), len(origins))
-                entries.append(StoredEntry(place, origin, identity.number, match))
+                entries.append(StoredEntry(place, origin, identity.number, match, entry.history_us))
         holes = sorted(self._holes.get(number, {}).items())
         stored = tuple(_stored(subscription, hole) for (subscription, _), hole in holes)
         return Block(tuple(origins), tuple(matches), tuple(entries), stored) if entries or stored else None
@@ -347,7 +347,7 @@ class SessionQueue:
                 match = matches[stored.match]
                 at = first + stored.place
                 event = events[EventId(*block.origins[stored.origin], stored.number)]
-                entry = Queued(at, event, match.subscriptions, match.bound)
+                entry = Queued(at, event, match.subscriptions, match.bound, history_us=stored.history_us)
                 for _, through, gaps, target in targets[stored.match]:
                     if at > through and (gaps is None or not is_in(gaps, at)):
                         target.append(entry)

@@ -22,7 +22,8 @@ _number = attrgetter("number")
 class Queued(msgspec.Struct, gc=False):
     """A notification: its event, the subscriptions that it matched, and the devices to which some of them are bound.
 
-    ``waiting`` counts the subscriptions in whose queues it is.
+    ``waiting`` counts the subscriptions in whose queues it is. ``history_us`` is the time at which an event of the past
+    was added, 0 for one that was added when it was accepted.
     """
 
     number: int
@@ -30,6 +31,12 @@ class Queued(msgspec.Struct, gc=False):
     subscriptions: tuple[str, ...]
     bound: tuple[tuple[str, str], ...] = ()
     waiting: int = 0
+    history_us: int = 0
+
+    @property
+    def queued_us(self) -> int:
+        """Return the time since which it waits."""
+        return self.history_us or self.event.at_us
 
     @property
     def last(self) -> int:

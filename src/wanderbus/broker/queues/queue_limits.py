@@ -221,7 +221,7 @@ class QueueLimits:
     def too_old(self, entry: Queued, subscription: str) -> bool:
         """Return whether a notification has waited for too long for a subscription (SPEC G-17)."""
         age_max_s, _ = self._age_max(subscription)
-        return age_max_s is not None and self._state.wall_us - entry.event.at_us > age_max_s * 1e6
+        return age_max_s is not None and self._state.wall_us - entry.queued_us > age_max_s * 1e6
 
     def sweep(self) -> None:
         """Drop what has waited for too long in any session."""
@@ -254,7 +254,7 @@ class QueueLimits:
         last = None
         for item in queue:
             if isinstance(item, Queued):
-                if self._state.wall_us - item.event.at_us <= age_max_s * 1e6:
+                if self._state.wall_us - item.queued_us <= age_max_s * 1e6:
                     break
                 last = item.number
         return last

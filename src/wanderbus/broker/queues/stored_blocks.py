@@ -22,6 +22,7 @@ class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
     origin: int
     number: int
     match: int
+    history_us: int = 0
 
 
 class StoredHole(msgspec.Struct, frozen=True, array_like=True):

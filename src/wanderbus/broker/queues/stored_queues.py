@@ -38,6 +38,16 @@ class StoredEvents:
         """Add an event."""
         self.rows[row.id] = self._changed[row.id] = row
 
+    def add_past(self, row: EventRow) -> EventRow:
+        """Return the row of an event that waits in one more session; it may wait here already, or have waited here."""
+        if (known := self.rows.get(row.id)) is None:
+            row.sessions = 0
+            self._returned.add(row.id)
+            self.add(row)
+            known = row
+        known.sessions += 1
+        return known
+
     def release(self, row: EventRow) -> None:
         """Count one session less for an event; remove the event after the last one."""
         row.sessions -= 1

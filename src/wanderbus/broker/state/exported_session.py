@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wanderbus.broker.queues.stored_blocks import Block
+from wanderbus.broker.state.replays import closed
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
@@ -89,8 +90,8 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
     ]
     exported = ExportedSession(
         session=msgspec.structs.replace(session, owner_epoch=owner_epoch),
-        subscriptions=tuple(state.subscriptions[identity] for identity in session.subscriptions),
-        ended=tuple(state.tombstones[identity] for identity in session.ended),
+        subscriptions=tuple(closed(state.subscriptions[each], state.offset) for each in session.subscriptions),
+        ended=tuple(closed(state.tombstones[each], state.offset) for each in session.ended),
         devices=tuple(msgspec.structs.replace(row, binding=None, address=None) for row in devices),
         publishers=tuple(publishers),
         events=tuple(events.values()),

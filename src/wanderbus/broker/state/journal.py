@@ -55,6 +55,11 @@ class Journal:
         return offset
 
     @property
+    def durable(self) -> int:
+        """Return the offset below which every record is on disk."""
+        return self._durable
+
+    @property
     def unsynced(self) -> float:
         """Return the units of work that are not durable yet."""
         return self.work - self._synced_work if self._barrier > self._durable else 0.0

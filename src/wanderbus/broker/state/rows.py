@@ -105,6 +105,18 @@ class ServerRow(msgspec.Struct):
     """Number of the subscription that was created last."""
 
 
+class LogSpan(msgspec.Struct, frozen=True, array_like=True):
+    """Records of one log that a subscription still has to read: from offset ``next`` up to ``end``.
+
+    Without an ``end`` it is the log of this server, and the subscription is live once it has caught up.
+    """
+
+    server: str
+    incarnation: int
+    next: int
+    end: int | None = None
+
+
 class SubscriptionRow(msgspec.Struct):
     """A subscription, the time of its last notification (SPEC H-11), and the cursors of its devices.
 
@@ -122,6 +134,8 @@ class SubscriptionRow(msgspec.Struct):
     ended_us: int = 0
     """Time of its end, 0 while it lives; ``reason`` is that of :class:`wanderbus.records.Unsubscribed`."""
     reason: str = ""
+    history: tuple[LogSpan, ...] = ()
+    """Records to read before it is live, in order; empty if it is live (SPEC T-05)."""
 
 
 class EventRow(msgspec.Struct, gc=False, array_like=True):

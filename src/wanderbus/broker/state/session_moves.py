@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
+from wanderbus.broker.state.replays import continued
 from wanderbus.broker.state.rows import ExportRow, SessionRow, device_key, publisher_key
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
     for row in sorted((*exported.subscriptions, *exported.ended), key=lambda row: row.number):
         server.subscriptions += 1
         row.number = server.subscriptions
+        continued(state, row)
         identity = row.subscription.id
         (state.tombstones if identity in ended else state.subscriptions).put(identity, row)
     for device in exported.devices:

@@ -14,6 +14,7 @@ from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
+from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, history_of
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
@@ -76,6 +77,10 @@ class BrokerState:
         self.queue = StoredQueues(self.events, self._settled)
         self.queued_bytes = 0
         """Sum over all sessions."""
+        self.wanting_room: set[str] = set()
+        """Sessions whose queues are observed; not part of the stored state."""
+        self._relieved: list[str] = []
+        """Observed sessions whose queues have lost notifications since; they are observed no further."""
         self._sessions_of: dict[str, list[SessionRow]] = {}
         self._publishes_remembered = publishes_remembered
 
@@ -162,6 +167,8 @@ class BrokerState:
                 self._on_subscribed(record)
             case records.Changed(subscription=subscription):
                 self._on_changed(subscription)
+            case records.Replayed():
+                apply_replayed(self, record)
             case records.Unsubscribed():
                 self._on_unsubscribed(record)
             case records.Forgotten(subscriptions=subscriptions, devices=devices):
@@ -209,7 +216,7 @@ class BrokerState:
             event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), len(delivery.notified))
             self.events.add(event)
             for notified in delivery.notified:
-                self._enqueue(notified, event)
+                self.enqueue(notified, event)
 
     def _remember_publish(self, acceptance: records.Acceptance) -> None:
         key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
@@ -227,7 +234,8 @@ class BrokerState:
         publisher.recent[number] = acceptance.id.number
         self.publishers.put(key, publisher)
 
-    def _enqueue(self, notified: records.Notified, event: EventRow) -> None:
+    def enqueue(self, notified: records.Notified, event: EventRow, history_us: int = 0) -> None:
+        """Add a notification to the queues of its session; ``history_us`` is its time if the event is of the past."""
         session = self.ensure_session(notified.user, notified.session)
         size, number, subscriptions = len(event.data), notified.number, notified.subscriptions
         session.next = number + 1
@@ -247,7 +255,7 @@ class BrokerState:
             self.events.release(event)
             return
         bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
-        self.queue.ensure(key).append(Queued(number, event, subscriptions, bound))
+        self.queue.ensure(key).append(Queued(number, event, subscriptions, bound, history_us=history_us))
         session.waiting += 1
         session.queued += len(subscriptions)
         session.queued_bytes += size
@@ -318,9 +326,17 @@ class BrokerState:
         row.settled, row.cursors = session.next - 1, None
         self._put_known(row)
 
+    def take_relieved(self) -> Sequence[str]:
+        """Return the observed sessions whose queues have lost notifications since the last call."""
+        relieved, self._relieved = self._relieved, []
+        return relieved
+
     def settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
         """Count ``matches`` less as queued, and release the notifications that no subscription waits for."""
         session.queued -= matches
+        if session.key in self.wanting_room:
+            self.wanting_room.discard(session.key)
+            self._relieved.append(session.key)
         for entry in released:
             size = len(entry.event.data)
             session.waiting -= 1
@@ -338,15 +354,15 @@ class BrokerState:
     def _on_subscribed(self, record: records.Subscribed) -> None:
         subscription = record.subscription
         self.servers[self.server].subscriptions = record.number
-        row = SubscriptionRow(subscription, record.number)
+        row = SubscriptionRow(subscription, record.number, history=history_of(self, record))
         self._revive(row)
         if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
             return
         session = self.ensure_session(subscription.owner, subscription.session)
         if (queue := self.queue.get(session.key)) is not None:
             queue.rename(record.inherits, subscription.id)
-        row.cursors, row.settled = ended.cursors, ended.settled
-        ended.cursors, ended.settled = None, session.next - 1
+        row.cursors, row.settled, row.history = ended.cursors, ended.settled, ended.history
+        ended.cursors, ended.settled, ended.history = None, session.next - 1, ()
         self.tombstones.put(record.inherits, ended)
         for device in session.devices:
             self._inherit_redelivered(self.devices[device_key(session.user, device)], record)
@@ -381,6 +397,8 @@ class BrokerState:
             return
         self.subscriptions.drop(identity)
         row.ended_us, row.reason = record.at_us, record.reason
+        if record.reason == HISTORY_FAILED:
+            row.history = ()
         self.tombstones.put(identity, row)
         session = self.ensure_session(row.subscription.owner, row.subscription.session)
         session.subscriptions.remove(identity)

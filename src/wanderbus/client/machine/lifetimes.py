@@ -134,6 +134,8 @@ class Lifetimes:
             wanted.expires_us,
             lost.language,
             lost.format,
+            since=lost.since,
+            succeeds=None if lost.since is None else lost.id,
         )
         return Decision([again])
 

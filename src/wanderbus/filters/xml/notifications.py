@@ -43,6 +43,7 @@ def write_notification(notification: Notification) -> str:
         "epoch": notification.position.epoch,
         "number": notification.position.number,
         "redelivered": "true" if notification.redelivered else None,
+        "history": "true" if notification.is_history else None,
     }
     about = {"subject": event.subject, "published_us": event.published_us, "arrived_us": event.arrived_us}
     try:
@@ -81,7 +82,7 @@ def _attribute_text(name: str, value: Any) -> str:
 
 def _notification(element: Element) -> Notification:
     _expect(element, "notification")
-    element.check(_PLACE, frozenset({"redelivered"}))
+    element.check(_PLACE, frozenset({"redelivered", "history"}))
     if not element.children:
         element.fail("<notification> must begin with <event>")
     first, *others = element.children
@@ -93,6 +94,7 @@ def _notification(element: Element) -> Notification:
         Position(_count(element, "epoch"), _count(element, "number")),
         _event_id(element),
         _flag(element, "redelivered"),
+        is_history=_flag(element, "history"),
     )
 
 

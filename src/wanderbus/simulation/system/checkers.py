@@ -12,6 +12,7 @@ from wanderbus.event import Gap, Notification
 from wanderbus.records import decode_record
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.system.traveller import Traveller
+from wanderbus.subscription import Since
 
 
 def check_all(server: SimulatedServer, travellers: Sequence[Traveller]) -> list[str]:
@@ -67,6 +68,7 @@ def _check_items(
     seen: list[object] = []
     dropped = 0
     number = 0
+    is_live = False
     for item in items:
         if isinstance(item, Gap):
             dropped += max(0, min(item.count, item.position.number - number))
@@ -74,6 +76,9 @@ def _check_items(
         elif item.position.number > number:
             seen.append(item.event["Uid"])
             number = item.position.number
+            if is_live and item.is_history:
+                yield f"number {number} is of the past and came after a new event"
+            is_live = not item.is_history
         elif not item.redelivered or traveller.resumes:
             yield f"number {item.position.number} came again"
     if dropped == 0 and seen != expected:
@@ -85,14 +90,28 @@ def _check_items(
 
 
 def _expected(log: Sequence[records.AnyRecord], traveller: Traveller, expression: str) -> Iterator[object]:
-    wanted: filters.Filter | None = None
-    for record in log:
-        match record:
-            case records.Subscribed(subscription=subscription):
-                if (subscription.owner, subscription.expression) == (traveller.uri, expression):
-                    wanted = filters.parse(subscription.expression, subscription.language)
-            case records.Published(event=event) if wanted is not None and wanted.evaluate(event) is True:
-                yield event["Uid"]
+    made = (
+        (offset, record.subscription)
+        for offset, record in enumerate(log)
+        if isinstance(record, records.Subscribed)
+        and (record.subscription.owner, record.subscription.expression) == (traveller.uri, expression)
+    )
+    if (found := next(made, None)) is None:
+        return
+    begin, subscription = found
+    wanted = filters.parse(subscription.expression, subscription.language)
+    for offset, record in enumerate(log):
+        if isinstance(record, records.Published):
+            since = subscription.since
+            is_due = offset > begin if since is None else _is_since(since, offset, record)
+            if is_due and wanted.evaluate(record.event) is True:
+                yield record.event["Uid"]
+
+
+def _is_since(since: Since, offset: int, record: records.Published) -> bool:
+    if since.at_us is not None:
+        return record.at_us >= since.at_us
+    return since.event is None or offset > since.event.number
 
 
 def _in_order(some: Sequence[object], of: Sequence[object]) -> bool:

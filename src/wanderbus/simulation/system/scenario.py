@@ -282,6 +282,8 @@ class Scenario:
         if not self.network.is_bound((SERVER_IP, 5060)):
             return False
         state = self.server.state
+        if any(row.history for row in state.subscriptions.values()):
+            return False
         return not state.queue and all(
             traveller.connected and traveller.settled and not traveller.is_updating for traveller in self.travellers
         )

@@ -29,6 +29,7 @@ from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.subscription import Since
 
 SUBJECT = "Trade"
 
@@ -72,6 +73,10 @@ class Traveller:
         self._encryption = encryption
         self._data_transport: DataTransport = data_transport
         self.committed = Committed()
+        self.late: set[int] = set()
+        """Places of the subscriptions that begin later, by :meth:`begin`."""
+        self.since: dict[int, Since] = {}
+        """Points in the past at which subscriptions begin, by place."""
         self.accepted: dict[int, EventId] = {}
         self.submitted = 0
         self.subscribed = False
@@ -178,14 +183,26 @@ class Traveller:
         self._published_in_life = 0
         self._unsettled.clear()
         self._in_hand.clear()
-        self._asked = set(range(1, len(self.expressions) + 1))
+        self._asked = set(range(1, len(self.expressions) + 1)) - self.late
         self._node.feed([Connect(), *(self._subscribe(request) for request in self._asked)])
 
     def _subscribe(self, request: int) -> Ask:
         """Request a subscription: an existing one continues from its committed position."""
         expression = self.expressions[request - 1]
+        since = self.since.get(request)
         position = self.committed.positions.get(request) if self.resumes else None
-        return Ask(protocol.Subscribe(request, SUBJECT, expression, None, (), False, resume=position), reads=True)
+        return Ask(
+            protocol.Subscribe(request, SUBJECT, expression, None, (), False, resume=position, since=since), reads=True
+        )
+
+    def begin(self, place: int, since: Since) -> None:
+        """Subscribe to a late expression, from a point in the past on."""
+        self.late.discard(place)
+        self.since[place] = since
+        if self._node is not None:
+            self._asked.add(place)
+            self.subscribed = False
+            self._node.feed([self._subscribe(place)])
 
     def kill(self) -> None:
         """Kill the agent process; committed results are kept."""

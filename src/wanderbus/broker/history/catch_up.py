@@ -1,0 +1,321 @@
+"""Subscriptions that read the past: their turns, the pieces of the log they read, and the seam to live (SPEC T-05).
+
+A subscription that is behind has a cursor in the log, which is part of the durable state. Matches of new events are
+not queued for it: the log has them. One piece is read at a time in the whole broker, and subscriptions take turns. A
+piece is requested only when the queue has room, so that reading the past drops nothing.
+
+**The seam.** A piece that reaches the end of the log ends at the offset of the next record, H. From then on the matches
+of new events are held in memory until the piece is read. One record takes the events of the piece, the held ones and
+the switch to live, so every event below H comes from the log, every later one from memory, and the cursor and the
+notifications are durable together. If anything prevents the switch (a crash, a lack of room, too many held events),
+the cursor is at H or before, and the held events are read from the log like all others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol, records
+from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
+from wanderbus.broker.history.room import QueueRoom
+from wanderbus.broker.interest.filter_accounts import Undecided
+from wanderbus.broker.links import Links
+from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.replays import notified_of
+from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import SetTimer
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.subscription import Subscription
+
+PIECE_RECORDS_MAX: Final = 4_096
+"""Records of one piece."""
+
+PIECE_EVENTS_MAX: Final = 256
+PIECE_BYTES_MAX: Final = 256 * 2**10
+"""Matching events of one piece, and their bytes: they are written as one record."""
+
+CURSOR_RECORDS_MIN: Final = 65_536
+"""Records after which a cursor is written although no event matched. If each piece wrote its own, the records of many
+subscriptions would keep the end of the log away from all of them."""
+
+HELD_MAX: Final = 256
+"""Events that are held while the last piece is read."""
+
+
+class CatchUp:
+    """Every live subscription that is behind, and the piece of one of them that is being read."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        queue_limits: QueueLimits,
+        config: BrokerConfig,
+        kinds: CustomRestrictions,
+    ) -> None:
+        self.is_paused = False
+        """True if nothing is read because the disk has no room for the records."""
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._queue_limits = queue_limits
+        self._room = QueueRoom(state, config)
+        self._per_s = config.backlog_per_s
+        self._filter_work_max = config.filter_work_max
+        self._kinds = kinds
+        self._pieces = 0
+        self._asked: AskedPiece | None = None
+        self._reached: dict[str, int] = {}
+        """Offsets up to which nothing matched since the cursor was written."""
+        self._turns: deque[str] = deque()
+        """Subscriptions that may read their next piece."""
+        self._paced: list[tuple[float, str]] = []
+        """Those that have to wait until a monotonic second."""
+        self._full: dict[str, list[str]] = {}
+        """Those whose queue has no room, by session."""
+
+    def add(self, identity: str) -> None:
+        """Let a new, revived, stored or imported subscription read the log, if it is behind."""
+        if not self._state.subscriptions[identity].history:
+            return
+        self._reached.pop(identity, None)
+        asked = self._asked
+        if asked is not None and asked.wanted.subscription.id == identity:
+            asked.held = None  # what came while it was not live was not held
+        elif not self._is_known(identity):
+            self._turns.append(identity)
+
+    def _is_known(self, identity: str) -> bool:
+        waiting = (*self._full.values(), self._turns, [each for _, each in self._paced])
+        return any(identity in several for several in waiting)
+
+    def go_on(self) -> None:
+        """Request the next piece, once the records that it ends with are durable."""
+        if self._asked is None and (self._turns or self._paced or self._full) and not self.is_paused:
+            self._choose()
+        asked = self._asked
+        if asked is not None and not asked.is_sent and asked.wanted.end <= self._journal.durable:
+            asked.is_sent = True
+            self._journal.emit_now(asked.wanted)
+
+    def look(self) -> None:
+        """Let every subscription look for room again; others may have left some to it."""
+        for identities in self._full.values():
+            self._turns.extend(identities)
+        self._full.clear()
+
+    def hold(self, behind: Sequence[str], published: records.Published, *, is_undecided: bool) -> None:
+        """Hold an accepted event that matches the subscriptions ``behind``, if one of them waits for its last piece."""
+        asked = self._asked
+        if asked is None or asked.held is None or asked.wanted.subscription.id not in behind:
+            return
+        accepted, at_us = published.acceptance, published.at_us
+        received_us = at_us if accepted.received_us is None else accepted.received_us
+        if is_undecided or len(asked.held) >= HELD_MAX:
+            asked.held = None
+        else:
+            asked.held.append(PastEvent(accepted.id.number, accepted.id, at_us, received_us, bytes(accepted.event)))
+
+    def read(self, given: HistoryRead) -> Subscription | None:
+        """Use a piece that was read; return the subscription if its history cannot be read, so that it has to end."""
+        asked, self._asked = self._asked, None
+        if asked is None or asked.wanted.piece != given.piece:
+            self._asked = asked
+            return None
+        wanted = asked.wanted
+        row = self._state.subscriptions.get(wanted.subscription.id)
+        if row is None or not row.history:
+            return None
+        if not self._is_next(row, wanted):
+            self._turns.append(row.subscription.id)
+            return None
+        if given.failed:
+            self._journal.emit(HistoryFailed(row.subscription.id, given.failed))
+            return row.subscription
+        self._use(row, asked, given)
+        return None
+
+    def _choose(self) -> None:
+        """Request the piece of the next subscription with room in its queue."""
+        now = self._links.now
+        while self._paced and self._paced[0][0] <= now:
+            self._turns.append(heappop(self._paced)[1])
+        for key in self._state.take_relieved():
+            self._turns.extend(self._full.pop(key, ()))
+        while self._turns:
+            identity = self._turns.popleft()
+            row = self._state.subscriptions.get(identity)
+            if row is None or not row.history:
+                self._reached.pop(identity, None)
+                continue
+            session = self._session(row)
+            if not self._room.is_due(session, row):
+                self._wait_for_room(session, row)
+                continue
+            self._ask(session, row)
+            return
+
+    def _ask(self, session: SessionRow, row: SubscriptionRow) -> None:
+        span = row.history[0]
+        first = self._next(row)
+        log_end = self._state.offset if span.end is None else span.end
+        end = min(log_end, first + PIECE_RECORDS_MAX)
+        is_last = span.end is None and end == log_end
+        if is_last:
+            self._journal.hurry()  # the piece is read once its last record is durable
+        events, size = self._room.left(session, row)
+        self._pieces += 1
+        wanted = HistoryWanted(
+            self._pieces,
+            row.subscription,
+            span.server,
+            span.incarnation,
+            first,
+            end,
+            min(PIECE_EVENTS_MAX, events),
+            min(PIECE_BYTES_MAX, size),
+            self._filter_work_max,
+        )
+        is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
+        self._asked = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)
+        if not is_here:
+            self._journal.emit_now(wanted)
+
+    def _use(self, row: SubscriptionRow, asked: AskedPiece, given: HistoryRead) -> None:
+        session = self._session(row)
+        taken = TakenEvents(row.last_us)
+        cursor = self._take(session, row, taken, given.events, is_history=True)
+        if cursor is not None:
+            self._write(session, row, taken, cursor)
+            return
+        if asked.held is not None and given.end == asked.wanted.end:
+            before = TakenEvents(
+                taken.last_us, list(taken.events), list(taken.is_history), taken.restricted, taken.bytes
+            )
+            if self._take(session, row, taken, asked.held, is_history=False) is None:
+                self._write(session, row, taken, None)
+                return
+            taken = before
+        self._write(session, row, taken, given.end)
+
+    def _take(
+        self,
+        session: SessionRow,
+        row: SubscriptionRow,
+        taken: TakenEvents,
+        events: Sequence[PastEvent],
+        *,
+        is_history: bool,
+    ) -> int | None:
+        """Add events that restrictions allow to ``taken``; return the offset of the first without room, else None."""
+        most, size = self._room.left(session, row)
+        is_empty = self._room.is_empty(session, row)
+        for event in events:
+            if self._is_blocked(row, event, taken.last_us):
+                taken.restricted += 1
+                continue
+            fits = len(taken.events) < most and taken.bytes + len(event.event) <= size
+            if not fits and (taken.events or not is_empty):
+                return event.offset
+            taken.events.append(event)
+            taken.is_history.append(is_history)
+            taken.bytes += len(event.event)
+            taken.last_us = event.at_us
+        return None
+
+    def _is_blocked(self, row: SubscriptionRow, event: PastEvent, last_us: int | None) -> bool:
+        """Return whether a restriction forbids the notification, by the times at which the event was accepted."""
+        wanted = row.subscription
+        if not wanted.restrictions:
+            return False
+        place = blocked_by(
+            wanted.restrictions,
+            now_us=event.at_us,
+            received_us=event.received_us,
+            last_us=last_us,
+            away=self._links.status(wanted.owner) == "DISCONNECTED",
+            event=protocol.decode_event(event.event),
+            kinds=self._kinds,
+        )
+        return place is not None
+
+    def _write(self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None) -> None:
+        """Write cursor and notifications as one record, and send what the windows allow."""
+        identity, first = row.subscription.id, session.next
+        if cursor is not None and not taken.events and not taken.restricted and self._is_early(row, cursor):
+            self._postpone(session, row, cursor)
+            return
+        self._reached.pop(identity, None)
+        events = [
+            records.ReplayedEvent(each.id, each.at_us, msgspec.Raw(each.event), past)
+            for each, past in zip(taken.events, taken.is_history, strict=True)
+        ]
+        replayed = records.Replayed(
+            at_us=self._state.wall_us,
+            user=session.user,
+            session=session.name,
+            subscription=identity,
+            first=first,
+            events=tuple(events),
+            restricted=taken.restricted,
+            next=cursor,
+        )
+        self._journal.write(replayed, urgent=bool(events))
+        for number, event in enumerate(taken.events, first):
+            notified = notified_of(row, number)
+            if event.undecided:
+                undecided = {identity: Undecided(event.undecided, 0)}
+                self._queue_limits.leave_undecided(session, notified, undecided)
+            self._queue_limits.enforce(session, notified)
+        if events:
+            self._links.notify(session, (identity,))
+        if row.history:
+            self._pace(identity, len(events))
+
+    def _is_early(self, row: SubscriptionRow, cursor: int) -> bool:
+        """Return whether a cursor does not have to be written yet."""
+        span = row.history[0]
+        return cursor != span.end and cursor - span.next < CURSOR_RECORDS_MIN
+
+    def _postpone(self, session: SessionRow, row: SubscriptionRow, cursor: int) -> None:
+        """Read on from ``cursor``, after waiting for room if the piece had an event that found none."""
+        if cursor == self._next(row) and not self._room.is_empty(session, row):
+            self._wait_for_room(session, row)
+            return
+        self._reached[row.subscription.id] = cursor
+        self._turns.append(row.subscription.id)
+
+    def _next(self, row: SubscriptionRow) -> int:
+        """Return the offset of the next record to read."""
+        return max(row.history[0].next, self._reached.get(row.subscription.id, 0))
+
+    def _is_next(self, row: SubscriptionRow, wanted: HistoryWanted) -> bool:
+        span = row.history[0]
+        return (span.server, span.incarnation, self._next(row)) == (wanted.server, wanted.incarnation, wanted.first)
+
+    def _pace(self, identity: str, events: int) -> None:
+        """Let a subscription read on at the rate of a backlog."""
+        if not events:
+            self._turns.append(identity)
+            return
+        at = self._links.now + events / self._per_s
+        heappush(self._paced, (at, identity))
+        self._journal.emit_now(SetTimer(("history", identity), at))
+
+    def _wait_for_room(self, session: SessionRow, row: SubscriptionRow) -> None:
+        self._full.setdefault(session.key, []).append(row.subscription.id)
+        self._state.wanting_room.add(session.key)
+
+    def _session(self, row: SubscriptionRow) -> SessionRow:
+        return self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]

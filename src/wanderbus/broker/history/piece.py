@@ -1,0 +1,123 @@
+"""One piece of history: the events in a range of the log that a subscription matches. The caller reads the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from wanderbus import filters
+from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
+from wanderbus.filters.work import Sizes, work_of
+from wanderbus.records import AnyRecord, Published, Replayed, decode_record
+from wanderbus.segments import Frame
+from wanderbus.subscription import EVERY_SUBJECT, Since, concerns
+
+PIECE_WORK_MAX: Final = 2_000_000
+"""Units of work of the filter in one piece, about 10 ns each, and one for each record."""
+
+_RECORD_UNITS: Final = 100
+
+_PUBLISHED: Final = b"\xa4kind\xa9published"
+"""Beginning of the encoded record of an accepted event, after the byte that counts its fields."""
+
+
+def read_piece(wanted: HistoryWanted, frames: Iterable[Frame]) -> HistoryRead:
+    """Return the piece; ``frames`` are the records from ``wanted.first`` on, at least up to ``wanted.end``.
+
+    :raises FilterError: the stored expression can no longer be parsed
+    :raises msgspec.DecodeError: a record was written by another version
+    """
+    test = _Test(wanted)
+    found: list[PastEvent] = []
+    size, end = 0, wanted.first
+    for frame in frames:
+        if frame.offset >= wanted.end or test.is_exhausted:
+            break
+        if (event := test.matched(frame)) is not None:
+            if found and size + len(event.event) > wanted.bytes_max:
+                break
+            found.append(event)
+            size += len(event.event)
+        end = frame.offset + 1
+        if len(found) >= wanted.events_max:
+            break
+    return HistoryRead(wanted.piece, end, tuple(found))
+
+
+class _Test:
+    """The test of one subscription, which counts its work."""
+
+    def __init__(self, wanted: HistoryWanted) -> None:
+        subscription = wanted.subscription
+        self._subject = subscription.subject
+        # Most records of other subjects are recognised without decoding them.
+        self._text = b"" if self._subject == EVERY_SUBJECT else self._subject.encode()
+        since = subscription.since or Since()
+        self._since_us = since.at_us
+        self._filter = filters.parse(subscription.expression, subscription.language)
+        self._work = work_of(self._filter.root)
+        self._work_max = wanted.filter_work_max
+        self._units = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Return whether the piece has to end, so that other subscriptions have their turn."""
+        return self._units >= PIECE_WORK_MAX
+
+    def matched(self, frame: Frame) -> PastEvent | None:
+        """Return the event of a record if the subscription matches it, None for any other record."""
+        self._units += _RECORD_UNITS
+        if not is_published(frame.payload) or self._text not in frame.payload:
+            return None
+        if self._since_us is not None and frame.at_us < self._since_us:
+            return None
+        record = decode_record(frame.payload)
+        assert isinstance(record, Published)
+        event = record.event
+        if not concerns(self._subject, event.subject):
+            return None
+        units = self._work.units(Sizes(event.attributes))
+        undecided = ""
+        if units > self._work_max:
+            undecided = "filter_work_max"
+        else:
+            self._units += units
+            if not self._filter.matches(event):
+                return None
+        accepted = record.acceptance
+        received_us = record.at_us if accepted.received_us is None else accepted.received_us
+        return PastEvent(frame.offset, accepted.id, record.at_us, received_us, bytes(accepted.event), undecided)
+
+
+def is_published(payload: bytes) -> bool:
+    """Return whether a record is that of an accepted event, without decoding it."""
+    return payload.startswith(_PUBLISHED, 1)
+
+
+def offset_after(record: AnyRecord, offset: int, user: str, session: str, number: int) -> int | None:
+    """Return the offset behind the event of a notification, None if the record at ``offset`` did not generate it."""
+    match record:
+        case Published():
+            generated = ((each.user, each.session, each.number) for each in record.delivery.notified)
+            return offset + 1 if (user, session, number) in generated else None
+        case Replayed():
+            place = number - record.first
+            if (record.user, record.session) == (user, session) and 0 <= place < len(record.events):
+                return record.events[place].id.number + 1
+    return None
+
+
+def find_position(frames: Iterable[Frame], user: str, session: str, number: int) -> int | None:
+    """Return the offset behind the event of a notification that one of these records generated, else None."""
+    text = user.encode()
+    for frame in frames:
+        if text in frame.payload:
+            try:
+                record = decode_record(frame.payload)
+            except msgspec.DecodeError:
+                continue
+            if (found := offset_after(record, frame.offset, user, session, number)) is not None:
+                return found
+    return None

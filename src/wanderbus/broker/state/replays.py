@@ -1,0 +1,66 @@
+"""Records of subscriptions that read the past from the log, applied to the state (SPEC T-05)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from wanderbus import records
+from wanderbus.broker.state.rows import EventRow, LogSpan, SubscriptionRow, session_key
+
+if TYPE_CHECKING:
+    from wanderbus.broker.state.state import BrokerState
+
+HISTORY_FAILED: Final = "history_failed"
+"""Reason of the end of a subscription whose history cannot be read; if it is renewed, it continues live."""
+
+
+def history_of(state: BrokerState, record: records.Subscribed) -> tuple[LogSpan, ...]:
+    """Return the records that a new subscription has to read."""
+    if record.history is None:
+        return ()
+    return (LogSpan(state.server, state.incarnation, record.history),)
+
+
+def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
+    """Advance the cursor of a subscription in the log, and add its notifications to its queue."""
+    row = state.subscriptions[record.subscription]
+    session = state.sessions[session_key(record.user, record.session)]
+    row.history = _advanced(row.history, record.next)
+    session.restricted += record.restricted
+    state.subscriptions.put(record.subscription, row)
+    state.sessions.put(session.key, session)
+    for number, each in enumerate(record.events, record.first):
+        event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))
+        state.enqueue(notified_of(row, number), event, record.at_us if each.is_history else 0)
+
+
+def notified_of(row: SubscriptionRow, number: int) -> records.Notified:
+    """Return the notification of one subscription alone."""
+    wanted = row.subscription
+    bound = () if wanted.device is None else ((wanted.id, wanted.device),)
+    return records.Notified(wanted.owner, wanted.session, number, (wanted.id,), bound)
+
+
+def closed(row: SubscriptionRow, end: int) -> SubscriptionRow:
+    """Return the row for another server: the log of this one ends at offset ``end`` for its session."""
+    if not row.history:
+        return row
+    spans = tuple([msgspec.structs.replace(each, end=end) if each.end is None else each for each in row.history])
+    return msgspec.structs.replace(row, history=spans)
+
+
+def continued(state: BrokerState, row: SubscriptionRow) -> None:
+    """Let an imported subscription read this server's log from now on, after those of the former owners."""
+    if row.history:
+        row.history = (*row.history, LogSpan(state.server, state.incarnation, state.offset))
+
+
+def _advanced(spans: tuple[LogSpan, ...], cursor: int | None) -> tuple[LogSpan, ...]:
+    if cursor is None:
+        return ()
+    first, *later = spans
+    if first.end is not None and cursor >= first.end:
+        return tuple(later)
+    return (msgspec.structs.replace(first, next=cursor), *later)

@@ -1,0 +1,184 @@
+"""Sources of history for subscriptions that begin in the past (SPEC T-05): the log of this server, and others after it.
+
+A source is asked in a thread of its own. One that does not have a record raises :class:`StorageError`, and the next
+source is asked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from wanderbus.broker.history.piece import find_position, read_piece
+from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
+from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
+from wanderbus.runtime.files.disk import mapped
+from wanderbus.runtime.log.log_reader import durable_end, oldest_record, read_log
+from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.segments import HEADER, Frame, frames
+from wanderbus.subscription import instant_shown
+
+_PLACES_MAX: Final = 1_024
+"""Ends of pieces whose places in a segment are remembered, so that the next piece begins there."""
+
+
+class HistorySource(Protocol):
+    """A source of the records of a log."""
+
+    def offset(self, wanted: OffsetWanted) -> int:
+        """Return the first offset to read; :class:`StorageError` if the source does not go back so far."""
+        ...
+
+    def read(self, wanted: HistoryWanted) -> HistoryRead:
+        """Return a piece; :class:`StorageError` if the source does not have its first record."""
+        ...
+
+
+class _Place(NamedTuple):
+    """A record's place: its segment, and its first byte there."""
+
+    path: Path
+    byte: int
+
+
+class LogHistory:
+    """The log in ``directory`` as a source; ``identity`` returns its server and incarnation."""
+
+    def __init__(self, directory: Path, identity: Callable[[], tuple[str, int]]) -> None:
+        self._directory = directory
+        self._identity = identity
+        self._places: OrderedDict[int, _Place] = OrderedDict()
+
+    def offset(self, wanted: OffsetWanted) -> int:
+        """Return the first offset of a subscription that begins at ``wanted.since``."""
+        since, oldest = wanted.since, oldest_record(self._directory)
+        if since.at_us is not None:
+            return self._at(since.at_us, oldest)
+        if since.position is not None:
+            return self._behind(wanted, since.position.number, oldest)
+        if since.event is None:
+            return oldest
+        if since.event.number + 1 < oldest:
+            raise StorageError(f"since {since.event}: {self._beginning(oldest)}")
+        return since.event.number + 1
+
+    def read(self, wanted: HistoryWanted) -> HistoryRead:
+        """Return a piece; the next one continues without a search."""
+        if (wanted.server, wanted.incarnation) != self._identity():
+            raise StorageError(f"record {wanted.first} of the server {wanted.server} is not in the log of this server")
+        coming = _Noted(self._frames(wanted.first, wanted.end))
+        piece = read_piece(wanted, coming)
+        if (place := coming.places.get(piece.end)) is not None:
+            self._places[piece.end] = place
+            if len(self._places) > _PLACES_MAX:
+                self._places.popitem(last=False)
+        return piece
+
+    def _frames(self, first: int, end: int) -> Iterator[tuple[Frame, _Place]]:
+        """Yield the records from ``first`` up to ``end``, each with the place behind it."""
+        offset, place = first, self._places.get(first)
+        while offset < end:
+            path, byte = place or _Place(self._segment(offset), len(HEADER))
+            before = offset
+            with mapped(path) as data:
+                for frame in frames(data, byte):
+                    if frame.offset == offset < end:
+                        yield frame, _Place(path, frame.end)
+                        offset += 1
+                    elif frame.offset > offset or offset >= end:
+                        break
+            if offset == before and place is None:
+                raise LogCorrupt(f"{path} is damaged: record {offset} cannot be read although it was durable")
+            place = None
+
+    def _segment(self, offset: int) -> Path:
+        """Return the segment with a record; :class:`StorageError` if it is removed."""
+        found = [path for path in segment_paths(self._directory) if int(path.stem) <= offset]
+        if not found:
+            raise StorageError(f"record {offset} is not kept: {self._beginning(oldest_record(self._directory))}")
+        return found[-1]
+
+    def _at(self, at_us: int, oldest: int) -> int:
+        """Return the offset of the first record at ``at_us`` or later; times of records never decrease."""
+        paths = segment_paths(self._directory)
+        low, high = 0, len(paths)
+        while low < high:  # the first segment that begins at that time or later
+            middle = (low + high) // 2
+            first = self._first(paths[middle])
+            if first is None or first.at_us >= at_us:
+                high = middle
+            else:
+                low = middle + 1
+        if low == 0:
+            if oldest:
+                raise StorageError(f"since {instant_shown(at_us)}: {self._beginning(oldest)}")
+            return 0
+        end = durable_end(self._directory)
+        begin = int(paths[low - 1].stem)
+        until = int(paths[low].stem) if low < len(paths) else end
+        found = (frame.offset for frame in read_log(self._directory, begin, min(until, end)) if frame.at_us >= at_us)
+        return next(found, until)
+
+    def _behind(self, wanted: OffsetWanted, number: int, oldest: int) -> int:
+        """Return the offset behind the event of a notification; the latest segments are searched first."""
+        end = durable_end(self._directory)
+        for path in reversed(segment_paths(self._directory)):
+            begin = int(path.stem)
+            found = find_position(read_log(self._directory, begin, end), wanted.user, wanted.session, number)
+            if found is not None:
+                if found < oldest:
+                    break
+                return found
+            end = begin
+        raise StorageError(f"since position {number}: {self._beginning(oldest)}")
+
+    def _beginning(self, oldest: int) -> str:
+        first = next((each for path in segment_paths(self._directory) if (each := self._first(path))), None)
+        when = "" if first is None else f" of {instant_shown(first.at_us)}"
+        return f"the log begins at record {oldest}{when}; give a later point, or 'earliest'"
+
+    def _first(self, path: Path) -> Frame | None:
+        try:
+            with mapped(path) as data:
+                return next(frames(data, len(HEADER)), None)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy") from None
+
+
+class _Noted:
+    """Records as :func:`read_piece` takes them; notes the place behind each."""
+
+    def __init__(self, coming: Iterator[tuple[Frame, _Place]]) -> None:
+        self.places: dict[int, _Place] = {}
+        self._coming = coming
+
+    def __iter__(self) -> Iterator[Frame]:
+        for frame, place in self._coming:
+            self.places[frame.offset + 1] = place
+            yield frame
+
+
+def find_offset(sources: Sequence[HistorySource], wanted: OffsetWanted) -> OffsetFound:
+    """Return the answer of the first source that goes back far enough, or the reason of the first one."""
+    reason = ""
+    for source in sources:
+        try:
+            return OffsetFound(wanted.lookup, source.offset(wanted))
+        except (WanderbusError, OSError) as error:
+            reason = reason or str(error)
+    return OffsetFound(wanted.lookup, None, reason)
+
+
+def read_history(sources: Sequence[HistorySource], wanted: HistoryWanted) -> HistoryRead:
+    """Return the piece of the first source that has it, or the reason of the first one."""
+    reason = ""
+    for source in sources:
+        try:
+            return source.read(wanted)
+        except (WanderbusError, OSError, msgspec.DecodeError) as error:
+            reason = reason or str(error)
+    return HistoryRead(wanted.piece, wanted.first, failed=reason)
