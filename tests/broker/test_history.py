@@ -346,6 +346,22 @@ def test_t05_the_cursor_moves_with_its_session(desk: Desk) -> None:
     assert other.stream(phone) == [1, 2, 3, 4, 5, 6]
 
 
+def test_t05_the_first_needed_record_is_that_of_the_cursor_furthest_behind(desk: Desk) -> None:
+    with_past(desk)
+    assert desk.broker.state.first_needed() is None
+    phone = desk.attach()
+    desk.reads_history = False
+    state = desk.broker.state
+    desk.subscribed(phone, since=Since(event=EventId(state.server, state.incarnation, 3)))
+    ended = desk.subscribed(phone, "N > 0", since=EARLIEST)
+    desk.ask(phone, Unsubscribe(50, ended.id))
+    assert desk.broker.state.first_needed() == 0
+    drain(desk, phone)
+    assert desk.broker.state.first_needed() == 0
+    desk.later(desk.config.tombstone_s + 600)
+    assert desk.broker.state.first_needed() is None
+
+
 def test_t05_an_answer_for_another_piece_changes_nothing(desk: Desk) -> None:
     with_past(desk)
     phone = desk.attach()

@@ -67,6 +67,9 @@ class EchoState:
             case records.Forgotten(subscriptions=(self.name, text)):
                 self.echoes.put(f"{len(self.echoes):09}", Echoed(text))
 
+    def first_needed(self) -> int | None:
+        return None
+
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
         changed = self.echoes.changes()
         return {self.echoes.name: changed} if changed else {}

@@ -19,7 +19,7 @@ from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.retention_policy import Keep
 from wanderbus.runtime.log_readers import LogReader, register_reader, remove_reader
 from wanderbus.server import log_retention, storage
-from wanderbus.server.log_retention import LogRetention
+from wanderbus.server.log_retention import History, LogRetention
 
 NOW_US = 1_000_000_000
 
@@ -50,6 +50,27 @@ def test_a_pass_removes_a_bounded_number_of_segments_and_a_reader_holds_the_rest
     remove_reader(opened.log.directory, "lake")
     retention.run(NOW_US)
     assert opened.log.oldest_offset == 30
+    opened.close()
+
+
+def test_t05_records_that_a_subscription_still_reads_are_kept(opened: ServerFiles) -> None:
+    retention = LogRetention(opened.log, opened.store, Keep(bytes=0))
+    retention.run(NOW_US, History(30, 4))
+    assert opened.log.oldest_offset == 4
+    # A crash may undo the move of a cursor by records that are not durable yet.
+    retention.run(NOW_US, History(33, 9))
+    assert opened.log.oldest_offset == 4
+    retention.run(NOW_US, History(30, 9))
+    assert opened.log.oldest_offset == 9
+    retention.run(NOW_US, History(30, None))
+    assert opened.log.oldest_offset == 9 + log_retention.REMOVED_AT_ONCE
+    opened.close()
+
+
+def test_t05_nothing_is_removed_before_the_need_of_subscriptions_is_durable(opened: ServerFiles) -> None:
+    retention = LogRetention(opened.log, opened.store, Keep(bytes=0))
+    retention.run(NOW_US, History(31, 20))
+    assert opened.log.oldest_offset == 0
     opened.close()
 
 

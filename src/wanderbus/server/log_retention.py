@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import apsw
 import msgspec
@@ -27,11 +27,24 @@ _log = logging.getLogger("wanderbus.server")
 STATE: Final = "state"
 """Name of the hold of the server's state."""
 
+SUBSCRIPTIONS: Final = "subscriptions"
+"""Name of the hold of subscriptions that begin in the past and have not caught up."""
+
 KEEP_FILE: Final = "retention.json"
 """File in the log's directory with the settings of the server that writes it, for ``wanderbus log status``."""
 
 REMOVED_AT_ONCE: Final = 16
 """Largest number of segments that one pass removes: saves of the state wait meanwhile."""
+
+
+class History(NamedTuple):
+    """The first record that a subscription still reads by the records below ``offset``, None for no such record."""
+
+    offset: int
+    needed: int | None
+
+
+NO_HISTORY: Final = History(0, None)
 
 
 class LogRetention:
@@ -44,17 +57,23 @@ class LogRetention:
         self._disk = disk
         self._warned: set[str] = set()
         self._published = False
+        self._history = History(0, 0)
+        self._durable_history: History | None = None
+        """The last value of before that a crash cannot undo."""
         self.fault: Exception | None = None
         """Error after which nothing more is removed."""
 
-    def run(self, now_us: int) -> None:
-        """Remove what may go; an error ends retention until the next start, with one line in the log."""
+    def run(self, now_us: int, history: History = NO_HISTORY) -> None:
+        """Remove what may go; an error ends retention until the next start, with one line in the log.
+
+        ``history`` is the present need of subscriptions.
+        """
         if self.fault is not None:
             return
         try:
             self._publish()
             if not self._keep.everything:
-                self._run(now_us)
+                self._run(now_us, self._history_holds(history))
         except (OSError, StorageError, apsw.Error) as error:
             if not is_full(error):
                 self.fault = error
@@ -71,9 +90,19 @@ class LogRetention:
             replace_file(self._disk, path, content)
         self._published = True
 
-    def _run(self, now_us: int) -> None:
+    def _history_holds(self, history: History) -> Sequence[Hold]:
+        """Return the holds for subscriptions: a crash may set their cursors back to the last durable ones."""
+        if self._history.offset <= self._log.durable_offset:
+            self._durable_history = self._history
+        if history.offset <= self._log.durable_offset:
+            self._durable_history = history
+        self._history = history
+        known = [history, self._durable_history or History(0, 0)]
+        return [Hold(SUBSCRIPTIONS, each.needed) for each in known if each.needed is not None]
+
+    def _run(self, now_us: int, history: Sequence[Hold]) -> None:
         segments = log_segments(self._log.directory, self._log.durable_offset)
-        readers = self._reader_holds(now_us)
+        readers = [*history, *self._reader_holds(now_us)]
         if not removable(segments, [*readers, Hold(STATE, self._store.offset)], self._keep, now_us):
             return
         if (secured := self._store.secure()) is None:

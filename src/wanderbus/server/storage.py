@@ -17,7 +17,7 @@ from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
 from wanderbus.runtime.log.committer import Committer, LogEntry
 from wanderbus.runtime.log.retention_policy import Keep
-from wanderbus.server.log_retention import LogRetention
+from wanderbus.server.log_retention import History, LogRetention
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -154,7 +154,9 @@ class Storage:
 
     def _retain_again(self) -> None:
         if self._committer is not None:
-            self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000))
+            needed = [each for state in self._states if (each := state.first_needed()) is not None]
+            history = History(self._states[0].offset, min(needed, default=None))
+            self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000, history))
         self._retain_timer = asyncio.get_running_loop().call_later(RETAIN_S, self._retain_again)
 
     def _save(self) -> None:

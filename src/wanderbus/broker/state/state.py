@@ -118,6 +118,13 @@ class BrokerState:
             self._reported_offset = self.offset
         return {table.name: changed for table in self.tables if (changed := table.changes())}
 
+    def first_needed(self) -> int | None:
+        """Return the offset of the first record that a subscription still reads, None if all are live (SPEC T-05)."""
+        own = self.server, self.incarnation
+        rows = (row for table in (self.subscriptions, self.tombstones) for row in table.values() if row.history)
+        spans = (span for row in rows for span in row.history)
+        return min((span.next for span in spans if (span.server, span.incarnation) == own), default=None)
+
     @property
     def next_id(self) -> EventId:
         """Return the id of the event, or of the subscription, whose record is the next one."""

@@ -41,6 +41,10 @@ class LoggedState(Protocol):
         """Change the state by the record at ``offset``, which is the next one; ignore a record of another state."""
         ...
 
+    def first_needed(self) -> int | None:
+        """Return the offset of the oldest record that the state still reads, None if there is none."""
+        ...
+
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
         """Return the rows changed since the last call, by table; they reflect every record below :attr:`offset`."""
         ...
