@@ -53,12 +53,7 @@ class Batch:
     """Some events as doubles."""
 
     def __init__(self, events: Sequence[Event], columns: Columns) -> None:
-        self.values: Array = np.full((len(events), columns.count), math.nan)
-        self.flags: Array = np.zeros(len(events), np.uint8)
-        self._items: dict[int, list[Item]] = {}
-        """Items by event, only for events that have several values in some column."""
-        if columns.presences:
-            self.values[:, columns.presences] = MISSING
+        self._allocate(len(events), columns)
         known = columns.subjects.get
         self.values[:, 0] = [known(event.subject, UNKNOWN) for event in events]
         attributes = [event.attributes for event in events]
@@ -69,6 +64,25 @@ class Batch:
         else:
             self._fill_one_by_one(attributes, columns.attributes)
         self.item_starts, self.item_columns, self.item_values = self._flat_items()
+
+    def _allocate(self, events: int, columns: Columns) -> None:
+        """Make the arrays of so many events, all without attributes."""
+        self.values: Array = np.full((events, columns.count), math.nan)
+        self.flags: Array = np.zeros(events, np.uint8)
+        self._items: dict[int, list[Item]] = {}
+        """Items by event, only for events that have several values in some column."""
+        if columns.presences:
+            self.values[:, columns.presences] = MISSING
+
+    def part(self, first: int, stop: int) -> Batch:
+        """Return some of the events; the values are shared."""
+        if first == 0 and stop >= len(self.flags):
+            return self
+        part = Batch.__new__(Batch)
+        part.values, part.flags = self.values[first:stop], self.flags[first:stop]
+        part._items = {at - first: items for at, items in self._items.items() if first <= at < stop}
+        part.item_starts, part.item_columns, part.item_values = part._flat_items()
+        return part
 
     @property
     def with_lists(self) -> list[int]:

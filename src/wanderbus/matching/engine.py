@@ -18,6 +18,7 @@ from wanderbus.matching.rows import rows_of
 from wanderbus.matching.scan import Judge
 from wanderbus.matching.segment import Array, Segment
 from wanderbus.matching.store import Store
+from wanderbus.matching.table import Table, TableBatch
 
 _ROOM: Final = 1 << 14
 """Initial capacity for matches; there is always room for so many."""
@@ -108,12 +109,7 @@ class Engine:
         return found
 
     def _match(self, events: Sequence[Event]) -> list[list[str]]:
-        batch = Batch(events, self._store.columns)
-        counts = np.zeros(len(events), np.int32)
-        size = 0
-        for segment in self._store.segments.values():
-            size = self._match_segment(segment, batch, counts, size)
-        slots, ends = self._by_event(counts, size)
+        slots, ends = self._candidates(Batch(events, self._store.columns))
         is_doubtful = self._checks and slots.min(initial=0) < 0
         ids = self._ids
         where = ids.__array_interface__["data"][0]
@@ -123,6 +119,52 @@ class Engine:
             self._kernel.fetch(where, its)
             found.append(ids.take(its).tolist())
         return found
+
+    def match_table(self, table: Table) -> tuple[Array, Array]:
+        """Return the slots of the filters that the rows of a table match, row by row, and the end of each row's."""
+        self._store.write(len(table))
+        at_once = max(1, VALUES_MAX // self._store.columns.count)
+        found, counts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+        for first in range(0, len(table), at_once):
+            batch = TableBatch(table.part(first, first + at_once), self._store.columns)
+            for begin in range(0, len(batch.flags), EVENTS_MAX):
+                slots, its_counts = self._counted(batch.part(begin, begin + EVENTS_MAX))
+                if self._checks and slots.min(initial=0) < 0:
+                    slots, its_counts = self._checked_rows(slots, its_counts, table, first + begin)
+                found.append(slots)
+                counts.append(its_counts)
+        return np.concatenate(found), np.cumsum(np.concatenate(counts))
+
+    def ids(self) -> list[str | None]:
+        """Return the id of the filter of each slot, by slot; None for a slot without a filter of its own."""
+        return self._ids[: self._store.used].tolist()  # type: ignore[no-any-return]
+
+    def _candidates(self, batch: Batch) -> tuple[Array, list[int]]:
+        """Return the slots of each event of a batch, each once, and the ends; inverted ones must be evaluated."""
+        counts = np.zeros(len(batch.flags), np.int32)
+        size = 0
+        for segment in self._store.segments.values():
+            size = self._match_segment(segment, batch, counts, size)
+        return self._by_event(counts, size)
+
+    def _counted(self, batch: Batch) -> tuple[Array, Array]:
+        """Return the slots of each event of a batch, each once, and their number; inverted ones must be evaluated."""
+        slots, ends = self._candidates(batch)
+        return slots[: ends[-1] if ends else 0], np.diff(np.array(ends, np.int64), prepend=0)
+
+    def _checked_rows(self, slots: Array, counts: Array, table: Table, first: int) -> tuple[Array, Array]:
+        """Evaluate the inverted slots of rows from ``first`` on; return the slots that match, and their numbers."""
+        rows = np.repeat(np.arange(len(counts)), counts)
+        is_kept = slots >= 0
+        last = -1
+        attributes: Mapping[str, Any] = {}
+        for place in np.flatnonzero(~is_kept).tolist():
+            if rows[place] != last:
+                last = int(rows[place])
+                attributes = table.attributes(first + last)
+            is_kept[place] = self._checks[~int(slots[place])][1](attributes) is True
+        every = np.where(slots < 0, ~slots, slots)
+        return every[is_kept], np.bincount(rows[is_kept], minlength=len(counts))
 
     def _match_segment(self, segment: Segment, batch: Batch, counts: Array, size: int) -> int:
         """Append the matches of one segment to the matches found so far; return the new size."""

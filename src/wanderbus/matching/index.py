@@ -14,6 +14,8 @@ from wanderbus.matching.scan import Judge, ScanIndex
 if TYPE_CHECKING:
     from numpy import ndarray
 
+    from wanderbus.matching.table import Table
+
 Kernel = Literal["numba", "numpy", "scan"]
 """Kernels: compiled loops; the same on whole arrays; a scan of all filters, for few filters and without numpy."""
 
@@ -96,6 +98,20 @@ class Index:
                 ids += more
         return found
 
+    def match_table(self, table: Table) -> tuple[ndarray[Any, Any], ndarray[Any, Any]]:
+        """Return the places, in :meth:`ids`, of the filters that the rows of a table match, row by row, and the end of
+        each row's; needs numpy.
+        """
+        self._put_in_engine()
+        slots, ends = self._engine.match_table(table)
+        return slots, ends
+
+    def ids(self) -> list[str | None]:
+        """Return the ids of the filters by the places that :meth:`match_table` returns; None for an unused place."""
+        self._put_in_engine()
+        ids: list[str | None] = self._engine.ids()
+        return ids
+
     def use(self, kernel: Kernel) -> None:
         """Match with ``kernel`` from now on; scanned filters move to it step by step, with each add and match.
 
@@ -121,14 +137,18 @@ class Index:
 
         Filters that are evaluated are included as text.
         """
+        self._put_in_engine()
+        arrays: dict[str, ndarray[Any, Any]] = self._engine.arrays()
+        return arrays
+
+    def _put_in_engine(self) -> None:
+        """Move all filters to the kernel; ``ValueError`` without one."""
         if self._kernel is None:
             self.use(best_kernel())
         if self._kernel == "scan":
             raise ValueError("an index that scans has no arrays; install wanderbus[server], and let it use numpy")
         while self._few:
             self._move()
-        arrays: dict[str, ndarray[Any, Any]] = self._engine.arrays()
-        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ndarray[Any, Any]], kernel: Kernel | None = None) -> Index:
