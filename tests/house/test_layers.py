@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "domain": MACHINES - {"client.machine", "domain"},
     # Programs that read the log register there; this file alone, without the rest of the room.
     "runtime.log_readers": {"runtime"},
-    "pipeline": {"filters", "matching", "runtime.log_readers"},
+    "pipeline": {"filters", "matching", "broker", "runtime.log_readers"},
     "simulation": MACHINES,
     "settings": MACHINES,
     "config": MACHINES | {"settings"},

@@ -1,0 +1,22 @@
+"""History: subscriptions matched against past events, in one pass for thousands of them (SPEC T-05, B-01)."""
+
+from __future__ import annotations
+
+from wanderbus.pipeline.history.explanation import explain
+from wanderbus.pipeline.history.lifetimes import Absence, Version, absences_of, changes_in, versions_in, versions_of
+from wanderbus.pipeline.history.matches import count, match, sample
+from wanderbus.pipeline.history.replay import replay
+
+__all__ = [
+    "Absence",
+    "Version",
+    "absences_of",
+    "changes_in",
+    "count",
+    "explain",
+    "match",
+    "replay",
+    "sample",
+    "versions_in",
+    "versions_of",
+]

@@ -1,0 +1,201 @@
+"""Events of an Arrow batch as a table for the index: from typed columns and a variant, or from records (SPEC T-05).
+
+``offset`` and ``subject`` are columns of both forms. With a column ``record``, the attributes are read from the bytes
+of records. Otherwise every column that is none of :data:`EVENT_COLUMNS` is an attribute, null in a row without it, and
+the column ``attributes`` is a variant with all others. A column has the name of its attribute; an attribute with the
+name of one of the event's own columns has a column with ``_`` after that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+    VariantType,
+)
+
+from wanderbus.errors import StorageError
+from wanderbus.matching.columns import ABSENT
+from wanderbus.matching.rows import BOOLEAN, DATE, NUMBER
+from wanderbus.matching.table import EXACT_MAX, Column, Doubles, Table, Texts
+from wanderbus.pipeline.source import ColumnError
+from wanderbus.pipeline.source.record_columns import content_of
+from wanderbus.pipeline.source.variant_values import attributes_of, instant_of
+
+EVENT_COLUMNS: Final = frozenset(
+    {
+        *("offset", "at_us", "origin", "incarnation", "number", "published_us", "received_us", "user", "device"),
+        *(
+            "device_epoch",
+            "device_number",
+            "subject",
+            "attributes",
+            "date",
+            "record",
+            "kind",
+            "session",
+            "error",
+            "json",
+        ),
+    }
+)
+"""Columns that are no attributes: those of the table of events, and of the source."""
+
+_SCALARS: Final = (
+    *(StringType, BooleanType, DoubleType, FloatType, LongType, IntegerType, ShortType, ByteType, TimestampType),
+)
+
+Attributes = Mapping[str, Any]
+
+
+def attribute_of(column: str) -> str | None:
+    """Return the attribute whose values a column has; None for a column of the event itself."""
+    if column in EVENT_COLUMNS:
+        return None
+    return column[:-1] if column[:-1] in EVENT_COLUMNS and column.endswith("_") else column
+
+
+def columns_needed(schema: StructType, asked: Set[str] | None) -> list[str]:
+    """Return the columns of events from which filters on the ``asked`` attributes are answered; None asks for all.
+
+    :class:`ColumnError` if the columns are not those of events.
+    """
+    for name, kind in (("offset", LongType), ("subject", StringType)):
+        if name not in schema.names or not isinstance(schema[name].dataType, kind):
+            raise ColumnError(f"events need a column {name!r} of type {kind().simpleString()}")
+    if "record" in schema.names:
+        if not isinstance(schema["record"].dataType, BinaryType):
+            raise ColumnError("the column 'record' must have the bytes of records, of type binary")
+        return ["offset", "subject", "record"]
+    needed = ["offset", "subject"]
+    for field in schema.fields:
+        attribute = attribute_of(field.name)
+        if field.name == "attributes":
+            if not isinstance(field.dataType, VariantType):
+                raise ColumnError("the column 'attributes' must be a variant")
+            needed.append(field.name)
+        elif attribute is not None and (asked is None or attribute in asked):
+            _check_type(field.name, field.dataType)
+            needed.append(field.name)
+    return needed
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    item = kind.elementType if isinstance(kind, ArrayType) else kind
+    if not isinstance(item, _SCALARS):
+        raise ColumnError(
+            f"the column {name!r} is {kind.simpleString()}, which no attribute has; "
+            "use string, bigint, double, boolean, timestamp, or an array of one"
+        )
+
+
+def table_of(batch: pa.RecordBatch) -> Table:
+    """Return the events of a batch."""
+    subjects = _texts(batch.column("subject"))
+    if "record" in batch.schema.names:
+        several = _of_records(batch)
+        names = {name for each in several for name in each}
+        return Table(
+            subjects, {name: [each.get(name, ABSENT) for each in several] for name in names}, several.__getitem__
+        )
+    arrays = {name: batch.column(place) for place, name in enumerate(batch.schema.names) if attribute_of(name)}
+    columns = {str(attribute_of(name)): _column(array) for name, array in arrays.items()}
+    more = _variants(batch) if "attributes" in batch.schema.names else None
+    return Table(subjects, columns, _reader(arrays, more), more)
+
+
+def _reader(arrays: Mapping[str, pa.Array], more: Sequence[Attributes | None] | None) -> Callable[[int], Attributes]:
+    """Return a function that makes the attributes of a row."""
+    by_attribute = [(str(attribute_of(name)), array) for name, array in arrays.items()]
+
+    def attributes(row: int) -> Attributes:
+        found = {name: _scalar(array[row]) for name, array in by_attribute if array[row].is_valid}
+        return found if more is None else {**found, **(more[row] or {})}
+
+    return attributes
+
+
+def _of_records(batch: pa.RecordBatch) -> list[Attributes]:
+    offsets = batch.column("offset")
+    found: list[Attributes] = []
+    for row, payload in enumerate(batch.column("record").to_pylist()):
+        try:
+            found.append(content_of(payload).attributes)
+        except (msgspec.DecodeError, TypeError) as error:
+            raise StorageError(f"record {offsets[row]} is not that of an event: {error}") from None
+    return found
+
+
+def _variants(batch: pa.RecordBatch) -> list[Attributes | None]:
+    column, offsets = batch.column("attributes"), batch.column("offset")
+    is_there = column.is_valid().to_pylist()
+    values, metadata = column.field("value").to_pylist(), column.field("metadata").to_pylist()
+    found: list[Attributes | None] = []
+    for row, (value, names) in enumerate(zip(values, metadata, strict=True)):
+        try:
+            found.append(attributes_of(value, names) if is_there[row] else None)
+        except ValueError as error:
+            raise StorageError(f"the attributes of event {offsets[row]} cannot be read: {error}") from None
+    return found
+
+
+def _column(array: pa.Array) -> Column:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _texts(array)
+    if pa.types.is_boolean(kind):
+        return Doubles(BOOLEAN, array.cast(pa.uint8()).fill_null(0).to_numpy().astype(np.float64), _missing(array))
+    if pa.types.is_floating(kind):
+        return Doubles(NUMBER, array.to_numpy(zero_copy_only=False).astype(np.float64), _missing(array))
+    if pa.types.is_integer(kind):
+        return _integers(NUMBER, array) or _values(array)
+    if pa.types.is_timestamp(kind):
+        return _integers(DATE, array.cast(pa.int64())) or _values(array)
+    return _values(array)
+
+
+def _texts(array: pa.Array) -> Texts:
+    encoded = array.dictionary_encode()
+    return Texts(encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist())
+
+
+def _integers(kind: int, array: pa.Array) -> Doubles | None:
+    """Return whole numbers as doubles, or None if they are not all exact."""
+    numbers = array.fill_null(0).to_numpy()
+    if len(numbers) and not -EXACT_MAX < int(numbers.min()) <= int(numbers.max()) < EXACT_MAX:
+        return None
+    return Doubles(kind, numbers.astype(np.float64), _missing(array))
+
+
+def _missing(array: pa.Array) -> Any:
+    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def _values(array: pa.Array) -> list[Any]:
+    return [_scalar(each) if each.is_valid else ABSENT for each in array]
+
+
+def _scalar(value: pa.Scalar) -> Any:
+    """Return the value of an attribute; instants may be beyond the calendar of UTC."""
+    if pa.types.is_timestamp(value.type):
+        return instant_of(value.cast(pa.int64()).as_py())
+    if pa.types.is_list(value.type):
+        return [_scalar(each) for each in value.values]
+    return value.as_py()

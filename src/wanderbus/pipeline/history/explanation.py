@@ -1,0 +1,65 @@
+"""Explanation of one past event for one subscription: the parts of its filter that decided (SPEC U-01)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+
+from wanderbus import filters
+from wanderbus.errors import StorageError
+from wanderbus.event import Event
+from wanderbus.filters.evaluate import evaluate
+from wanderbus.filters.explaining import Deciding, deciding
+from wanderbus.pipeline.history.event_columns import columns_needed, table_of
+from wanderbus.pipeline.history.queries import quoted
+from wanderbus.subscription import Subscription, concerns
+
+_event: Final = msgspec.msgpack.Decoder(Event)
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Whether the event at ``offset`` matches; ``matches`` is None if the filter leaves it unknown, which is no match.
+
+    ``predicates`` are the parts of the filter that decided; there are none if the subject is another one.
+    """
+
+    offset: int
+    subject: str
+    is_subject: bool
+    matches: bool | None
+    predicates: tuple[Deciding, ...] = ()
+
+
+def explain(events: DataFrame, subscription: Subscription, offset: int) -> Explanation:
+    """Return the reason for which the event at ``offset`` matches ``subscription``, or does not.
+
+    :class:`StorageError` if ``events`` has none there.
+    """
+    event = event_at(events, offset)
+    if not concerns(subscription.subject, event.subject):
+        return Explanation(offset, event.subject, False, False)
+    root = filters.parse(subscription.expression, subscription.language).root
+    return Explanation(offset, event.subject, True, evaluate(root, event), deciding(root, event))
+
+
+def event_at(events: DataFrame, offset: int) -> Event:
+    """Return the event at ``offset``; :class:`StorageError` if there is none."""
+    columns = columns_needed(events.schema, None)
+    rows = events.where(F.col("offset") == offset).select(*map(quoted, columns)).mapInArrow(_encoded, "event binary")
+    found = rows.take(1)
+    if not found:
+        raise StorageError(f"there is no event at offset {offset}; check the offset, and the subject")
+    return _event.decode(found[0].event)
+
+
+def _encoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        table = table_of(batch)
+        subjects = batch.column("subject").to_pylist()
+        encoded = [msgspec.msgpack.encode(Event(each, table.attributes(row))) for row, each in enumerate(subjects)]
+        yield pa.RecordBatch.from_arrays([pa.array(encoded, pa.binary())], names=["event"])

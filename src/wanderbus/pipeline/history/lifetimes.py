@@ -1,0 +1,145 @@
+"""Lifetimes of subscriptions in the log, and the times in which their owners were away (SPEC G, H)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+
+from wanderbus.records import (
+    AnyRecord,
+    Changed,
+    Left,
+    Started,
+    StatusChanged,
+    Subscribed,
+    Unsubscribed,
+    decode_record,
+)
+from wanderbus.subscription import Restriction, Subscription
+
+_restrictions: Final = msgspec.json.Decoder(tuple[Restriction, ...])
+
+
+Change = tuple[int, AnyRecord]
+"""A record and its offset."""
+
+_KINDS: Final = ("subscribed", "changed", "unsubscribed", "started", "status", "left")
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A subscription as it was for the records from ``from_offset`` up to, but without, ``to_offset``; None is no end.
+
+    A change of a subscription makes its next version.
+    """
+
+    subscription: Subscription
+    from_offset: int = 0
+    to_offset: int | None = None
+
+
+class Absence(msgspec.Struct, frozen=True):
+    """A user was DISCONNECTED from the record at ``from_offset`` up to that before ``to_offset``; None is no end."""
+
+    user: str
+    from_offset: int
+    to_offset: int | None = None
+
+
+class Absences:
+    """Absences by user."""
+
+    def __init__(self, absences: Iterable[Absence]) -> None:
+        self._of: dict[str, tuple[list[int], list[int | None]]] = {}
+        for each in sorted(absences, key=lambda each: each.from_offset):
+            begins, ends = self._of.setdefault(each.user, ([], []))
+            begins.append(each.from_offset)
+            ends.append(each.to_offset)
+
+    def is_away(self, user: str, offset: int) -> bool:
+        """Return whether the user was DISCONNECTED when the record at ``offset`` was written."""
+        begins, ends = self._of.get(user, ([], []))
+        place = bisect_right(begins, offset) - 1
+        if place < 0:
+            return False
+        end = ends[place]
+        return end is None or offset < end
+
+
+def versions_in(subscriptions: DataFrame) -> list[Version]:
+    """Return the versions in a table of subscriptions (``silver/subscriptions``), in order of their offsets."""
+    columns = ("id", "owner", "session", "subject", "expression", "language", "device", "expires_us", "restrictions")
+    rows = subscriptions.select(*columns, "from_offset", "to_offset").orderBy("from_offset").collect()
+    return [
+        Version(
+            Subscription(
+                **{name: row[name] for name in columns if name != "restrictions"},
+                restrictions=_restrictions.decode(row["restrictions"]),
+            ),
+            row["from_offset"],
+            row["to_offset"],
+        )
+        for row in rows
+    ]
+
+
+def versions_of(changes: Iterable[Change]) -> list[Version]:
+    """Return the versions of subscriptions that records made, in order of their offsets."""
+    live: dict[str, Version] = {}
+    found: list[Version] = []
+
+    def end(identity: str, offset: int) -> None:
+        if version := live.pop(identity, None):
+            found.append(msgspec.structs.replace(version, to_offset=offset))
+
+    for offset, record in changes:
+        match record:
+            case Subscribed(subscription=subscription) | Changed(subscription=subscription):
+                end(subscription.id, offset)
+                live[subscription.id] = Version(subscription, offset)
+            case Unsubscribed(subscription=identity):
+                end(identity, offset)
+    return sorted([*found, *live.values()], key=lambda each: each.from_offset)
+
+
+def absences_of(changes: Iterable[Change]) -> list[Absence]:
+    """Return the absences of the users whose devices the records name.
+
+    A user is DISCONNECTED while no device is connected, and after each start of the server (SPEC E-06).
+    """
+    connected: dict[str, set[str]] = {}
+    since: dict[str, int] = {}
+    found: list[Absence] = []
+
+    def note(user: str, offset: int) -> None:
+        if not connected[user]:
+            since.setdefault(user, offset)
+        elif user in since:
+            found.append(Absence(user, since.pop(user), offset))
+
+    for offset, record in changes:
+        match record:
+            case Started():
+                for user, devices in connected.items():
+                    devices.clear()
+                    note(user, offset)
+            case StatusChanged(user=user, device=device) | Left(user=user, device=device):
+                if user not in connected:
+                    connected[user], since[user] = set(), 0
+                is_connected = isinstance(record, StatusChanged) and record.status == "CONNECTED"
+                (connected[user].add if is_connected else connected[user].discard)(device)
+                note(user, offset)
+    return found + [Absence(user, offset) for user, offset in since.items()]
+
+
+def changes_in(records: DataFrame) -> list[Change]:
+    """Return the records of subscriptions, devices and starts, in order.
+
+    ``records`` has the columns ``offset``, ``kind`` and ``record``, as the source and the table of records have them.
+    """
+    chosen = records.where(F.col("kind").isin(*_KINDS)).select("offset", "record").orderBy("offset")
+    return [(row.offset, decode_record(bytes(row.record))) for row in chosen.collect()]

@@ -1,0 +1,161 @@
+"""Subscriptions as flat arrays, which the workers get once, and the index that each Python worker makes of them.
+
+A worker process keeps the index for the tasks that follow: making it takes some tenths of a second, loading the
+compiled kernel a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from wanderbus import filters
+from wanderbus.errors import FilterError
+from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified
+from wanderbus.matching import Index
+from wanderbus.matching.table import Table
+from wanderbus.pipeline.history.event_columns import columns_needed, table_of
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+
+class Queries(NamedTuple):
+    """Subscriptions, numbered in their order: the indexes of those of one subject, and of those of every subject."""
+
+    key: str
+    ids: tuple[str, ...]
+    of_subject: Arrays | None
+    of_every: Arrays | None
+    asked: frozenset[str] | None
+    """Attributes that the filters name; None if they may ask for any."""
+
+
+class Pairs(NamedTuple):
+    """Pairs of an event and a subscription that it matches, by their places; in order of the events."""
+
+    rows: Array
+    queries: Array
+
+
+def queries_of(subscriptions: Iterable[Subscription]) -> Queries:
+    """Return the subscriptions as flat arrays; :class:`FilterError` for one that cannot be parsed."""
+    of_subject, of_every = Index(), Index()
+    several = tuple(subscriptions)
+    parsed = [_parsed(each) for each in several]
+    wanted: list[tuple[str, str, filters.Filter]] = [
+        (str(number), each.subject, its_filter)
+        for number, (each, its_filter) in enumerate(zip(several, parsed, strict=True))
+    ]
+    for index, is_every in ((of_subject, False), (of_every, True)):
+        index.add_many([each for each in wanted if (each[1] == EVERY_SUBJECT) is is_every])
+    asked: set[str] | None = set()
+    for each in parsed:
+        if asked is not None and not _add_asked(each.root, asked):
+            asked = None
+    return Queries(
+        uuid4().hex,
+        tuple(each.id for each in several),
+        of_subject.arrays() if len(of_subject) else None,
+        of_every.arrays() if len(of_every) else None,
+        None if asked is None else frozenset(asked),
+    )
+
+
+def _parsed(subscription: Subscription) -> filters.Filter:
+    try:
+        return filters.parse(subscription.expression, subscription.language)
+    except FilterError as error:
+        raise FilterError(f"subscription {subscription.id}: {error.reason}", error.text, error.position) from None
+
+
+def _add_asked(node: Node, asked: set[str]) -> bool:
+    """Add the attributes that a filter names; return False if it may ask for any, because it is no plain tree."""
+    match node:
+        case Quantified(attribute=name) | Exists(attribute=name):
+            asked.add(name)
+        case Not(operand=operand):
+            return _add_asked(operand, asked)
+        case And(operands=operands) | Or(operands=operands):
+            return all(_add_asked(each, asked) for each in operands)
+        case _:
+            return False
+    return True
+
+
+class Matcher:
+    """The index of some queries, in the memory of this process."""
+
+    def __init__(self, queries: Queries) -> None:
+        self.ids = pa.array(queries.ids, pa.string())
+        self._indexes = [
+            (Index.from_arrays(arrays), is_every)
+            for arrays, is_every in ((queries.of_subject, False), (queries.of_every, True))
+            if arrays is not None
+        ]
+        self._numbers = [
+            np.array([-1 if id is None else int(id) for id in index.ids()], np.int64) for index, _ in self._indexes
+        ]
+
+    def pairs(self, batch: pa.RecordBatch) -> Pairs:
+        """Return the pairs of the events of a batch."""
+        return self.pairs_in(table_of(batch))
+
+    def pairs_in(self, table: Table) -> Pairs:
+        """Return the pairs of the events of a table."""
+        found = [self._of_index(place, table) for place in range(len(self._indexes))]
+        if len(found) == 1:
+            return found[0]
+        rows = np.concatenate([np.empty(0, np.int64), *(each.rows for each in found)])
+        queries = np.concatenate([np.empty(0, np.int64), *(each.queries for each in found)])
+        order = np.argsort(rows, kind="stable")
+        return Pairs(rows[order], queries[order])
+
+    def _of_index(self, place: int, table: Table) -> Pairs:
+        index, is_every = self._indexes[place]
+        places, ends = index.match_table(table.of_subject(EVERY_SUBJECT) if is_every else table)
+        rows = np.repeat(np.arange(len(table)), np.diff(ends, prepend=0))
+        return Pairs(rows, self._numbers[place][places])
+
+
+_matchers: Final[dict[str, Matcher]] = {}
+"""The last matcher of this process, by the key of its queries."""
+
+
+def matcher_of(queries: Queries) -> Matcher:
+    """Return the matcher of these queries; it is made once in a process."""
+    matcher = _matchers.get(queries.key)
+    if matcher is None:
+        _matchers.clear()
+        matcher = _matchers[queries.key] = Matcher(queries)
+    return matcher
+
+
+Work = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Function of a worker: from batches of events to batches of a result."""
+
+
+def in_workers(events: DataFrame, queries: Queries, work: Work, schema: str, further: Sequence[str] = ()) -> DataFrame:
+    """Return the result of ``work``, done by the workers on the events' columns that the queries need.
+
+    ``further`` are other columns that it needs.
+    """
+    needed = columns_needed(events.schema, queries.asked)
+    shared = events.sparkSession.sparkContext.broadcast(queries)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from work(matcher_of(shared.value), batches)
+
+    columns = [*needed, *(name for name in further if name not in needed)]
+    return events.select(*map(quoted, columns)).mapInArrow(run, schema)
+
+
+def quoted(name: str) -> str:
+    """Return a column name as Spark reads it in an expression."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,161 @@
+"""Replay of subscriptions with their lifetimes and restrictions: the notifications that they would have generated.
+
+The broker's own code decides (:mod:`wanderbus.broker.restrictions`), in order of offset for each subscription. As in
+the broker, an event's own time is that of its record, and time windows use the wall clock at its receipt. The bounds on
+the work of filters and on queues are not replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.restrictions.restriction_kinds import Kind
+from wanderbus.event import Event
+from wanderbus.pipeline.history.event_columns import table_of
+from wanderbus.pipeline.history.lifetimes import Absence, Absences, Version
+from wanderbus.pipeline.history.queries import Matcher, in_workers, queries_of
+from wanderbus.pipeline.source import ColumnError
+from wanderbus.subscription import Custom
+
+_CANDIDATES: Final = "subscription string, version int, offset bigint, at_us bigint, received_us bigint, event binary"
+_REPLAYED: Final = "subscription string, offset bigint, at_us bigint, restricted_by int"
+_NEVER: Final = 2**63 - 1
+
+_events: Final = msgspec.msgpack.Decoder(Event)
+
+
+def replay(
+    events: DataFrame,
+    versions: Sequence[Version],
+    absences: Iterable[Absence] = (),
+    kinds: Mapping[str, Kind] | None = None,
+) -> DataFrame:
+    """Return the events that each subscription matches during its lifetime, with the decision of its restrictions.
+
+    ``restricted_by`` is the place of the restriction that forbids the notification; it is null for a notification that
+    is generated. ``events`` has a column ``at_us``, and optionally ``received_us``; see
+    :mod:`wanderbus.pipeline.history.event_columns` for the others. The ``versions`` of one subscription do not overlap.
+    ``absences`` are those of the owners, for restrictions that hold while the owner is away. ``kinds`` are the
+    operator's kinds of restriction; an unknown kind forbids.
+    """
+    if "at_us" not in events.columns:
+        raise ColumnError("a replay needs the column 'at_us' of the events")
+    queries = queries_of(each.subscription for each in versions)
+    has_custom = any(isinstance(one, Custom) for each in versions for one in each.subscription.restrictions)
+    if has_custom:
+        queries = queries._replace(asked=None)
+    lifetimes = Lifetimes(versions)
+    further = [name for name in ("at_us", "received_us") if name in events.columns]
+
+    def candidates(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield lifetimes.candidates(matcher, batch)
+
+    restrictions = Replay(versions, Absences(absences), kinds or {})
+    found = in_workers(events, queries, candidates, _CANDIDATES, further)
+    ordered = found.repartition("subscription").sortWithinPartitions("subscription", "offset")
+    return ordered.mapInArrow(restrictions.decided, _REPLAYED)
+
+
+class Lifetimes:
+    """The times in which versions of subscriptions are live."""
+
+    def __init__(self, versions: Sequence[Version]) -> None:
+        ends = [_NEVER if each.to_offset is None else each.to_offset for each in versions]
+        expiries = [each.subscription.expires_us for each in versions]
+        self._from = np.array([each.from_offset for each in versions], np.int64)
+        self._to = np.array(ends, np.int64)
+        self._expires_us = np.array([_NEVER if each is None else each for each in expiries], np.int64)
+        self._needs_event = np.array(
+            [any(isinstance(one, Custom) for one in each.subscription.restrictions) for each in versions], bool
+        )
+
+    def candidates(self, matcher: Matcher, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the pairs of an event and a version that it matches while that is live."""
+        table = table_of(batch)
+        rows, versions = matcher.pairs_in(table)
+        offsets, times = batch.column("offset").to_numpy(), batch.column("at_us").to_numpy()
+        is_live = (self._from[versions] <= offsets[rows]) & (offsets[rows] < self._to[versions])
+        is_live &= times[rows] < self._expires_us[versions]
+        rows, versions = rows[is_live], versions[is_live]
+        columns = [
+            matcher.ids.take(pa.array(versions)),
+            pa.array(versions.astype(np.int32)),
+            pa.array(offsets[rows]),
+            pa.array(times[rows]),
+            _received_us(batch).take(pa.array(rows)),
+            self._events(batch, table, rows, versions),
+        ]
+        names = ["subscription", "version", "offset", "at_us", "received_us", "event"]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _events(self, batch: pa.RecordBatch, table: Any, rows: Any, versions: Any) -> pa.Array:
+        if not self._needs_event.any():
+            return pa.nulls(len(rows), pa.binary())
+        subjects = batch.column("subject")
+        return pa.array(
+            [
+                msgspec.msgpack.encode(Event(subjects[row].as_py(), table.attributes(row))) if is_needed else None
+                for row, is_needed in zip(rows.tolist(), self._needs_event[versions].tolist(), strict=True)
+            ],
+            pa.binary(),
+        )
+
+
+def _received_us(batch: pa.RecordBatch) -> pa.Array:
+    """Return the wall clock at receipt; without one, that of the record."""
+    times = batch.column("at_us")
+    if "received_us" not in batch.schema.names:
+        return times
+    return pc.coalesce(batch.column("received_us"), times)
+
+
+class Replay:
+    """Restrictions of versions, decided for one subscription after the other, in order of offset."""
+
+    def __init__(self, versions: Sequence[Version], absences: Absences, kinds: Mapping[str, Kind]) -> None:
+        self._subscriptions = [each.subscription for each in versions]
+        self._absences = absences
+        self._kinds = dict(kinds)
+
+    def decided(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the decisions on candidates that are sorted by subscription and offset."""
+        kinds = CustomRestrictions(self._kinds)
+        current: str | None = None
+        last_us: int | None = None
+        for batch in batches:
+            columns = [batch.column(name).to_pylist() for name in batch.schema.names]
+            places: list[int | None] = []
+            for identity, version, offset, at_us, received_us, event in zip(*columns, strict=True):
+                if identity != current:
+                    current, last_us = identity, None
+                subscription = self._subscriptions[version]
+                place = blocked_by(
+                    subscription.restrictions,
+                    now_us=at_us,
+                    received_us=received_us,
+                    last_us=last_us,
+                    away=self._absences.is_away(subscription.owner, offset),
+                    event=_NO_EVENT if event is None else _events.decode(event),
+                    kinds=kinds,
+                )
+                places.append(place)
+                if place is None:
+                    last_us = at_us
+            yield pa.RecordBatch.from_arrays(
+                [*(batch.column(name) for name in ("subscription", "offset", "at_us")), pa.array(places, pa.int32())],
+                names=["subscription", "offset", "at_us", "restricted_by"],
+            )
+
+
+_NO_EVENT: Final = Event("", {})
+"""Event for restrictions that do not depend on it: all but the operator's."""
