@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
+from bench import spark_history
 from harness.reporting import Goal, finish, goal, progress
 from tests.published import published
 from wanderbus.event import Event
@@ -66,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, print the rates and write the report; return the exit status."""
     options = _options(arguments)
     count = options.records or (QUICK_RECORDS if options.quick else RECORDS)
+    if options.section == "history":
+        return _history(options)
     results: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as work:
         log = Path(work)
@@ -78,6 +81,20 @@ def main(arguments: list[str] | None = None) -> int:
                 _show(results, each)
     goals = _goals(results)
     return finish("bench spark", [each._asdict() for each in results], goals, file=options.json, strict=options.strict)
+
+
+def _history(options: argparse.Namespace) -> int:
+    """Measure history (:mod:`bench.spark_history`)."""
+    count = options.records or (spark_history.QUICK_EVENTS if options.quick else spark_history.EVENTS)
+    results: list[spark_history.Measured] = []
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as work:
+        for each in spark_history.measure(Path(work), count, tree_s):
+            results.append(each)
+            rates = f"{each.events_per_s:>12,.0f} events/s {each.events_per_cpu_s:>12,.0f} per s of processor"
+            print(f"{each.way:20} on {each.cores} {rates} {each.pairs:>12,} matches", flush=True)
+    goals = spark_history.goals(results)
+    rows = [each._asdict() for each in results]
+    return finish("bench spark history", rows, goals, file=options.json, strict=options.strict)
 
 
 def records(count: int) -> Iterator[Record]:
@@ -229,6 +246,9 @@ def _show(results: list[Measured], each: Measured) -> None:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./do bench spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "section", nargs="?", choices=("source", "history"), default="source", help="what to measure (source)"
     )
     parser.add_argument("--quick", action="store_true", help=f"a log of {QUICK_RECORDS} records, not {RECORDS}")
     parser.add_argument("--records", type=int, metavar="N", help="a log of so many records")

@@ -18,7 +18,8 @@ from wanderbus.matching import Index, Kernel
 from wanderbus.matching.batch import EVENTS_MAX
 from wanderbus.matching.columns import ABSENT
 from wanderbus.matching.rows import BOOLEAN, NUMBER
-from wanderbus.matching.table import Column, Doubles, Table, Texts
+from wanderbus.matching.table import Table
+from wanderbus.matching.table_columns import Column, Doubles, Texts
 
 KERNELS: tuple[Kernel, ...] = ("numba", "numpy")
 
@@ -98,6 +99,18 @@ def test_a_copied_index_has_the_same_ids(kernel: Kernel) -> None:
     table = table_of([Event("S", {"a": "x1", "b": 7.0}), Event("S", {"a": "x0"}), Event("?", {})])
     assert matched(copy, table) == matched(index, table)
     assert "4" not in copy.ids()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_further_attribute_takes_the_place_of_that_in_a_column(kernel: Kernel) -> None:
+    index = Index(kernel)
+    index.add("exact", "S", parse(f"n == {2**53 + 1}"))
+    index.add("near", "S", parse(f"n == {2**53}"))
+    index.add("text", "S", parse("n == x"))
+    columns: dict[str, Column] = {"n": Doubles(NUMBER, np.array([2.0**53, 2.0**53, 2.0**53]), None)}
+    more: list[Mapping[str, Any] | None] = [None, {"n": 2**53 + 1}, {"n": "x"}]
+    table = Table(Texts(np.zeros(3, np.int64), ["S"]), columns, lambda row: more[row] or {"n": 2.0**53}, more)
+    assert matched(index, table) == [["near"], ["exact"], ["text"]]
 
 
 def test_an_empty_table_matches_nothing() -> None:

@@ -18,7 +18,8 @@ from wanderbus.matching.rows import rows_of
 from wanderbus.matching.scan import Judge
 from wanderbus.matching.segment import Array, Segment
 from wanderbus.matching.store import Store
-from wanderbus.matching.table import Table, TableBatch
+from wanderbus.matching.table import Table
+from wanderbus.matching.table_batch import TableBatch
 
 _ROOM: Final = 1 << 14
 """Initial capacity for matches; there is always room for so many."""

@@ -33,7 +33,7 @@ def subscription(identity: str, subject: str, expression: str, language: str = "
 
 
 def expected(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> list[list[str]]:
-    """What the reference says, by event."""
+    """Matches of the reference, by event."""
     index, every = ScanIndex(), ScanIndex()
     for each in subscriptions:
         chosen = every if each.subject == EVERY_SUBJECT else index
@@ -43,7 +43,7 @@ def expected(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> 
 
 
 def found(subscriptions: Sequence[Subscription], batch: pa.RecordBatch) -> list[list[str]]:
-    """What the batch matches, by event."""
+    """Matches of the batch, by event."""
     matched = matched_batch(Matcher(queries_of(subscriptions)), batch).to_pydict()
     by_offset = dict(zip(matched["offset"], matched["subscriptions"], strict=True))
     assert all(by_offset.values())

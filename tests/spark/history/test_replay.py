@@ -61,7 +61,7 @@ def events_in(changes: Sequence[Change], log: Sequence[bytes]) -> pa.RecordBatch
 
 
 def replayed(versions: Sequence[Version], absences: Sequence[Absence], batch: pa.RecordBatch) -> Decisions:
-    """What a replay decides, in batches of a few rows."""
+    """Decisions of a replay, in batches of a few rows."""
     matcher = Matcher(queries_of(each.subscription for each in versions))
     lifetimes = Lifetimes(versions)
     parts = [lifetimes.candidates(matcher, batch.slice(first, 7)) for first in range(0, len(batch), 7)]

@@ -1,20 +1,24 @@
-"""History: subscriptions matched against past events, in one pass for thousands of them (SPEC T-05, B-01)."""
+"""History: subscriptions matched against past events, in one pass for thousands of them (SPEC T-04, B-01)."""
 
 from __future__ import annotations
 
+from wanderbus.pipeline.history.event_files import EventFiles, Selection
 from wanderbus.pipeline.history.explanation import explain
 from wanderbus.pipeline.history.lifetimes import Absence, Version, absences_of, changes_in, versions_in, versions_of
-from wanderbus.pipeline.history.matches import count, match, sample
+from wanderbus.pipeline.history.matches import count, match, matching_events, sample
 from wanderbus.pipeline.history.replay import replay
 
 __all__ = [
     "Absence",
+    "EventFiles",
+    "Selection",
     "Version",
     "absences_of",
     "changes_in",
     "count",
     "explain",
     "match",
+    "matching_events",
     "replay",
     "sample",
     "versions_in",

@@ -1,4 +1,4 @@
-"""Events of an Arrow batch as a table for the index: from typed columns and a variant, or from records (SPEC T-05).
+"""Events of an Arrow batch as a table for the index: from typed columns and a variant, or from records (SPEC T-04).
 
 ``offset`` and ``subject`` are columns of both forms. With a column ``record``, the attributes are read from the bytes
 of records. Otherwise every column that is none of :data:`EVENT_COLUMNS` is an attribute, null in a row without it, and
@@ -32,9 +32,11 @@ from pyspark.sql.types import (
 )
 
 from wanderbus.errors import StorageError
+from wanderbus.event import Event
 from wanderbus.matching.columns import ABSENT
 from wanderbus.matching.rows import BOOLEAN, DATE, NUMBER
-from wanderbus.matching.table import EXACT_MAX, Column, Doubles, Table, Texts
+from wanderbus.matching.table import Table
+from wanderbus.matching.table_columns import EXACT_MAX, Column, Doubles, Texts
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.pipeline.source.record_columns import content_of
 from wanderbus.pipeline.source.variant_values import attributes_of, instant_of
@@ -61,6 +63,8 @@ EVENT_COLUMNS: Final = frozenset(
 _SCALARS: Final = (
     *(StringType, BooleanType, DoubleType, FloatType, LongType, IntegerType, ShortType, ByteType, TimestampType),
 )
+
+_encoder: Final = msgspec.msgpack.Encoder()
 
 Attributes = Mapping[str, Any]
 
@@ -97,6 +101,16 @@ def columns_needed(schema: StructType, asked: Set[str] | None) -> list[str]:
     return needed
 
 
+def columns_in_file(names: Sequence[str], asked: Set[str] | None, further: Sequence[str]) -> list[str]:
+    """Return the columns to read of a file with these; a file may lack those of attributes that came later."""
+    return [
+        name
+        for name in names
+        if name in ("offset", "subject", "attributes", *further)
+        or ((attribute := attribute_of(name)) is not None and (asked is None or attribute in asked))
+    ]
+
+
 def _check_type(name: str, kind: DataType) -> None:
     item = kind.elementType if isinstance(kind, ArrayType) else kind
     if not isinstance(item, _SCALARS):
@@ -119,6 +133,12 @@ def table_of(batch: pa.RecordBatch) -> Table:
     columns = {str(attribute_of(name)): _column(array) for name, array in arrays.items()}
     more = _variants(batch) if "attributes" in batch.schema.names else None
     return Table(subjects, columns, _reader(arrays, more), more)
+
+
+def encoded_events(table: Table, subjects: Sequence[str], rows: Sequence[int]) -> pa.Array:
+    """Return some rows of a table as bytes of :class:`Event`, without times; ``subjects`` are those of the rows."""
+    events = (Event(subject, table.attributes(row)) for subject, row in zip(subjects, rows, strict=True))
+    return pa.array(map(_encoder.encode, events), pa.binary())
 
 
 def _reader(arrays: Mapping[str, pa.Array], more: Sequence[Attributes | None] | None) -> Callable[[int], Attributes]:
@@ -145,6 +165,7 @@ def _of_records(batch: pa.RecordBatch) -> list[Attributes]:
 
 def _variants(batch: pa.RecordBatch) -> list[Attributes | None]:
     column, offsets = batch.column("attributes"), batch.column("offset")
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
     is_there = column.is_valid().to_pylist()
     values, metadata = column.field("value").to_pylist(), column.field("metadata").to_pylist()
     found: list[Attributes | None] = []

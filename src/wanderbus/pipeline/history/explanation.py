@@ -15,7 +15,7 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters.evaluate import evaluate
 from wanderbus.filters.explaining import Deciding, deciding
-from wanderbus.pipeline.history.event_columns import columns_needed, table_of
+from wanderbus.pipeline.history.event_columns import columns_needed, encoded_events, table_of
 from wanderbus.pipeline.history.queries import quoted
 from wanderbus.subscription import Subscription, concerns
 
@@ -23,7 +23,7 @@ _event: Final = msgspec.msgpack.Decoder(Event)
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Whether the event at ``offset`` matches; ``matches`` is None if the filter leaves it unknown, which is no match.
+    """Outcome for the event at ``offset``; ``matches`` is None if the filter leaves it unknown, which is no match.
 
     ``predicates`` are the parts of the filter that decided; there are none if the subject is another one.
     """
@@ -60,6 +60,5 @@ def event_at(events: DataFrame, offset: int) -> Event:
 def _encoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         table = table_of(batch)
-        subjects = batch.column("subject").to_pylist()
-        encoded = [msgspec.msgpack.encode(Event(each, table.attributes(row))) for row, each in enumerate(subjects)]
-        yield pa.RecordBatch.from_arrays([pa.array(encoded, pa.binary())], names=["event"])
+        encoded = encoded_events(table, batch.column("subject").to_pylist(), range(len(table)))
+        yield pa.RecordBatch.from_arrays([encoded], names=["event"])

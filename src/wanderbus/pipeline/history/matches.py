@@ -1,4 +1,4 @@
-"""Matches of past events with subscriptions: all of them, their number, or a sample (SPEC T-05)."""
+"""Matches of past events with subscriptions: all of them, their number, or a sample (SPEC T-04)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.pipeline.history.queries import Array, Matcher, in_workers, queries_of
+from wanderbus.pipeline.history.event_columns import encoded_events, table_of
+from wanderbus.pipeline.history.queries import Array, Events, Matcher, in_workers, queries_of
 from wanderbus.subscription import Subscription
 
 _MATCHES: Final = "offset bigint, subscriptions array<string>"
+_EVENTS: Final = "offset bigint, at_us bigint, subject string, event binary"
 _COUNTS: Final = "subscription string, events bigint"
 _SAMPLES: Final = "subscription string, offset bigint, draw bigint"
 
 
-def match(events: DataFrame, subscriptions: Iterable[Subscription]) -> DataFrame:
+def match(events: Events, subscriptions: Iterable[Subscription]) -> DataFrame:
     """Return the events that match, by ``offset``, with the ids of the ``subscriptions`` that each one matches.
 
     The columns of ``events`` are described in :mod:`wanderbus.pipeline.history.event_columns`. Restrictions and
@@ -28,13 +30,21 @@ def match(events: DataFrame, subscriptions: Iterable[Subscription]) -> DataFrame
     return in_workers(events, queries_of(subscriptions), _matches, _MATCHES)
 
 
-def count(events: DataFrame, subscriptions: Iterable[Subscription]) -> DataFrame:
+def count(events: Events, subscriptions: Iterable[Subscription]) -> DataFrame:
     """Return the number of ``events`` that each ``subscription`` matches, as :func:`match` finds them."""
     counted = in_workers(events, queries_of(subscriptions), _counts, _COUNTS)
     return counted.groupBy("subscription").agg(F.sum("events").alias("events"))
 
 
-def sample(events: DataFrame, subscriptions: Iterable[Subscription], size: int, seed: int = 0) -> DataFrame:
+def matching_events(events: Events, subscriptions: Iterable[Subscription]) -> DataFrame:
+    """Return the events that match any of the ``subscriptions``, each encoded as in messages: ``offset``, ``at_us``,
+    ``subject``, ``event``.
+    """
+    queries = queries_of(subscriptions)._replace(asked=None)
+    return in_workers(events, queries, _matching_events, _EVENTS, ["at_us"])
+
+
+def sample(events: Events, subscriptions: Iterable[Subscription], size: int, seed: int = 0) -> DataFrame:
     """Return up to ``size`` events of those that each ``subscription`` matches, by ``offset``.
 
     They are drawn by ``seed`` and the events' offsets, so that the same events are drawn again however the work is
@@ -64,6 +74,16 @@ def matched_batch(matcher: Matcher, batch: pa.RecordBatch) -> pa.RecordBatch:
 def _matches(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield matched_batch(matcher, batch)
+
+
+def _matching_events(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        table = table_of(batch)
+        rows = np.unique(matcher.pairs_in(table).rows)
+        chosen = batch.take(pa.array(rows))
+        encoded = encoded_events(table, chosen.column("subject").to_pylist(), rows.tolist())
+        columns = [*(chosen.column(name) for name in ("offset", "at_us", "subject")), encoded]
+        yield pa.RecordBatch.from_arrays(columns, names=["offset", "at_us", "subject", "event"])
 
 
 def _counts(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

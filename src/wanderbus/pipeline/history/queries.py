@@ -20,6 +20,7 @@ from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified
 from wanderbus.matching import Index
 from wanderbus.matching.table import Table
 from wanderbus.pipeline.history.event_columns import columns_needed, table_of
+from wanderbus.pipeline.history.event_files import EventFiles, batches_of
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 Array = np.ndarray[Any, Any]
@@ -141,11 +142,17 @@ Work = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Function of a worker: from batches of events to batches of a result."""
 
 
-def in_workers(events: DataFrame, queries: Queries, work: Work, schema: str, further: Sequence[str] = ()) -> DataFrame:
+Events = DataFrame | EventFiles
+"""Events as rows, or as files that the workers read themselves."""
+
+
+def in_workers(events: Events, queries: Queries, work: Work, schema: str, further: Sequence[str] = ()) -> DataFrame:
     """Return the result of ``work``, done by the workers on the events' columns that the queries need.
 
     ``further`` are other columns that it needs.
     """
+    if isinstance(events, EventFiles):
+        return _in_readers(events, queries, work, schema, further)
     needed = columns_needed(events.schema, queries.asked)
     shared = events.sparkSession.sparkContext.broadcast(queries)
 
@@ -154,6 +161,21 @@ def in_workers(events: DataFrame, queries: Queries, work: Work, schema: str, fur
 
     columns = [*needed, *(name for name in further if name not in needed)]
     return events.select(*map(quoted, columns)).mapInArrow(run, schema)
+
+
+def _in_readers(events: EventFiles, queries: Queries, work: Work, schema: str, further: Sequence[str]) -> DataFrame:
+    """Do the same with files: a task has the number of its part of a file."""
+    context = events.spark.sparkContext
+    parts = events.parts(context.defaultParallelism)
+    shared = context.broadcast(queries)
+    asked, selection = queries.asked, events.selection
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        read = (batch for number in numbers for batch in batches_of(parts[number], selection, asked, further))
+        yield from work(matcher_of(shared.value), read)
+
+    return events.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
 
 
 def quoted(name: str) -> str:

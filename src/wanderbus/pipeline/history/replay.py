@@ -22,7 +22,7 @@ from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.event import Event
 from wanderbus.pipeline.history.event_columns import table_of
 from wanderbus.pipeline.history.lifetimes import Absence, Absences, Version
-from wanderbus.pipeline.history.queries import Matcher, in_workers, queries_of
+from wanderbus.pipeline.history.queries import Events, Matcher, in_workers, queries_of
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.subscription import Custom
 
@@ -34,7 +34,7 @@ _events: Final = msgspec.msgpack.Decoder(Event)
 
 
 def replay(
-    events: DataFrame,
+    events: Events,
     versions: Sequence[Version],
     absences: Iterable[Absence] = (),
     kinds: Mapping[str, Kind] | None = None,
@@ -47,14 +47,16 @@ def replay(
     ``absences`` are those of the owners, for restrictions that hold while the owner is away. ``kinds`` are the
     operator's kinds of restriction; an unknown kind forbids.
     """
-    if "at_us" not in events.columns:
-        raise ColumnError("a replay needs the column 'at_us' of the events")
+    further = ["at_us", "received_us"]
+    if isinstance(events, DataFrame):
+        further = [name for name in further if name in events.columns]
+        if "at_us" not in further:
+            raise ColumnError("a replay needs the column 'at_us' of the events")
     queries = queries_of(each.subscription for each in versions)
     has_custom = any(isinstance(one, Custom) for each in versions for one in each.subscription.restrictions)
     if has_custom:
         queries = queries._replace(asked=None)
     lifetimes = Lifetimes(versions)
-    further = [name for name in ("at_us", "received_us") if name in events.columns]
 
     def candidates(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,0 +1,318 @@
+"""``wanderbus history``: filters and subscriptions over the events of a server's log (SPEC T-04)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import msgspec
+import typer
+
+from wanderbus import cloudevents, event_text
+from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.filter_input import InLanguage, Language
+from wanderbus.cli.output import print_json, print_line, print_progress
+from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.event import Event
+from wanderbus.filters import parse
+from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown, instant_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
+
+PROGRESS_EACH_S: Final = 1.8
+
+DATA: Final = Path("wanderbus-data")
+
+_ECI: Final = Language("eci")
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+Expression = Annotated[str, typer.Argument(help="The filter; '' matches every event.", show_default=False)]
+Subject = Annotated[str, typer.Option("--subject", help="Subject of the events; '*' is every subject.")]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="First event: an offset in the log, or a time as 2026-11-21T10:00:00Z; a day begins at 0:00 UTC.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    str | None, typer.Option("--to", help="End, itself not included: an offset or a time.", show_default=False)
+]
+Log = Annotated[Path, typer.Option("--log", help="Data directory of a server, or its subdirectory log.")]
+Cores = Annotated[int, typer.Option("--cores", min=1, help="Threads of Spark on this machine.")]
+Size = Annotated[int, typer.Option("--size", "-n", min=1, help="Events to draw.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same events.")]
+
+
+class Place(NamedTuple):
+    """Place of the events, and the bounds of those that are meant."""
+
+    log: Path
+    begin: str | None = None
+    end: str | None = None
+    cores: int = 2
+
+
+@app.callback()
+def history() -> None:
+    """Run filters and subscriptions over past events."""
+
+
+@app.command("match")
+def match(
+    expression: Expression,
+    subject: Subject = EVERY_SUBJECT,
+    begin: From = None,
+    end: To = None,
+    language: InLanguage = _ECI,
+    log: Log = DATA,
+    cores: Cores = 2,
+    json: AsJson = False,
+) -> None:
+    """Print the events that match a filter, in order of offset.
+
+    Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
+    """
+    wanted = _query(expression, subject, language)
+    with _events(Place(log, begin, end, cores), subject) as (_, events):
+        from wanderbus.pipeline.history import matching_events
+
+        rows = matching_events(events, [wanted]).orderBy("offset")
+        for row in rows.toLocalIterator():
+            _print_event(row, json=json)
+
+
+@app.command("count")
+def count(
+    expression: Expression,
+    subject: Subject = EVERY_SUBJECT,
+    begin: From = None,
+    end: To = None,
+    language: InLanguage = _ECI,
+    log: Log = DATA,
+    cores: Cores = 2,
+    json: AsJson = False,
+) -> None:
+    """Print the number of events that match a filter.
+
+    Example: wanderbus history count "DepDelay > 120" --subject Departure --log wanderbus-data
+    """
+    wanted = _query(expression, subject, language)
+    with _events(Place(log, begin, end, cores), subject) as (_, events):
+        from wanderbus.pipeline.history import count as counts
+
+        found = sum(row.events for row in counts(events, [wanted]).collect())
+    if json:
+        print_json({"events": found})
+    else:
+        print_line(str(found))
+
+
+@app.command("sample")
+def sample(
+    expression: Expression,
+    subject: Subject = EVERY_SUBJECT,
+    size: Size = 10,
+    seed: Seed = 0,
+    begin: From = None,
+    end: To = None,
+    language: InLanguage = _ECI,
+    log: Log = DATA,
+    cores: Cores = 2,
+    json: AsJson = False,
+) -> None:
+    """Print some of the events that match a filter, drawn at random.
+
+    Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --log wanderbus-data
+    """
+    wanted = _query(expression, subject, language)
+    with _events(Place(log, begin, end, cores), subject) as (_, events):
+        from wanderbus.pipeline.history import matching_events
+        from wanderbus.pipeline.history import sample as samples
+
+        offsets = [row.offset for row in samples(events, [wanted], size, seed).collect()]
+        drawn = events.where(events["offset"].isin(offsets))
+        for row in matching_events(drawn, [wanted]).orderBy("offset").collect():
+            _print_event(row, json=json)
+
+
+@app.command("explain")
+def explain(
+    expression: Expression,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Offset of the event in the log.")],
+    subject: Subject = EVERY_SUBJECT,
+    language: InLanguage = _ECI,
+    log: Log = DATA,
+    cores: Cores = 2,
+    json: AsJson = False,
+) -> None:
+    """Explain why an event matches a filter, or does not: print the parts of the filter that decide.
+
+    Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
+    """
+    wanted = _query(expression, subject, language)
+    with _events(Place(log, cores=cores), EVERY_SUBJECT) as (_, events):
+        from wanderbus.pipeline.history import explain as explained
+
+        found = explained(events, wanted, offset)
+    if json:
+        print_json(found)
+    elif not found.is_subject:
+        print_line(f"does not match: the subject of the event is {found.subject!r}, not {subject!r}")
+    else:
+        reasons = [f"{each.question} is {_truth(each.truth)}: {each.why}" for each in found.predicates]
+        verdict = "matches" if found.matches else "does not match"
+        print_line(f"{verdict}: {'; '.join(reasons)}" if reasons else verdict)
+
+
+@app.command("replay")
+def replay(
+    subscription: Annotated[str, typer.Argument(help="Id of the subscription.", show_default=False)],
+    begin: From = None,
+    end: To = None,
+    log: Log = DATA,
+    cores: Cores = 2,
+    json: AsJson = False,
+) -> None:
+    """Print the events of which a subscription generated notifications, and those that its restrictions blocked.
+
+    Lifetimes, changes and restrictions apply as they did; limits on queues and on the work of filters do not.
+
+    Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
+    """
+    place = Place(log, begin, end, cores)
+    with _events(place, EVERY_SUBJECT) as (spark, events):
+        from wanderbus.pipeline.history import absences_of, changes_in, versions_of
+        from wanderbus.pipeline.history import replay as replayed
+
+        changes = changes_in(_records(spark, log))
+        versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
+        if not versions:
+            raise StorageError(f"there is no subscription {subscription}; check the id")
+        rows = replayed(events, versions, absences_of(changes)).orderBy("offset")
+        for row in rows.toLocalIterator():
+            _print_decision(row, json=json)
+
+
+def _query(expression: str, subject: str, language: Language) -> Subscription:
+    parse(expression, language.value)  # its error points at the place
+    return Subscription("", "", "", subject, expression, language=language.value)
+
+
+# Events
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, DataFrame]]:
+    """Start Spark, and give the events that are meant; print progress meanwhile."""
+    bounds = [(_bound(text), sign) for text, sign in ((place.begin, ">="), (place.end, "<")) if text is not None]
+    with _session(place.cores) as spark:
+        from wanderbus.pipeline.session import plain_errors
+
+        with plain_errors(), _progress(spark):
+            events = _records(spark, place.log).where("kind = 'published'")
+            if subject != EVERY_SUBJECT:
+                events = events.where(events["subject"] == subject)
+            for (column, number), sign in bounds:
+                events = events.where(f"{column} {sign} {number}")
+            yield spark, events
+
+
+@contextmanager
+def _session(cores: int) -> Iterator[SparkSession]:
+    try:
+        from wanderbus.pipeline.session import spark_session
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"history needs Spark, and {error.name} is not installed: pip install 'wanderbus[pipeline]'"
+        ) from None
+    spark = spark_session("wanderbus-history", cores=cores)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _records(spark: SparkSession, directory: Path) -> DataFrame:
+    from wanderbus.pipeline.source import FORMAT, log_schema
+
+    columns = log_schema("offset", "at_us", "kind", "subject", "record")
+    path = directory / "log" if (directory / "log").is_dir() else directory
+    if not path.is_dir():
+        raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
+    return spark.read.format(FORMAT).schema(columns).load(str(path))
+
+
+def _bound(text: str) -> tuple[str, int]:
+    """Return the column and the number of a bound."""
+    if text.isascii() and text.isdigit():
+        return "offset", int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
+        ) from None
+    if _DAY.fullmatch(text):
+        instant = instant.replace(tzinfo=UTC)
+    if instant.tzinfo is None:
+        raise ConfigurationError(f"the time {text} has no time zone; add Z for UTC, or an offset such as +02:00")
+    return "at_us", instant_us(instant)
+
+
+@contextmanager
+def _progress(spark: SparkSession) -> Iterator[None]:
+    """Print the tasks that are done on standard error, every few seconds."""
+    ended = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        while not ended.wait(PROGRESS_EACH_S):
+            stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+            known = [each for each in stages if each is not None]
+            if known:
+                done, tasks = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
+                print_progress(f"{done} of {tasks} tasks done")
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+# Output
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _print_event(row: Any, *, json: bool) -> None:
+    event = msgspec.msgpack.decode(row.event, type=Event)
+    if json:
+        attributes = cloudevents.to_json(event.attributes)
+        print_json({"offset": row.offset, "at_us": row.at_us, "subject": event.subject, "attributes": attributes})
+    else:
+        print_line(f"{row.offset} {instant_shown(row.at_us)} {event_text.write(event)}")
+
+
+def _print_decision(row: Any, *, json: bool) -> None:
+    if json:
+        print_json({"offset": row.offset, "at_us": row.at_us, "restricted_by": row.restricted_by})
+    else:
+        outcome = "notified" if row.restricted_by is None else f"blocked by restriction {row.restricted_by + 1}"
+        print_line(f"{row.offset} {instant_shown(row.at_us)} {outcome}")
+
+
+def _truth(truth: bool | None) -> str:
+    return "unknown" if truth is None else str(truth).lower()

@@ -1,0 +1,97 @@
+"""Events in Parquet files that the workers read themselves, column by column.
+
+Spark makes rows of the columns of its files, and columns of the rows again for Python: that costs about as much as
+matching. The files have the columns of :mod:`wanderbus.pipeline.history.event_columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+
+from wanderbus.errors import StorageError
+from wanderbus.pipeline.history.event_columns import columns_in_file
+
+BATCH_ROWS: Final = 10_000
+
+PARTS_A_CORE: Final = 4
+"""Least tasks for each core, so that all cores end at about the same time."""
+
+_FORMAT: Final = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+
+
+class Selection(NamedTuple):
+    """The events that are meant: of one subject, from a bound up to another; None is no bound."""
+
+    subject: str | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+
+    def condition(self) -> pc.Expression | None:
+        """Return the condition on a row; None if all are meant."""
+        offset, at_us = pc.field("offset"), pc.field("at_us")
+        conditions = [
+            each
+            for bound, each in (
+                (self.subject, pc.field("subject") == self.subject),
+                (self.from_offset, offset >= self.from_offset),
+                (self.to_offset, offset < self.to_offset),
+                (self.from_us, at_us >= self.from_us),
+                (self.to_us, at_us < self.to_us),
+            )
+            if bound is not None
+        ]
+        whole: Any = None
+        for each in conditions:
+            whole = each if whole is None else whole & each
+        return whole
+
+
+class Part(NamedTuple):
+    """Every ``of``-th row group of a file, from number ``number`` on."""
+
+    path: str
+    number: int
+    of: int
+
+
+class EventFiles(NamedTuple):
+    """Files of events; ``paths`` are paths or addresses that the workers can read."""
+
+    spark: SparkSession
+    paths: Sequence[str]
+    selection: Selection = Selection()
+
+    def parts(self, cores: int) -> list[Part]:
+        """Return the parts that the tasks read: whole files, or parts of them if the files are few."""
+        of = max(1, -(-PARTS_A_CORE * cores // max(1, len(self.paths))))
+        return [Part(path, number, of) for path in self.paths for number in range(of)]
+
+
+def batches_of(
+    part: Part, selection: Selection, asked: Set[str] | None, further: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the selected events of a part, with the columns for filters on the ``asked`` attributes."""
+    try:
+        files = ds.dataset(part.path, format=_FORMAT)
+        for fragment in files.get_fragments():
+            groups = range(part.number, fragment.num_row_groups, part.of)
+            if not groups:
+                continue
+            scanner = ds.Scanner.from_fragment(
+                fragment.subset(row_group_ids=list(groups)),
+                columns=columns_in_file(files.schema.names, asked, further),
+                filter=selection.condition(),
+                batch_size=BATCH_ROWS,
+                use_threads=False,
+            )
+            yield from (batch for batch in scanner.to_batches() if len(batch))
+    except (pa.ArrowException, OSError) as error:
+        raise StorageError(f"{part.path} cannot be read: {' '.join(str(error).split())}") from None

@@ -1,0 +1,161 @@
+"""``wanderbus history`` over a server's log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.published import published
+from wanderbus.cli.application import run
+from wanderbus.cli.pipeline import history
+from wanderbus.event import Event
+from wanderbus.pipeline.session import spark_session
+from wanderbus.records import Record, Subscribed, Unsubscribed, encode_record
+from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.subscription import Interval, Subscription
+
+START_US = 1_700_000_000_000_000
+"""14 November 2023, 22:13:20 UTC."""
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("wanderbus-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The data directory of a server: twenty events, with a subscription from the sixth to the fifteenth."""
+    until = (Interval(START_US, START_US + 10_000_000),)
+    subscription = Subscription("wb-1-5", "sip:a@b", "s", "Departure", "Delay > 3", restrictions=until)
+    events = [published(_event(number), number=number, at_us=_at(number)) for number in range(20)]
+    records: list[Record] = [
+        *events[:5],
+        Subscribed(at_us=_at(5), subscription=subscription, number=1),
+        *events[5:15],
+        Unsubscribed(at_us=_at(15), user="sip:a@b", subscription="wb-1-5", reason="asked"),
+        *events[15:],
+    ]
+    directory = tmp_path / "data" / "log"
+    directory.mkdir(parents=True)
+    frames = [pack_frame(offset, each.at_us, encode_record(each)) for offset, each in enumerate(records)]
+    (directory / segment_name(0)).write_bytes(HEADER + b"".join(frames))
+    (directory / HIGH_WATER).write_bytes(pack_mark(len(records)))
+    return directory.parent
+
+
+def _event(number: int) -> Event:
+    return Event("Departure" if number % 2 else "Arrival", {"Delay": number, "Dest": "IAH\x1b"})
+
+
+def _at(number: int) -> int:
+    return START_US + number * 1_000_000
+
+
+@pytest.fixture
+def wanderbus(
+    spark: SparkSession, log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Return a function that runs a command on the log, and returns its lines."""
+
+    @contextmanager
+    def session(cores: int) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(history, "_session", session)
+
+    def command(*arguments: str, status: int = 0) -> list[str]:
+        where = [] if "--log" in arguments else ["--log", str(log)]
+        assert run(["history", *arguments, *where]) == status
+        output = capsys.readouterr()
+        lines = (output.err if status else output.out).splitlines()
+        return [line for line in lines if not line.endswith("tasks done")]
+
+    return command
+
+
+@pytest.mark.spark
+def test_matching_events_are_printed(wanderbus: Run) -> None:
+    lines = wanderbus("match", "Delay >= 16")
+    assert [line.split(" ")[0] for line in lines] == ["18", "19", "20", "21"]
+    assert lines[0].startswith("18 2023-11-14 22:13:36Z Arrival")
+    assert "\x1b" not in lines[0]
+    [row] = wanderbus("match", "Delay >= 16 and Delay < 18", "--subject", "Departure", "--json")
+    assert json.loads(row) == {
+        "offset": 19,
+        "at_us": _at(17),
+        "subject": "Departure",
+        "attributes": {"Delay": 17, "Dest": "IAH\x1b"},
+    }
+
+
+@pytest.mark.spark
+def test_bounds_are_offsets_or_times(wanderbus: Run) -> None:
+    assert wanderbus("count", "") == ["20"]
+    assert wanderbus("count", "", "--from", "5", "--to", "8") == ["2"]
+    assert wanderbus("count", "", "--from", "2023-11-14T22:13:22Z", "--to", "2023-11-14T23:13:25+01:00") == ["3"]
+    assert wanderbus("count", "", "--from", "2023-11-15", "--json") == ['{"events":0}']
+    assert wanderbus("count", "Delay = 1 AND Dest LIKE 'I%'", "--language", "cesql") == ["1"]
+
+
+@pytest.mark.spark
+def test_samples_are_repeatable(wanderbus: Run) -> None:
+    lines = wanderbus("sample", "Delay > 3", "-n", "3", "--seed", "7")
+    assert len(lines) == 3
+    assert wanderbus("sample", "Delay > 3", "-n", "3", "--seed", "7") == lines
+
+
+@pytest.mark.spark
+def test_an_explanation_names_the_part_that_failed(wanderbus: Run) -> None:
+    assert wanderbus("explain", "Delay > 3 and Dest == X", "--offset", "1") == [
+        "does not match: Delay > 3 is false: Delay is 1"
+    ]
+    assert wanderbus("explain", "", "--offset", "1", "--subject", "Arrival") == [
+        "does not match: the subject of the event is 'Departure', not 'Arrival'"
+    ]
+    assert wanderbus("explain", "", "--offset", "5", status=1) == [
+        "wanderbus: there is no event at offset 5; check the offset, and the subject"
+    ]
+
+
+@pytest.mark.spark
+def test_a_replay_tells_notifications_from_blocked_ones(wanderbus: Run) -> None:
+    lines = wanderbus("replay", "wb-1-5")
+    assert [line.split(" ", 3)[::3] for line in lines] == [
+        ["6", "notified"],
+        ["8", "notified"],
+        ["10", "notified"],
+        ["12", "blocked by restriction 1"],
+        ["14", "blocked by restriction 1"],
+    ]
+    assert wanderbus("replay", "wb-1-6", status=1) == ["wanderbus: there is no subscription wb-1-6; check the id"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Delay >", "--log", "x"], "expected a value"),
+        (["", "--log", "x", "--from", "yesterday"], "invalid bound 'yesterday'"),
+        (["", "--log", "x", "--to", "2026-01-01T00:00:00"], "has no time zone"),
+    ],
+)
+def test_unusable_arguments_are_refused_before_spark_starts(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["history", "count", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_a_log_that_is_not_there_is_one_line(wanderbus: Run, tmp_path: Path) -> None:
+    lines = wanderbus("count", "", "--log", str(tmp_path / "none"), status=1)
+    assert lines == [f"wanderbus: {tmp_path / 'none'} is not a directory; give --log the data directory of a server"]
