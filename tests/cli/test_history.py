@@ -14,6 +14,7 @@ from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import history
 from wanderbus.event import Event
+from wanderbus.pipeline.lake.jobs import ingest
 from wanderbus.pipeline.session import spark_session
 from wanderbus.records import Record, Subscribed, Unsubscribed, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
@@ -74,7 +75,7 @@ def wanderbus(
     monkeypatch.setattr(history, "_session", session)
 
     def command(*arguments: str, status: int = 0) -> list[str]:
-        where = [] if "--log" in arguments else ["--log", str(log)]
+        where = [] if {"--log", "--lake"} & set(arguments) else ["--log", str(log)]
         assert run(["history", *arguments, *where]) == status
         output = capsys.readouterr()
         lines = (output.err if status else output.out).splitlines()
@@ -144,6 +145,8 @@ def test_a_replay_tells_notifications_from_blocked_ones(wanderbus: Run) -> None:
     ("arguments", "said"),
     [
         (["Delay >", "--log", "x"], "expected a value"),
+        ([""], "give the events either with --lake or with --log"),
+        (["", "--log", "x", "--lake", "y"], "give the events either with --lake or with --log"),
         (["", "--log", "x", "--from", "yesterday"], "invalid bound 'yesterday'"),
         (["", "--log", "x", "--to", "2026-01-01T00:00:00"], "has no time zone"),
     ],
@@ -159,3 +162,17 @@ def test_unusable_arguments_are_refused_before_spark_starts(
 def test_a_log_that_is_not_there_is_one_line(wanderbus: Run, tmp_path: Path) -> None:
     lines = wanderbus("count", "", "--log", str(tmp_path / "none"), status=1)
     assert lines == [f"wanderbus: {tmp_path / 'none'} is not a directory; give --log the data directory of a server"]
+
+
+@pytest.mark.spark
+def test_a_lake_gives_what_its_log_gives(wanderbus: Run, spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    ingest(spark, log / "log", lake, tmp_path / "checkpoint", declared={"Departure": {"Delay": "Integer"}})
+    for command in (
+        ["match", "Delay >= 16"],
+        ["match", "Delay >= 16 and Dest prefix IAH", "--subject", "Departure", "--from", "18"],
+        ["count", "LENGTH(Dest) = 4", "--language", "cesql"],
+        ["explain", "Delay > 3 and Dest == X", "--offset", "1"],
+        ["replay", "wb-1-5"],
+    ):
+        assert wanderbus(*command, "--lake", str(lake)) == wanderbus(*command), command

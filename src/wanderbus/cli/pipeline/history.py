@@ -1,4 +1,4 @@
-"""``wanderbus history``: filters and subscriptions over the events of a server's log (SPEC T-04)."""
+"""``wanderbus history``: filters and subscriptions over the events of a lake, or of a server's log (SPEC T-04)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ app = typer.Typer(help="Run filters and subscriptions over past events.", no_arg
 
 PROGRESS_EACH_S: Final = 1.8
 
-DATA: Final = Path("wanderbus-data")
-
 _ECI: Final = Language("eci")
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -47,7 +45,13 @@ From = Annotated[
 To = Annotated[
     str | None, typer.Option("--to", help="End, itself not included: an offset or a time.", show_default=False)
 ]
-Log = Annotated[Path, typer.Option("--log", help="Data directory of a server, or its subdirectory log.")]
+Lake = Annotated[
+    Path | None, typer.Option("--lake", help="Directory of the lake; this or --log is needed.", show_default=False)
+]
+Log = Annotated[
+    Path | None,
+    typer.Option("--log", help="Data directory of a server, or its subdirectory log.", show_default=False),
+]
 Cores = Annotated[int, typer.Option("--cores", min=1, help="Threads of Spark on this machine.")]
 Size = Annotated[int, typer.Option("--size", "-n", min=1, help="Events to draw.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same events.")]
@@ -56,7 +60,8 @@ Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same 
 class Place(NamedTuple):
     """Place of the events, and the bounds of those that are meant."""
 
-    log: Path
+    lake: Path | None
+    log: Path | None
     begin: str | None = None
     end: str | None = None
     cores: int = 2
@@ -74,7 +79,8 @@ def match(
     begin: From = None,
     end: To = None,
     language: InLanguage = _ECI,
-    log: Log = DATA,
+    lake: Lake = None,
+    log: Log = None,
     cores: Cores = 2,
     json: AsJson = False,
 ) -> None:
@@ -83,7 +89,7 @@ def match(
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(log, begin, end, cores), subject) as (_, events):
+    with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
         from wanderbus.pipeline.history import matching_events
 
         rows = matching_events(events, [wanted]).orderBy("offset")
@@ -98,16 +104,17 @@ def count(
     begin: From = None,
     end: To = None,
     language: InLanguage = _ECI,
-    log: Log = DATA,
+    lake: Lake = None,
+    log: Log = None,
     cores: Cores = 2,
     json: AsJson = False,
 ) -> None:
     """Print the number of events that match a filter.
 
-    Example: wanderbus history count "DepDelay > 120" --subject Departure --log wanderbus-data
+    Example: wanderbus history count "DepDelay > 120" --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(log, begin, end, cores), subject) as (_, events):
+    with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
         from wanderbus.pipeline.history import count as counts
 
         found = sum(row.events for row in counts(events, [wanted]).collect())
@@ -126,16 +133,17 @@ def sample(
     begin: From = None,
     end: To = None,
     language: InLanguage = _ECI,
-    log: Log = DATA,
+    lake: Lake = None,
+    log: Log = None,
     cores: Cores = 2,
     json: AsJson = False,
 ) -> None:
     """Print some of the events that match a filter, drawn at random.
 
-    Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --log wanderbus-data
+    Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(log, begin, end, cores), subject) as (_, events):
+    with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
         from wanderbus.pipeline.history import matching_events
         from wanderbus.pipeline.history import sample as samples
 
@@ -151,7 +159,8 @@ def explain(
     offset: Annotated[int, typer.Option("--offset", min=0, help="Offset of the event in the log.")],
     subject: Subject = EVERY_SUBJECT,
     language: InLanguage = _ECI,
-    log: Log = DATA,
+    lake: Lake = None,
+    log: Log = None,
     cores: Cores = 2,
     json: AsJson = False,
 ) -> None:
@@ -160,7 +169,7 @@ def explain(
     Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(log, cores=cores), EVERY_SUBJECT) as (_, events):
+    with _events(Place(lake, log, cores=cores), EVERY_SUBJECT) as (_, events):
         from wanderbus.pipeline.history import explain as explained
 
         found = explained(events, wanted, offset)
@@ -179,7 +188,8 @@ def replay(
     subscription: Annotated[str, typer.Argument(help="Id of the subscription.", show_default=False)],
     begin: From = None,
     end: To = None,
-    log: Log = DATA,
+    lake: Lake = None,
+    log: Log = None,
     cores: Cores = 2,
     json: AsJson = False,
 ) -> None:
@@ -189,12 +199,12 @@ def replay(
 
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
-    place = Place(log, begin, end, cores)
+    place = Place(lake, log, begin, end, cores)
     with _events(place, EVERY_SUBJECT) as (spark, events):
         from wanderbus.pipeline.history import absences_of, changes_in, versions_of
         from wanderbus.pipeline.history import replay as replayed
 
-        changes = changes_in(_records(spark, log))
+        changes = changes_in(_records(spark, place))
         versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
         if not versions:
             raise StorageError(f"there is no subscription {subscription}; check the id")
@@ -215,12 +225,14 @@ def _query(expression: str, subject: str, language: Language) -> Subscription:
 @contextmanager
 def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, DataFrame]]:
     """Start Spark, and give the events that are meant; print progress meanwhile."""
+    if (place.lake is None) == (place.log is None):
+        raise ConfigurationError("give the events either with --lake or with --log")
     bounds = [(_bound(text), sign) for text, sign in ((place.begin, ">="), (place.end, "<")) if text is not None]
     with _session(place.cores) as spark:
         from wanderbus.pipeline.session import plain_errors
 
         with plain_errors(), _progress(spark):
-            events = _records(spark, place.log).where("kind = 'published'")
+            events = _of_log(spark, place.log) if place.log else _of_lake(spark, place.lake, subject)
             if subject != EVERY_SUBJECT:
                 events = events.where(events["subject"] == subject)
             for (column, number), sign in bounds:
@@ -243,7 +255,11 @@ def _session(cores: int) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _records(spark: SparkSession, directory: Path) -> DataFrame:
+def _of_log(spark: SparkSession, directory: Path) -> DataFrame:
+    return _log_records(spark, directory).where("kind = 'published'")
+
+
+def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
     from wanderbus.pipeline.source import FORMAT, log_schema
 
     columns = log_schema("offset", "at_us", "kind", "subject", "record")
@@ -251,6 +267,23 @@ def _records(spark: SparkSession, directory: Path) -> DataFrame:
     if not path.is_dir():
         raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
     return spark.read.format(FORMAT).schema(columns).load(str(path))
+
+
+def _of_lake(spark: SparkSession, lake: Path | None, subject: str) -> DataFrame:
+    from wanderbus.pipeline.lake.reading import table
+
+    assert lake is not None
+    return table(spark, lake, "events", conditions=[] if subject == EVERY_SUBJECT else [("subject", "=", subject)])
+
+
+def _records(spark: SparkSession, place: Place) -> DataFrame:
+    """Return the records of subscriptions and devices."""
+    if place.log:
+        return _log_records(spark, place.log)
+    from wanderbus.pipeline.lake.reading import table
+
+    assert place.lake is not None
+    return table(spark, place.lake, "records")
 
 
 def _bound(text: str) -> tuple[str, int]:

@@ -1,9 +1,9 @@
 """Events of an Arrow batch as a table for the index: from typed columns and a variant, or from records (SPEC T-04).
 
-``offset`` and ``subject`` are columns of both forms. With a column ``record``, the attributes are read from the bytes
-of records. Otherwise every column that is none of :data:`EVENT_COLUMNS` is an attribute, null in a row without it, and
-the column ``attributes`` is a variant with all others. A column has the name of its attribute; an attribute with the
-name of one of the event's own columns has a column with ``_`` after that name.
+``offset`` and ``subject`` are columns of both forms. With a binary column ``record``, the attributes are read from the
+bytes of records. Otherwise every column that is none of :data:`EVENT_COLUMNS` is an attribute, null in a row without
+it, and the column ``attributes`` is a variant with all others. A column has the name of its attribute; an attribute
+with the name of one of the event's own columns has a column with ``_`` after that name.
 """
 
 from __future__ import annotations
@@ -40,25 +40,10 @@ from wanderbus.matching.table_columns import EXACT_MAX, Column, Doubles, Texts
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.pipeline.source.record_columns import content_of
 from wanderbus.pipeline.source.variant_values import attributes_of, instant_of
+from wanderbus.pipeline.tables import named
 
-EVENT_COLUMNS: Final = frozenset(
-    {
-        *("offset", "at_us", "origin", "incarnation", "number", "published_us", "received_us", "user", "device"),
-        *(
-            "device_epoch",
-            "device_number",
-            "subject",
-            "attributes",
-            "date",
-            "record",
-            "kind",
-            "session",
-            "error",
-            "json",
-        ),
-    }
-)
-"""Columns that are no attributes: those of the table of events, and of the source."""
+EVENT_COLUMNS: Final = frozenset(column.name for column in named("events").columns)
+"""Columns of the table of events that are no attributes."""
 
 _SCALARS: Final = (
     *(StringType, BooleanType, DoubleType, FloatType, LongType, IntegerType, ShortType, ByteType, TimestampType),
@@ -84,9 +69,7 @@ def columns_needed(schema: StructType, asked: Set[str] | None) -> list[str]:
     for name, kind in (("offset", LongType), ("subject", StringType)):
         if name not in schema.names or not isinstance(schema[name].dataType, kind):
             raise ColumnError(f"events need a column {name!r} of type {kind().simpleString()}")
-    if "record" in schema.names:
-        if not isinstance(schema["record"].dataType, BinaryType):
-            raise ColumnError("the column 'record' must have the bytes of records, of type binary")
+    if "record" in schema.names and isinstance(schema["record"].dataType, BinaryType):
         return ["offset", "subject", "record"]
     needed = ["offset", "subject"]
     for field in schema.fields:
@@ -123,7 +106,7 @@ def _check_type(name: str, kind: DataType) -> None:
 def table_of(batch: pa.RecordBatch) -> Table:
     """Return the events of a batch."""
     subjects = _texts(batch.column("subject"))
-    if "record" in batch.schema.names:
+    if "record" in batch.schema.names and pa.types.is_binary(batch.schema.field("record").type):
         several = _of_records(batch)
         names = {name for each in several for name in each}
         return Table(
