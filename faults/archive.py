@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -16,16 +17,21 @@ EXPIRES_S: Final = 86_400.0
 
 
 class Archive:
-    """The payloads of a log from its first record on, in order."""
+    """The payloads of a log from its first record on, in order.
 
-    def __init__(self, directory: Path) -> None:
+    ``needed`` returns the first record that others still need: it is registered if it is behind.
+    """
+
+    def __init__(self, directory: Path, needed: Callable[[], int]) -> None:
         self.payloads: list[bytes] = []
         self._directory = directory
+        self._needed = needed
 
     def register(self) -> None:
         """Register before the server starts, so that no record is removed before it is read."""
         now_us = time.time_ns() // 1_000
-        register_reader(self._directory, LogReader(NAME, len(self.payloads), now_us, EXPIRES_S))
+        offset = min(len(self.payloads), self._needed())
+        register_reader(self._directory, LogReader(NAME, offset, now_us, EXPIRES_S))
 
     def read(self) -> None:
         """Read all durable records, then register; :class:`StorageError` if a record was removed too early."""

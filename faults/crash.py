@@ -23,7 +23,7 @@ import msgspec
 
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
 from faults.archive import Archive
-from faults.reckoning import due, payloads_now, published, reckon
+from faults.reckoning import due, next_offset, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
 from harness.ports import free_port
@@ -66,9 +66,8 @@ class Run:
         users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
         settings = directory / "server.toml"
         settings.write_text("log_keep_bytes = 0\n")
-        self.archive = Archive(self.data / "log")
+        self.archive = Archive(self.data / "log", self._needed)
         self.data.mkdir(0o700)
-        self.archive.register()
         arguments = [
             "up",
             "--config",
@@ -89,6 +88,7 @@ class Run:
             Role(user, name, str(directory), place, what, is_hybrid=name in HYBRIDS)
             for name, (user, what) in (CONSUMERS | HYBRIDS).items()
         ]
+        self.archive.register()
         self._agents = {role.device: _agent(role) for role in (*self.consumers, *self.publishers)}
 
     async def play(self, cycles: int, until: float) -> int:
@@ -117,6 +117,10 @@ class Run:
         return sum(
             role.journal.read_bytes().count(b"acknowledged") for role in self.publishers if role.journal.exists()
         )
+
+    def _needed(self) -> int:
+        """Return the first record that a subscription since the past may still ask for."""
+        return min(next_offset(role) for role in self.consumers if role.is_hybrid)
 
     async def _read_log(self) -> None:
         """Read the log as a job of the pipeline does, sometimes far behind the server."""

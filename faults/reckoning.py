@@ -10,7 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from faults.agents import INTERESTS, Role, lines_of
-from faults.verdict import Verdict, check_order, check_publishes, check_state, folded
+from faults.verdict import Kind, Verdict, check_order, check_publishes, check_state, folded
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import WanderbusError
 from wanderbus.parameters.broker import BrokerConfig
@@ -142,7 +142,7 @@ def _check_consumer(verdict: Verdict, role: Role, wanted: Sequence[int]) -> int:
     if gaps:
         verdict.broken("lost", f"{role.device} was told of gaps: {gaps[0]}", len(gaps))
     found = [int(words[3]) for words in lines if words[3] != "gap"]
-    kinds = ("seam_lost", "seam_repeated") if role.is_hybrid else ("lost", "repeated")
+    kinds: tuple[Kind, Kind] = ("seam_lost", "seam_repeated") if role.is_hybrid else ("lost", "repeated")
     check_order(verdict, wanted, found, f"the notifications of {role.device}", kinds)
     return len(found)
 
@@ -151,3 +151,8 @@ def _seams(role: Role) -> int:
     """Return how often a new event followed one of the past."""
     places = [words[5] for words in lines_of(role.journal) if words[3] != "gap"]
     return sum(pair == ("past", "new") for pair in itertools.pairwise(places))
+
+
+def next_offset(role: Role) -> int:
+    """Return the offset behind the last event that a consumer took."""
+    return max((int(words[3]) + 1 for words in lines_of(role.journal) if words[3] != "gap"), default=0)

@@ -24,6 +24,7 @@ from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_
 from wanderbus.simulation.rudp.scenario import RudpResult, RudpScenario, run_rudp_seed
 from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
 from wanderbus.simulation.sip.scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
+from wanderbus.simulation.system.history_scenario import HistoryScenario, run_history_seed
 from wanderbus.simulation.system.scenario import Result, Scenario, run_seed
 from wanderbus.simulation.weeks.scenario import WeeksResult, WeeksScenario, run_weeks_seed
 
@@ -42,6 +43,7 @@ class Layer(StrEnum):
     """Part of the system that is simulated."""
 
     BROKER = "broker"
+    HISTORY = "history"
     SIP = "sip"
     DOMAINS = "domains"
     RUDP = "rudp"
@@ -70,6 +72,17 @@ _KINDS: Final = {
             "agent_kills": "agents killed",
             "server_crashes": "server crashes",
             "datagrams": "datagrams",
+        },
+    ),
+    Layer.HISTORY: _Kind(
+        HistoryScenario,
+        run_history_seed,
+        {
+            "events": "events",
+            "notifications": "notifications",
+            "address_changes": "address changes",
+            "agent_kills": "agents killed",
+            "server_crashes": "server crashes",
         },
     ),
     Layer.SIP: _Kind(
@@ -183,7 +196,8 @@ def sim(
     layer: Annotated[
         Layer,
         typer.Option(
-            help="broker: the whole system. sip, domains: registration, calls and moves, in one domain or several."
+            help="broker: the whole system. history: the same, with subscriptions that begin in the past."
+            " sip, domains: registration, calls and moves, in one domain or several."
             " rudp: reliable UDP. relay, hostile-relay: reliable UDP through a media relay, honest or malicious. nat:"
             " the whole system behind NATs, with a relay. weeks: the broker over weeks."
         ),
