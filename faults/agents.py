@@ -29,7 +29,7 @@ DOMAIN: Final = "localhost"
 PASSWORD: Final = "secret"
 BURST_MAX: Final = 60
 HYBRID_EVENTS_MAX: Final = 15
-"""Most events that a subscription which begins in the past takes before the next one begins."""
+"""Most new events that a subscription which begins in the past takes before the next one begins."""
 PAUSE_S_MAX: Final = 0.15
 CONNECT_S_MAX: Final = 20.0
 RETRY_S: Final = 0.2
@@ -152,8 +152,8 @@ async def consume_since(role: Role, stop: asyncio.Event, interest: Interest) -> 
                     last = item.id
                     seam = "past" if item.is_history else "new"
                     journal.note("took", position.epoch, position.number, item.id.number, last, seam)
-                    left -= 1
-                    if not left:
+                    left -= not item.is_history
+                    if left <= 0:
                         break
 
     async with _connected(role, None, keep=False) as agent:
