@@ -5,15 +5,26 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, SUBJECT, Desk, rows_of
+from tests.filters.xml_schema import is_valid
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.history.piece import read_piece
 from wanderbus.broker.messages import FenceSession, HistoryRead, ImportSession
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Done, Notify, Renew, RequestRefused, Subscribe, SubscriptionEnded, Unsubscribe
+from wanderbus.protocol import (
+    Done,
+    Notify,
+    Renew,
+    RequestRefused,
+    Subscribe,
+    SubscriptionEnded,
+    Unsubscribe,
+    presentation,
+)
 from wanderbus.records import Published, Replayed, Subscribed, decode_record
 from wanderbus.subscription import Daily, Frequency, Interval, QueuePolicy, Since
 
+CAROL = "sip:carol@example.org"
 EARLIEST = Since()
 
 
@@ -360,6 +371,30 @@ def test_t05_the_first_needed_record_is_that_of_the_cursor_furthest_behind(desk:
     assert desk.broker.state.first_needed() == 0
     desk.later(desk.config.tombstone_s + 600)
     assert desk.broker.state.first_needed() is None
+
+
+def test_t05_the_past_comes_in_xml_too(desk: Desk) -> None:
+    publisher, phone = with_past(desk, 1), desk.attach()
+    desk.subscribed(phone, since=EARLIEST, format="xml")
+    desk.publish(publisher, 2)
+    read = [presentation.read(each, desk.epoch()) for each in desk.received(phone, Notify)]
+    assert [(each.event["N"], each.is_history) for each in read] == [(1, True), (2, False)]
+    assert all(each.xml is not None and is_valid(each.xml) for each in read)
+
+
+def test_t05_users_take_turns_however_many_subscriptions_they_have(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catch_up, "PIECE_RECORDS_MAX", 2)
+    with_past(desk, 6)
+    phone, other = desk.attach(), desk.attach(CAROL, "tablet")
+    desk.reads_history = False
+    for n in range(5):
+        desk.subscribed(phone, f"N > {n + 100}", since=EARLIEST)
+    desk.subscribed(other, "N > 100", since=EARLIEST)
+    owners = []
+    for _ in range(6):
+        owners.append(desk.pieces[0].subscription.owner)
+        desk.read_history()
+    assert owners.count(CAROL) in (2, 3)
 
 
 def test_t05_an_answer_for_another_piece_changes_nothing(desk: Desk) -> None:

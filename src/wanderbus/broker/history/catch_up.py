@@ -1,7 +1,7 @@
 """Subscriptions that read the past: their turns, the pieces of the log they read, and the seam to live (SPEC T-05).
 
 A subscription that is behind has a cursor in the log, which is part of the durable state. Matches of new events are
-not queued for it: the log has them. One piece is read at a time in the whole broker, and subscriptions take turns. A
+not queued for it: the log has them. One piece is read at a time in the whole broker, and users take turns. A
 piece is requested only when the queue has room, so that reading the past drops nothing.
 
 **The seam.** A piece that reaches the end of the log ends at the offset of the next record, H. From then on the matches
@@ -13,7 +13,6 @@ the cursor is at H or before, and the held events are read from the log like all
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
@@ -23,6 +22,7 @@ import msgspec
 from wanderbus import protocol, records
 from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
 from wanderbus.broker.history.room import QueueRoom
+from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent
@@ -78,8 +78,7 @@ class CatchUp:
         self._asked: AskedPiece | None = None
         self._reached: dict[str, int] = {}
         """Offsets up to which nothing matched since the cursor was written."""
-        self._turns: deque[str] = deque()
-        """Subscriptions that may read their next piece."""
+        self._turns = Turns()
         self._paced: list[tuple[float, str]] = []
         """Those that have to wait until a monotonic second."""
         self._full: dict[str, list[str]] = {}
@@ -94,11 +93,11 @@ class CatchUp:
         if asked is not None and asked.wanted.subscription.id == identity:
             asked.held = None  # what came while it was not live was not held
         elif not self._is_known(identity):
-            self._turns.append(identity)
+            self._let_read(identity)
 
     def _is_known(self, identity: str) -> bool:
-        waiting = (*self._full.values(), self._turns, [each for _, each in self._paced])
-        return any(identity in several for several in waiting)
+        waiting = [*self._full.values(), [each for _, each in self._paced]]
+        return identity in self._turns or any(identity in several for several in waiting)
 
     def go_on(self) -> None:
         """Request the next piece, once the records that it ends with are durable."""
@@ -111,9 +110,18 @@ class CatchUp:
 
     def look(self) -> None:
         """Let every subscription look for room again; others may have left some to it."""
-        for identities in self._full.values():
-            self._turns.extend(identities)
-        self._full.clear()
+        full, self._full = self._full, {}
+        for identities in full.values():
+            for identity in identities:
+                self._let_read(identity)
+
+    def _let_read(self, identity: str) -> None:
+        """Give a subscription its turn, if it is behind."""
+        row = self._state.subscriptions.get(identity)
+        if row is None or not row.history:
+            self._reached.pop(identity, None)
+        else:
+            self._turns.add(row.subscription.owner, identity)
 
     def hold(self, behind: Sequence[str], published: records.Published, *, is_undecided: bool) -> None:
         """Hold an accepted event that matches the subscriptions ``behind``, if one of them waits for its last piece."""
@@ -138,7 +146,7 @@ class CatchUp:
         if row is None or not row.history:
             return None
         if not self._is_next(row, wanted):
-            self._turns.append(row.subscription.id)
+            self._let_read(row.subscription.id)
             return None
         if given.failed:
             self._journal.emit(HistoryFailed(row.subscription.id, given.failed))
@@ -150,11 +158,12 @@ class CatchUp:
         """Request the piece of the next subscription with room in its queue."""
         now = self._links.now
         while self._paced and self._paced[0][0] <= now:
-            self._turns.append(heappop(self._paced)[1])
+            self._let_read(heappop(self._paced)[1])
         for key in self._state.take_relieved():
-            self._turns.extend(self._full.pop(key, ()))
+            for identity in self._full.pop(key, ()):
+                self._let_read(identity)
         while self._turns:
-            identity = self._turns.popleft()
+            identity = self._turns.take()
             row = self._state.subscriptions.get(identity)
             if row is None or not row.history:
                 self._reached.pop(identity, None)
@@ -294,7 +303,7 @@ class CatchUp:
             self._wait_for_room(session, row)
             return
         self._reached[row.subscription.id] = cursor
-        self._turns.append(row.subscription.id)
+        self._let_read(row.subscription.id)
 
     def _next(self, row: SubscriptionRow) -> int:
         """Return the offset of the next record to read."""
@@ -307,7 +316,7 @@ class CatchUp:
     def _pace(self, identity: str, events: int) -> None:
         """Let a subscription read on at the rate of a backlog."""
         if not events:
-            self._turns.append(identity)
+            self._let_read(identity)
             return
         at = self._links.now + events / self._per_s
         heappush(self._paced, (at, identity))

@@ -1,0 +1,32 @@
+"""Turns of the subscriptions that read the past: users take turns, and so do the subscriptions of each user."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Turns:
+    """Subscriptions that may read their next piece."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[str]] = {}
+        """Subscriptions by user; the first user is next."""
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def __contains__(self, subscription: str) -> bool:
+        return any(subscription in several for several in self._of.values())
+
+    def add(self, user: str, subscription: str) -> None:
+        """Add a subscription behind the others of its user."""
+        self._of.setdefault(user, deque()).append(subscription)
+
+    def take(self) -> str:
+        """Remove and return the next subscription; the next turn of its user is behind all others."""
+        user = next(iter(self._of))
+        several = self._of.pop(user)
+        subscription = several.popleft()
+        if several:
+            self._of[user] = several
+        return subscription
