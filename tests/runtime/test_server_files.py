@@ -286,11 +286,12 @@ def test_a_missing_identity_is_that_of_the_log(tmp_path: Path, caplog: pytest.Lo
     assert len(caplog.messages) == 1
 
 
-def test_an_identity_that_the_log_lacks_is_requested(tmp_path: Path) -> None:
+def test_an_identity_that_log_and_state_lack_is_requested(tmp_path: Path) -> None:
     files = ServerFiles.open(tmp_path)
     write_log(files, "CONNECTED")
     files.close()
     (tmp_path / "server.json").write_text("{")
+    (tmp_path / "state.db").unlink()
     with pytest.raises(StateCorrupt, match=r"server\.json is damaged; write .* with the name"):
         ServerFiles.open(tmp_path)
     (tmp_path / "server.json").write_text(f'{{"server": "{files.identity.server}"}}')

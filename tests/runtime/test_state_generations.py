@@ -163,3 +163,18 @@ def test_a_write_ahead_log_without_its_file_is_not_applied(tmp_path: Path) -> No
     assert files.store.secure() == files.store.offset
     files.close()
     assert not (tmp_path / "state-2.db-wal").exists()
+
+
+def test_a_missing_name_of_a_server_whose_log_is_cut_is_restored_from_the_state(tmp_path: Path) -> None:
+    cut(tmp_path)
+    files = ServerFiles.open(tmp_path)
+    files.close()
+    for name in ("state.db", "state-2.db"):
+        (tmp_path / "server.json").unlink()
+        again = ServerFiles.open(tmp_path)
+        assert again.identity.server == files.identity.server
+        again.close()
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "server.json").unlink()
+    with pytest.raises(StateCorrupt, match="is missing; write"):
+        ServerFiles.open(tmp_path)

@@ -20,6 +20,7 @@ from wanderbus.runtime.log.retention_policy import Keep
 from wanderbus.runtime.log_readers import LogReader, register_reader, remove_reader
 from wanderbus.server import log_retention, storage
 from wanderbus.server.log_retention import History, LogRetention
+from wanderbus.server.log_status import log_status
 
 NOW_US = 1_000_000_000
 
@@ -62,6 +63,7 @@ def test_t05_records_that_a_subscription_still_reads_are_kept(opened: ServerFile
     assert opened.log.oldest_offset == 4
     retention.run(NOW_US, History(30, 9))
     assert opened.log.oldest_offset == 9
+    assert log_status(opened.directory, NOW_US).held_by == ["subscriptions"]
     retention.run(NOW_US, History(30, None))
     assert opened.log.oldest_offset == 9 + log_retention.REMOVED_AT_ONCE
     opened.close()
@@ -109,7 +111,7 @@ def test_nothing_goes_without_settings(opened: ServerFiles) -> None:
     LogRetention(opened.log, opened.store, Keep()).run(NOW_US)
     assert opened.log.oldest_offset == 0
     assert not (opened.directory / "state-2.db").exists()
-    assert not (opened.log.directory / log_retention.KEEP_FILE).exists()
+    assert not (opened.log.directory / log_retention.POLICY_FILE).exists()
     opened.close()
 
 

@@ -30,8 +30,8 @@ STATE: Final = "state"
 SUBSCRIPTIONS: Final = "subscriptions"
 """Name of the hold of subscriptions that begin in the past and have not caught up."""
 
-KEEP_FILE: Final = "retention.json"
-"""File in the log's directory with the settings of the server that writes it, for ``wanderbus log status``."""
+POLICY_FILE: Final = "retention.json"
+"""File in the log's directory with the :class:`LogPolicy` of the server that writes it."""
 
 REMOVED_AT_ONCE: Final = 16
 """Largest number of segments that one pass removes: saves of the state wait meanwhile."""
@@ -47,6 +47,13 @@ class History(NamedTuple):
 NO_HISTORY: Final = History(0, None)
 
 
+class LogPolicy(msgspec.Struct, frozen=True):
+    """Settings of retention, and the records that subscriptions still read; for ``wanderbus log status``."""
+
+    keep: Keep = Keep()
+    subscriptions: Sequence[Hold] = ()
+
+
 class LogRetention:
     """Retention of one log; :meth:`run` is one pass."""
 
@@ -56,7 +63,7 @@ class LogRetention:
         self._keep = keep
         self._disk = disk
         self._warned: set[str] = set()
-        self._published = False
+        self._published: LogPolicy | None = None
         self._history = History(0, 0)
         self._durable_history: History | None = None
         """The last value of before that a crash cannot undo."""
@@ -71,24 +78,23 @@ class LogRetention:
         if self.fault is not None:
             return
         try:
-            self._publish()
+            holds = self._history_holds(history)
+            self._publish(LogPolicy(self._keep, holds))
             if not self._keep.everything:
-                self._run(now_us, self._history_holds(history))
+                self._run(now_us, holds)
         except (OSError, StorageError, apsw.Error) as error:
             if not is_full(error):
                 self.fault = error
                 _log.error("nothing more is removed from the log until the next start: %s", error)
 
-    def _publish(self) -> None:
-        """Store the settings for ``wanderbus log status``, once."""
-        if self._published:
+    def _publish(self, policy: LogPolicy) -> None:
+        """Store the policy for ``wanderbus log status``, if it has changed."""
+        if policy == self._published:
             return
-        path = self._log.directory / KEEP_FILE
-        content = msgspec.json.encode(self._keep) + b"\n"
-        known = path.read_bytes() if path.exists() else b""
-        if content != known and (known or not self._keep.everything):
-            replace_file(self._disk, path, content)
-        self._published = True
+        path = self._log.directory / POLICY_FILE
+        if path.exists() or not self._keep.everything:
+            replace_file(self._disk, path, msgspec.json.encode(policy) + b"\n")
+        self._published = policy
 
     def _history_holds(self, history: History) -> Sequence[Hold]:
         """Return the holds for subscriptions: a crash may set their cursors back to the last durable ones."""

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import StorageError
-from wanderbus.runtime.files.state_offset import state_offsets
+from wanderbus.runtime.files.state_description import state_offsets
 from wanderbus.runtime.log.log_reader import durable_end
 from wanderbus.runtime.log.log_segments import log_segments
-from wanderbus.runtime.log.retention_policy import Hold, Keep, Segment, reasons
+from wanderbus.runtime.log.retention_policy import Hold, Segment, reasons
 from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files
-from wanderbus.server.log_retention import KEEP_FILE, STATE, reader_holds
+from wanderbus.server.log_retention import POLICY_FILE, STATE, LogPolicy, reader_holds
 
 _ATTEMPTS: Final = 20
 """Attempts to list the segments: a server may remove one meanwhile."""
@@ -50,8 +50,8 @@ class LogStatus(msgspec.Struct, frozen=True):
     """Offset of each state file, None if it cannot be read."""
     readers: Sequence[ReaderStatus]
     held_by: Sequence[str]
-    """Reasons why the oldest segment is kept: names of readers, ``state``, ``age``, ``size``, ``written`` if it is the
-    only one, ``not configured``; empty if the next pass of retention removes it."""
+    """Reasons why the oldest segment is kept: names of readers, ``subscriptions`` that read the past, ``state``,
+    ``age``, ``size``, ``written`` if it is the only one, ``not configured``; empty if the next pass removes it."""
     warnings: Sequence[str]
 
 
@@ -63,18 +63,19 @@ def log_status(data_dir: Path, now_us: int) -> LogStatus:
     offsets = state_offsets(data_dir)
     holds, warnings = reader_holds(directory, now_us)
     state = Hold(STATE, max((offset for offset in offsets.values() if offset is not None), default=0))
-    keep = _keep(directory)
+    policy = _policy(directory)
+    held = reasons(segments, [*holds, *policy.subscriptions, state], policy.keep, now_us) if segments else []
     return LogStatus(
         directory=str(directory),
         segments=len(segments),
         bytes=sum(segment.bytes for segment in segments),
         oldest=segments[0].first if segments else 0,
         durable=durable,
-        keep_s=keep.seconds,
-        keep_bytes=keep.bytes,
+        keep_s=policy.keep.seconds,
+        keep_bytes=policy.keep.bytes,
         state=offsets,
         readers=[_reader(reader, durable, now_us) for path in reader_files(directory) if (reader := load_reader(path))],
-        held_by=reasons(segments, [*holds, state], keep, now_us) if segments else [],
+        held_by=list(dict.fromkeys(held)),
         warnings=warnings,
     )
 
@@ -86,11 +87,11 @@ def _segments(directory: Path, durable: int) -> Sequence[Segment]:
     raise StorageError(f"the segments in {directory} change too fast; try again")
 
 
-def _keep(directory: Path) -> Keep:
+def _policy(directory: Path) -> LogPolicy:
     try:
-        return msgspec.json.decode((directory / KEEP_FILE).read_bytes(), type=Keep)
+        return msgspec.json.decode((directory / POLICY_FILE).read_bytes(), type=LogPolicy)
     except (OSError, msgspec.DecodeError):
-        return Keep()
+        return LogPolicy()
 
 
 def _reader(reader: LogReader, durable: int, now_us: int) -> ReaderStatus:

@@ -13,6 +13,7 @@ import msgspec
 from wanderbus.errors import StateCorrupt
 from wanderbus.records import Started, decode_record
 from wanderbus.runtime.files.disk import Disk, replace_file
+from wanderbus.runtime.files.state_description import state_server
 from wanderbus.runtime.log.event_log import EventLog
 
 _log = logging.getLogger("wanderbus.server")
@@ -35,11 +36,12 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
-    """Return the identity in the file at ``path``; if it is missing or damaged, restore it from the log.
+    """Return the identity in the file at ``path``; if it is missing or damaged, restore it.
 
-    The name is the one in the log, or a new one if the log is empty. The ports are new; agents find them by themselves.
+    The name is the one in the log, or in the state if the log lacks its first records, or a new one if the log is
+    empty. The ports are new; agents find them by themselves.
 
-    :raises StateCorrupt: the file is damaged, and the log does not contain the name
+    :raises StateCorrupt: the file is damaged, and neither log nor state contains the name
     """
     try:
         identity, fault = _decoded(path.read_bytes()), "is damaged"
@@ -47,13 +49,14 @@ def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
         identity, fault = None, "is missing"
     if identity is not None:
         return identity
-    name = _name_in(log) if log.next_offset else f"wb{secrets.token_hex(3)}"
+    name = (_name_in(log) or state_server(path.parent)) if log.next_offset else f"wb{secrets.token_hex(3)}"
     if name is None:
         raise StateCorrupt(
             f'{path} {fault}; write {{"server": NAME}} with the name that event ids in the log begin with'
         )
     if log.next_offset or fault == "is damaged":
-        _log.warning("%s %s; restored the name %s from the log, and the ports change", path, fault, name)
+        source = "state" if log.oldest_offset else "log"
+        _log.warning("%s %s; restored the name %s from the %s, and the ports change", path, fault, name, source)
     identity = Identity(name)
     save_identity(path, identity, disk)
     return identity

@@ -53,7 +53,7 @@ _LEVEL: Final = (
 """Statements that make a table the same as that of the attached file."""
 
 
-class _Meta(NamedTuple):
+class Meta(NamedTuple):
     """Description of the file, stored in it; ``tables`` are the names of its tables separated by spaces."""
 
     offset: int
@@ -65,7 +65,7 @@ class _Meta(NamedTuple):
 class StateStore:
     """Tables of ``key -> row``, where a row is msgpack; made by :meth:`open`."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, meta: _Meta) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, meta: Meta) -> None:
         self.path = path
         self._connection = connection
         self._meta = meta
@@ -182,7 +182,7 @@ class StateStore:
             for statement in _LEVEL:
                 self._connection.execute(statement.format(table))
 
-    def _transact(self, change: Callable[[], None], meta: _Meta) -> None:
+    def _transact(self, change: Callable[[], None], meta: Meta) -> None:
         """Make ``change`` and the description ``meta`` one transaction; ``OSError`` if there is no room."""
         # Not `with self._connection`: on a full disk SQLite rolls back itself, and a second rollback would fail.
         with self._reporting_full():
@@ -215,7 +215,7 @@ def _stored(table: str, rows: Mapping[str, bytes | None]) -> Iterable[tuple[str,
     return [(key, row, _checksum(seed, key, row)) for key, row in rows.items() if row is not None]
 
 
-def _prepare(path: Path, connection: apsw.Connection, server: str) -> _Meta:
+def _prepare(path: Path, connection: apsw.Connection, server: str) -> Meta:
     """Check the whole file, or create the tables in a new one; return its description."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -234,14 +234,14 @@ def _prepare(path: Path, connection: apsw.Connection, server: str) -> _Meta:
         return _laid_out(connection, server)
     if stored_format != FORMAT:
         raise _unusable(path, f"its rows have format {stored_format}, this version writes {FORMAT}")
-    meta = _read_meta(path, connection)
+    meta = read_meta(path, connection)
     if layouts != {"meta": _META, **{table: _layout(table) for table in meta.tables.split()}}:
         raise _unusable(path, "its tables do not have the expected layout")
     _check_owner(path, meta, server)
     return meta
 
 
-def _check_owner(path: Path, meta: _Meta, server: str) -> None:
+def _check_owner(path: Path, meta: Meta, server: str) -> None:
     """Raise if the state belongs to another version or server."""
     if meta.schema > SCHEMA_VERSION:
         raise StorageError(
@@ -257,8 +257,8 @@ def _check_owner(path: Path, meta: _Meta, server: str) -> None:
         )
 
 
-def _laid_out(connection: apsw.Connection, server: str) -> _Meta:
-    meta = _Meta(0, SCHEMA_VERSION, server, "")
+def _laid_out(connection: apsw.Connection, server: str) -> Meta:
+    meta = Meta(0, SCHEMA_VERSION, server, "")
     with connection:
         connection.execute(_META)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -266,16 +266,17 @@ def _laid_out(connection: apsw.Connection, server: str) -> _Meta:
     return meta
 
 
-def _keep_meta(connection: apsw.Connection, meta: _Meta) -> None:
+def _keep_meta(connection: apsw.Connection, meta: Meta) -> None:
     connection.execute("DELETE FROM meta")
     connection.execute("INSERT INTO meta VALUES(?, ?, ?, ?, ?)", (*meta, _meta_checksum(meta)))
 
 
-def _read_meta(path: Path, connection: apsw.Connection) -> _Meta:
+def read_meta(path: Path, connection: apsw.Connection) -> Meta:
+    """Return the description of a file; :class:`StateCorrupt` if its checksum is wrong."""
     found: list[tuple[Any, ...]] = connection.execute("SELECT * FROM meta").fetchall()
     if len(found) != 1 or _meta_checksum(found[0][:-1]) != found[0][-1]:
         raise _unusable(path, "its description has a wrong checksum")
-    return _Meta(*found[0][:-1])
+    return Meta(*found[0][:-1])
 
 
 def _meta_checksum(columns: Iterable[Any]) -> int:
