@@ -12,7 +12,7 @@ import apsw
 from faults.agents import INTERESTS, Role, lines_of
 from faults.verdict import Kind, Verdict, check_order, check_publishes, check_state, folded
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.errors import WanderbusError
+from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import Published, decode_record
 from wanderbus.runtime.files.server_files import ServerFiles
@@ -105,6 +105,8 @@ def _files(verdict: Verdict, data: Path, archived: Sequence[bytes]) -> tuple[int
         first, kept = files.log.oldest_offset, [frame.payload for frame in files.log.read()]
     finally:
         files.close()
+    if first > len(archived):
+        raise StorageError(f"records {len(archived)} to {first - 1} were removed before they were read")
     if kept[: len(archived) - first] != list(archived[first : first + len(kept)]):
         verdict.broken("integrity_errors", f"the log from record {first} on is not what was read from it earlier")
     payloads = [*archived[:first], *kept]
