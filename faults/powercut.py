@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -83,9 +84,21 @@ def main(arguments: list[str] | None = None) -> int:
     return status or int(not total.verdict.good or total.points < options.points)
 
 
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Log nothing of the server: damage is made, and reported, at every point."""
+    log = logging.getLogger("wanderbus.server")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+@_silent()
 def try_world(seed: int, points: int) -> WorldResult:
     """Run one broker, cut its power and run it again, and try ``points`` points of its lives."""
-    logging.getLogger("wanderbus.server").setLevel(logging.CRITICAL)  # damage is made, and reported, at every point
     result = WorldResult(seed)
     world = World.begin(Random(seed))
     image = Image()
