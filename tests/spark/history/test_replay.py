@@ -140,7 +140,9 @@ class World:
                 desk.send(link, protocol.Restrict(self.requests, rng.choice(own), restrictions))
             case 9 if number % 3 == 0:
                 desk.restart()
-                self.connect()
+                self.epochs += 1
+                self.links = dict.fromkeys(self.links, 0)
+                self.publisher = desk.attach("sip:publisher@example.org", "desk", epoch=self.epochs)
             case _:
                 desk.publish(self.publisher, number, rng.choice((SUBJECT, "Other")), Price=rng.randint(0, 10))
 
