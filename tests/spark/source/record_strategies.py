@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from tests.published import published as published_record
-from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event
+from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event, EventId
+from wanderbus.protocol import encode_event
 from wanderbus.records import (
     Acknowledged,
     Attached,
@@ -20,6 +22,8 @@ from wanderbus.records import (
     Left,
     Notified,
     Record,
+    Replayed,
+    ReplayedEvent,
     SchemaDeclared,
     SessionFenced,
     SessionImported,
@@ -59,6 +63,13 @@ published = st.builds(
     notified=st.lists(notified, max_size=2).map(tuple),
 )
 declared = st.lists(st.builds(DeclaredAttribute, texts, st.sampled_from(TYPE_NAMES), texts), max_size=2).map(tuple)
+replayed_events = st.builds(
+    ReplayedEvent,
+    id=st.builds(EventId, texts, numbers, numbers),
+    at_us=times,
+    event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
+    is_history=st.booleans(),
+)
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(
@@ -68,6 +79,14 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(Acknowledged, **_member, device=texts, number=numbers),
     st.builds(Subscribed, at_us=times, subscription=subscriptions, number=numbers),
     st.builds(Changed, at_us=times, subscription=subscriptions),
+    st.builds(
+        Replayed,
+        **_member,
+        subscription=texts,
+        first=numbers,
+        events=st.lists(replayed_events, max_size=2).map(tuple),
+        next=numbers | st.none(),
+    ),
     st.builds(Unsubscribed, at_us=times, user=texts, subscription=texts, reason=texts),
     st.builds(Forgotten, at_us=times, subscriptions=st.lists(texts, max_size=2).map(tuple)),
     st.builds(Attached, **_member, device=texts, epoch=numbers),
