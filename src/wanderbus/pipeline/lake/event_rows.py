@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,6 +16,9 @@ from wanderbus.pipeline.tables.specification import Table, Type
 from wanderbus.records import Notified
 
 EVENT_KINDS: Final = ("published",)
+
+NOTIFICATION_KINDS: Final = ("replayed", *EVENT_KINDS)
+"""Kinds of record that generate notifications; a replayed record does so for events of the past."""
 
 _EXACT_MAX: Final = 1 << 53
 """Whole numbers up to here have an exact double."""
@@ -61,9 +64,32 @@ class _Delivery(msgspec.Struct, frozen=True, gc=False):
     notified: tuple[Notified, ...] = ()
 
 
-class _Notifying(msgspec.Struct, gc=False):
+class _Notifying(msgspec.Struct, gc=False, tag_field="kind", tag="published"):
     acceptance: _AcceptedSubject
     delivery: _Delivery = _Delivery()
+
+    def notifications(self) -> Iterator[tuple[str, Notified]]:
+        """Yield each notification with the subject of its event."""
+        return ((self.acceptance.event.subject, each) for each in self.delivery.notified)
+
+
+class _ReplayedEvent(msgspec.Struct, array_like=True, gc=False):
+    id: EventId
+    at_us: int
+    event: _Subject
+
+
+class _Replayed(msgspec.Struct, gc=False, tag_field="kind", tag="replayed"):
+    user: str
+    session: str
+    subscription: str
+    first: int
+    events: tuple[_ReplayedEvent, ...] = ()
+
+    def notifications(self) -> Iterator[tuple[str, Notified]]:
+        """Yield the notification of each event, numbered from the first, with the event's subject."""
+        for number, each in enumerate(self.events, self.first):
+            yield each.event.subject, Notified(self.user, self.session, number, (self.subscription,))
 
 
 def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
@@ -140,16 +166,16 @@ def _put_back(
 
 
 def notification_decoder() -> Decode:
-    """Return a decoder of the notifications that events generated."""
-    decode = msgspec.msgpack.Decoder(_Notifying).decode
+    """Return a decoder of the notifications that events generated, also those of the past."""
+    decode = msgspec.msgpack.Decoder(_Notifying | _Replayed).decode
 
     def rows(payloads: Payloads) -> Columns:
         found = [
-            (offset, at_us, published.acceptance.event.subject, each)
-            for offset, at_us, published in zip(
+            (offset, at_us, subject, each)
+            for offset, at_us, record in zip(
                 payloads.offsets, payloads.times, map(decode, payloads.records), strict=True
             )
-            for each in published.delivery.notified
+            for subject, each in record.notifications()
         ]
         return {
             "offset": [row[0] for row in found],

@@ -18,7 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.pipeline.lake.compaction import SMALL_FILES_MAX, compact
 from wanderbus.pipeline.lake.delta import LakeFile, LakeTable, committed
-from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder, notification_decoder
+from wanderbus.pipeline.lake.event_rows import (
+    EVENT_KINDS,
+    NOTIFICATION_KINDS,
+    event_decoder,
+    notification_decoder,
+)
 from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, change_decoder, lifetimes
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.quality import REJECTED, TableCounts, counted, judged, observed, require
@@ -39,7 +44,7 @@ LakeCounts = dict[str, TableCounts]
 BRONZE: Final = ("records",)
 """The tables of a lake without decoded records."""
 
-KINDS: Final = (EVENT_KINDS, DELIVERY_KINDS, SESSION_KINDS, SUBSCRIPTION_KINDS)
+KINDS: Final = (EVENT_KINDS, NOTIFICATION_KINDS, DELIVERY_KINDS, SESSION_KINDS, SUBSCRIPTION_KINDS)
 """The kinds of record that silver tables are made of; the first of each names them in observations."""
 
 _FIRST, _END = "first_offset", "end_offset"
@@ -123,7 +128,7 @@ class Ingestion:
         events = events_table(self._declared, existing)
         return [
             Silver(events, EVENT_KINDS, event_decoder(self._declared, events)),
-            Silver(named("notifications"), EVENT_KINDS, notification_decoder),
+            Silver(named("notifications"), NOTIFICATION_KINDS, notification_decoder),
             Silver(named("deliveries"), DELIVERY_KINDS, delivery_decoder),
             Silver(named("sessions"), SESSION_KINDS, session_decoder),
         ]

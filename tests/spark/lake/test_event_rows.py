@@ -1,0 +1,33 @@
+"""Rows of notifications, from records alone (SPEC T-03)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.published import published
+from wanderbus.event import Event, EventId
+from wanderbus.pipeline.lake.event_rows import notification_decoder
+from wanderbus.pipeline.lake.records import Payloads
+from wanderbus.protocol import encode_event
+from wanderbus.records import Notified, Record, Replayed, ReplayedEvent, encode_record
+
+USER = "sip:alice@localhost"
+
+
+def replayed(first: int, *subjects: str) -> Replayed:
+    """Return the record of one event of each subject for the subscription s2."""
+    events = [
+        ReplayedEvent(EventId("wb", 1, number), number, msgspec.Raw(encode_event(Event(subject, {}))))
+        for number, subject in enumerate(subjects)
+    ]
+    return Replayed(at_us=9, user=USER, session="default", subscription="s2", first=first, events=tuple(events), next=5)
+
+
+def test_events_of_the_past_generate_notifications_too() -> None:
+    live = published(Event("Departure", {}), number=1, at_us=8, notified=(Notified(USER, "default", 3, ("s1",)),))
+    written: list[Record] = [live, replayed(4, "Departure", "Arrival"), replayed(6)]
+    found = notification_decoder()(Payloads([0, 1, 2], [8, 9, 9], [encode_record(each) for each in written]))
+    assert found["offset"] == [0, 1, 1]
+    assert found["number"] == [3, 4, 5]
+    assert found["subject"] == ["Departure", "Departure", "Arrival"]
+    assert found["subscriptions"] == [("s1",), ("s2",), ("s2",)]
