@@ -69,7 +69,7 @@ def test_t05_a_point_that_is_none_is_refused(world: World) -> None:
         async with world.server(), world.agent() as alice:
             for point in ("yesterday", 3.5, datetime(2026, 1, 1)):
                 with pytest.raises(Refused):
-                    alice.subscribe(SUBJECT, since=point)  # type: ignore[call-overload]
+                    alice.subscribe(SUBJECT, since=point)  # type: ignore[arg-type]
             with pytest.raises(Refused, match="no such event"):
                 async with alice.subscribe(SUBJECT, since=wanderbus.EventId("elsewhere", 1, 1)):
                     pass

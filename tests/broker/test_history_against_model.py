@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk, rows_of
 from wanderbus import protocol
 from wanderbus.broker.history import catch_up
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Done, Notify, NotifyGap, Read, Reader, Renew, Subscribe, Take, Unsubscribe
 from wanderbus.records import Published, Subscribed, Unsubscribed, decode_record
@@ -70,8 +70,7 @@ class World:
         self.handles = dict(enumerate(self.seen, 1))
         epoch = self.desk.epoch()
         readers = tuple(
-            Reader(handle, each, protocol.Position(epoch, self.numbers.get(each, 0)))
-            for handle, each in self.handles.items()
+            Reader(handle, each, Position(epoch, self.numbers.get(each, 0))) for handle, each in self.handles.items()
         )
         self.desk.send(self.phone, Read(readers))
         self.take_in()
@@ -91,7 +90,7 @@ class World:
                         identity = self.handles[handle]
                         if number > self.numbers.get(identity, 0):
                             self.numbers[identity] = number
-                            self.seen[identity].append(protocol.decode_event(bytes(event))["N"])
+                            self.seen[identity].append(_number(protocol.decode_event(bytes(event))))
                 case NotifyGap():
                     raise AssertionError("reading the past dropped something")
 
@@ -209,8 +208,14 @@ class World:
             if isinstance(record, Published) and _matches(test, record.event["N"]):
                 after = since.event is None or offset > since.event.number
                 if after and (since.at_us is None or record.at_us >= since.at_us):
-                    found.append(record.event["N"])
+                    found.append(_number(record.event))
         return found
+
+
+def _number(event: Event) -> int:
+    number = event["N"]
+    assert isinstance(number, int)
+    return number
 
 
 def _matches(expression: str, n: object) -> bool:

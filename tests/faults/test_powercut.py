@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from wanderbus.runtime.log import log_recovery
 from wanderbus.runtime.log.committer import GroupCommit
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.runtime.log.retention_policy import Hold
 from wanderbus.segments import pack_mark
 from wanderbus.server import log_retention
 from wanderbus.server.log_retention import LogRetention
@@ -114,12 +115,12 @@ def one_generation_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def newest_segment_first(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = LogRetention._run
 
-    def reversed_run(self: LogRetention, now_us: int) -> None:
+    def reversed_run(self: LogRetention, now_us: int, history: Sequence[Hold]) -> None:
+        log: Path = self._log.directory
         removed: list[Path] = []
         with monkeypatch.context() as patch:
             patch.setattr(self._log, "remove_oldest", lambda: removed.append(segment_paths(log)[len(removed)]))
-            log = self._log.directory
-            whole(self, now_us)
+            whole(self, now_us, history)
         for path in reversed(removed):
             self._disk.unlink(path)
             sync_directory(self._disk, log)

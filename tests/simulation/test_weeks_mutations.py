@@ -37,7 +37,7 @@ from wanderbus.machine import Output
 from wanderbus.protocol import Notify
 from wanderbus.records import AnyRecord, Changed, Published, Started
 from wanderbus.simulation.weeks.scenario import run_weeks_seed
-from wanderbus.subscription import Daily, QueuePolicy
+from wanderbus.subscription import Daily, QueuePolicy, Subscription
 
 pytestmark = pytest.mark.integration
 
@@ -102,11 +102,11 @@ def ignore_expiry(patch: Patch) -> None:
     """SPEC G-05: an expired subscription is notified until it is looked for."""
     generated, blocked = Delivery._generated, Delivery._blocked
 
-    def timeless(self: Delivery, event: Event, received_us: int) -> Any:
+    def timeless(self: Delivery, event: Event, received_us: int, expired: list[Subscription], behind: list[str]) -> Any:
         state = self._state
         self.now_us, state.wall_us = state.wall_us, 0  # type: ignore[attr-defined]
         try:
-            return generated(self, event, received_us)
+            return generated(self, event, received_us, expired, behind)
         finally:
             state.wall_us = self.now_us  # type: ignore[attr-defined]
 
@@ -179,8 +179,8 @@ def refuse_without_need(patch: Patch) -> None:
     """SPEC U-02: an event is refused because of a queue that has room."""
     refuses = QueueLimits.refuses
 
-    def eager(self: QueueLimits, subject: str, size: int, notified: Any) -> str | None:
-        return refuses(self, subject, size * 2, notified)
+    def eager(self: QueueLimits, subject: str, event: msgspec.Raw, notified: Any) -> str | None:
+        return refuses(self, subject, msgspec.Raw(bytes(event) * 2), notified)
 
     patch.setattr(QueueLimits, "refuses", eager)
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark.lake.conftest import departure
 from wanderbus.pipeline.lake import Ingestion, reconcile, table
 from wanderbus.pipeline.lake.quality import REJECTED, CheckFailed, TableCounts, judged, require
-from wanderbus.pipeline.tables import Check, Column, Table
+from wanderbus.pipeline.tables import RECORDS, Check, Column, Table
 from wanderbus.records import Record, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 
@@ -124,7 +124,7 @@ def test_a_failed_check_leaves_no_files(
     from wanderbus.pipeline.lake import jobs
 
     strict = msgspec.structs.replace(
-        jobs.RECORDS, checks=(Check("no_drops", "kind <> 'dropped'", "fail", "nothing is dropped"),)
+        RECORDS, checks=(Check("no_drops", "kind <> 'dropped'", "fail", "nothing is dropped"),)
     )
     monkeypatch.setattr(jobs, "RECORDS", strict)
     log = tmp_path / "log"

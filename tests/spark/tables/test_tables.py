@@ -9,7 +9,7 @@ import pytest
 from wanderbus.pipeline.tables import TABLES, named
 from wanderbus.pipeline.tables.catalogue import EVENTS, UnknownTable
 from wanderbus.pipeline.tables.contract import contract
-from wanderbus.pipeline.tables.declared import column_of, columns_of, events_table
+from wanderbus.pipeline.tables.declared import Declared, column_of, columns_of, events_table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
 
 
@@ -59,7 +59,7 @@ def test_an_attribute_with_the_name_of_a_column_gets_an_underscore() -> None:
 
 
 def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> None:
-    declared = {
+    declared: Declared = {
         "A": {"x": "Integer", "y": "String", "z": "Date"},
         "B": {"x": "Double", "y": "Integer", "Z": "Date"},
     }
@@ -76,7 +76,7 @@ def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> Non
 def test_a_column_that_exists_keeps_its_type() -> None:
     first = events_table({"A": {"x": "Integer"}})
     existing = columns_in(delta_schema(first))[len(EVENTS.columns) :]
-    declared = {"A": {"x": "Double", "w": "Boolean"}}
+    declared: Declared = {"A": {"x": "Double", "w": "Boolean"}}
     second = events_table(declared, existing)
     assert [(column.name, column.type) for column in second.columns[len(EVENTS.columns) :]] == [
         ("x", "bigint"),
