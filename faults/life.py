@@ -217,7 +217,8 @@ class Life:
         """Let a reader of the log register after it has read some of the durable records."""
         log = self._files.log
         known = [reader.offset for path in reader_files(log.directory) if (reader := load_reader(path))]
-        offset = self._random.randint(*sorted((max(known, default=0), log.durable_offset)))
+        first = max(known, default=log.oldest_offset)
+        offset = self._random.randint(*sorted((first, log.durable_offset)))
         # On a full disk the earlier registration stays.
         with suppress(StorageError):
             register_reader(log.directory, LogReader(READER, offset, self._world.wall_us, READER_EXPIRES_S), self._disk)

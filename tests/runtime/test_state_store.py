@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import apsw
@@ -159,6 +160,22 @@ def test_a_truncated_file_is_refused(tmp_path: Path, size: int) -> None:
     saved(path)
     path.write_bytes(path.read_bytes()[:size])
     refused(path)
+
+
+@pytest.mark.parametrize("missing", [4_096, 2_048])
+def test_a_file_that_lacks_the_end_of_its_last_row_is_refused(tmp_path: Path, missing: int) -> None:
+    """SQLite reports an error of the disk if the write-ahead log hides the missing end until the row is read."""
+    path, crashed = tmp_path / "state.db", tmp_path / "crashed" / "state.db"
+    crashed.parent.mkdir()
+    store = StateStore.open(path)
+    store.save({"sessions": {"a": b"x" * 5_000}}, 1)
+    assert store.sync()
+    store.save({"devices": {"d": b"y"}}, 2)
+    for suffix in ("", "-wal"):
+        crashed.with_name(f"state.db{suffix}").write_bytes(path.with_name(f"state.db{suffix}").read_bytes())
+    store.close()
+    os.truncate(crashed, crashed.stat().st_size - missing)
+    refused(crashed)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.file_modes import make_private
-from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off, put_aside
+from wanderbus.runtime.files.sqlite_files import is_cut_off, is_damage, put_aside
 from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.location import moved
 
@@ -126,11 +126,10 @@ def _connected(path: Path) -> apsw.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         _prepare(path, connection)
-    except (_Unusable, *DAMAGE) as error:
+    except (_Unusable, apsw.Error, UnicodeDecodeError) as error:
         connection.close()
-        raise _Unusable(" ".join(str(error).split())) from None
-    except apsw.Error:
-        connection.close()
+        if isinstance(error, _Unusable) or is_damage(error):
+            raise _Unusable(" ".join(str(error).split())) from None
         raise
     return connection
 

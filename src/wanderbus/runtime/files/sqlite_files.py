@@ -9,11 +9,20 @@ from typing import Final
 
 import apsw
 
-DAMAGE: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)
+_DAMAGE: Final = (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)
 """Exceptions of SQLite and its wrapper for a damaged file; the last one quotes the damage."""
 
 _PAGE_BYTES_MIN: Final = 512
 """Smallest page of a SQLite file; every file has one from its creation."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Return whether an exception of SQLite or its wrapper means a damaged file, rather than a failing disk.
+
+    A file that ends within a page is damaged too, although SQLite reports that as an error of the disk.
+    """
+    ends_early = getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHORT_READ
+    return ends_early or isinstance(error, _DAMAGE)
 
 
 def is_cut_off(path: Path) -> bool:

@@ -27,7 +27,7 @@ from wanderbus.errors import StateCorrupt, StorageError
 from wanderbus.records import SCHEMA_VERSION
 from wanderbus.runtime.files.disk import FULL
 from wanderbus.runtime.files.file_modes import make_private
-from wanderbus.runtime.files.sqlite_files import DAMAGE, is_cut_off
+from wanderbus.runtime.files.sqlite_files import is_cut_off, is_damage
 
 BUSY_TIMEOUT_MS: Final = 2_000
 """Time to wait for another process that reads the file."""
@@ -93,11 +93,10 @@ class StateStore:
         except StorageError:
             connection.close()
             raise
-        except DAMAGE as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             connection.close()
-            raise _unusable(path, str(error)) from error
-        except apsw.Error as error:
-            connection.close()
+            if is_damage(error):
+                raise _unusable(path, str(error)) from error
             raise StorageError(f"{path} cannot be used: {error}") from None
 
     @property
@@ -118,9 +117,9 @@ class StateStore:
                 if type(key) is not str or type(row) is not bytes or _checksum(seed, key, row) != checksum:
                     raise _unusable(self.path, f"a row of {table} has a wrong checksum")
                 yield key, row
-        except DAMAGE as error:
-            raise _unusable(self.path, str(error)) from error
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
+            if is_damage(error):
+                raise _unusable(self.path, str(error)) from error
             raise StorageError(f"{self.path} cannot be read: {error}") from None
 
     def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
