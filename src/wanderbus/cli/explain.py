@@ -14,6 +14,7 @@ from rich.progress import Progress
 from wanderbus.broker.explained import Explained
 from wanderbus.broker.explanation import Explanation
 from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.errors import ConfigurationError, EventError, StorageError
 from wanderbus.event import EventId
@@ -42,9 +43,7 @@ def explain(
     Example: wanderbus explain wb1234-mibx2f9c-1042 wb1234-mibx2f9c-17 --data-dir wanderbus-data
     """
     log_to_stderr(verbose=False)
-    explained = _explained(
-        data_dir / "log" if (data_dir / "log").is_dir() else data_dir, _event_id(event), subscription, device
-    )
+    explained = _explained(log_directory(data_dir), _event_id(event), subscription, device)
     if json:
         print_json(explained)
     else:

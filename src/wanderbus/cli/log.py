@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.runtime.log.log_check import LogReport, check_log
 from wanderbus.server.log_status import LogStatus, log_status
@@ -38,7 +39,7 @@ def check(
 
     Example: wanderbus log check wanderbus-data
     """
-    report = check_log(directory / "log" if (directory / "log").is_dir() else directory, _Progress())
+    report = check_log(log_directory(directory), _Progress())
     if json:
         print_json(report)
     else:

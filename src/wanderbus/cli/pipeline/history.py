@@ -16,6 +16,7 @@ import typer
 from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
+from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import print_json, print_line, print_progress
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.event import Event
@@ -263,7 +264,7 @@ def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
     from wanderbus.pipeline.source import FORMAT, log_schema
 
     columns = log_schema("offset", "at_us", "kind", "subject", "record")
-    path = directory / "log" if (directory / "log").is_dir() else directory
+    path = log_directory(directory)
     if not path.is_dir():
         raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
     return spark.read.format(FORMAT).schema(columns).load(str(path))
