@@ -147,8 +147,8 @@ def test_a_replay_tells_notifications_from_blocked_ones(wanderbus: Run) -> None:
         (["Delay >", "--log", "x"], "expected a value"),
         ([""], "give the events either with --lake or with --log"),
         (["", "--log", "x", "--lake", "y"], "give the events either with --lake or with --log"),
-        (["", "--log", "x", "--from", "yesterday"], "invalid bound 'yesterday'"),
-        (["", "--log", "x", "--to", "2026-01-01T00:00:00"], "has no time zone"),
+        (["", "--log", "x", "--from", "yesterday"], "--from: invalid bound 'yesterday'"),
+        (["", "--log", "x", "--to", "2026-01-01T00:00:00"], "--to: the time 2026-01-01T00:00:00 has no time zone"),
     ],
 )
 def test_unusable_arguments_are_refused_before_spark_starts(

@@ -269,6 +269,7 @@ def test_t05_since_prints_the_past_and_then_new_events(shell: Shell) -> None:
     [
         ("yesterday", "--since: invalid point 'yesterday'"),
         ("-2 weeks", "--since: invalid duration '2 weeks'"),
+        ("2026-08-01T06:00", "--since: the time 2026-08-01T06:00 has no time zone"),
         ("2999-01-01", "is in the future"),
         ("other-1-1", "this server's log has no such event"),
     ],

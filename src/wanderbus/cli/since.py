@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from wanderbus.cli.instants import read_instant
 from wanderbus.cli.spans import span_s
 from wanderbus.errors import ConfigurationError, EventError
 from wanderbus.event import EventId
@@ -11,22 +12,17 @@ from wanderbus.subscription import SincePoint
 
 
 def since_point(text: str, now: datetime) -> SincePoint:
-    """Return the point that ``text`` names; an instant without a zone is local time.
-
-    :raises ConfigurationError: it names none
-    """
+    """Return the point that ``text`` names; :class:`ConfigurationError` if it names none."""
     if text == "earliest":
         return "earliest"
     if text.startswith("-"):
         return now - timedelta(seconds=span_s(text[1:], "--since"))
+    if (instant := read_instant(text, "--since")) is not None:
+        return instant
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        try:
-            return EventId.parse(text)
-        except EventError:
-            raise ConfigurationError(
-                f"--since: invalid point {text!r} (expected for example -2h, 2026-08-01T06:00, earliest, or the id of "
-                "an event)"
-            ) from None
-    return instant.astimezone(UTC)
+        return EventId.parse(text)
+    except EventError:
+        raise ConfigurationError(
+            f"--since: invalid point {text!r} (expected for example -2h, 2026-08-01T06:00:00Z, earliest, or the id of "
+            "an event)"
+        ) from None

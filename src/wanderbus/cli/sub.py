@@ -96,7 +96,8 @@ def sub(
         str | None,
         typer.Option(
             metavar="POINT",
-            help="Begin in the past, then continue: -2h, an instant, the id of an event, or earliest.",
+            help="Begin in the past, then continue: -2h, 2026-11-21T10:00:00Z, a day (from 0:00 UTC on), the id of an "
+            "event, or earliest.",
         ),
     ] = None,
     session: Annotated[

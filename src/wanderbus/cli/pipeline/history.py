@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -16,6 +14,7 @@ import typer
 from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
+from wanderbus.cli.instants import read_instant
 from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import print_json, print_line, print_progress
 from wanderbus.errors import ConfigurationError, StorageError
@@ -31,7 +30,6 @@ app = typer.Typer(help="Run filters and subscriptions over past events.", no_arg
 PROGRESS_EACH_S: Final = 1.8
 
 _ECI: Final = Language("eci")
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 Expression = Annotated[str, typer.Argument(help="The filter; '' matches every event.", show_default=False)]
 Subject = Annotated[str, typer.Option("--subject", help="Subject of the events; '*' is every subject.")]
@@ -228,7 +226,8 @@ def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, DataFram
     """Start Spark, and give the events that are meant; print progress meanwhile."""
     if (place.lake is None) == (place.log is None):
         raise ConfigurationError("give the events either with --lake or with --log")
-    bounds = [(_bound(text), sign) for text, sign in ((place.begin, ">="), (place.end, "<")) if text is not None]
+    given = (("--from", place.begin, ">="), ("--to", place.end, "<"))
+    bounds = [(_bound(option, text), sign) for option, text, sign in given if text is not None]
     with _session(place.cores) as spark:
         from wanderbus.pipeline.session import plain_errors
 
@@ -287,20 +286,14 @@ def _records(spark: SparkSession, place: Place) -> DataFrame:
     return table(spark, place.lake, "records")
 
 
-def _bound(text: str) -> tuple[str, int]:
+def _bound(option: str, text: str) -> tuple[str, int]:
     """Return the column and the number of a bound."""
     if text.isascii() and text.isdigit():
         return "offset", int(text)
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
+    if (instant := read_instant(text, option)) is None:
         raise ConfigurationError(
-            f"invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
-        ) from None
-    if _DAY.fullmatch(text):
-        instant = instant.replace(tzinfo=UTC)
-    if instant.tzinfo is None:
-        raise ConfigurationError(f"the time {text} has no time zone; add Z for UTC, or an offset such as +02:00")
+            f"{option}: invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
+        )
     return "at_us", instant_us(instant)
 
 
