@@ -15,7 +15,7 @@ from typing import Final
 from demo.network import PLACES
 from harness.internet import PUBLIC, Internet, Nat
 from wanderbus.testbed import CannotRunError
-from wanderbus.testbed.namespaces import Namespaces, check
+from wanderbus.testbed.namespaces import Namespaces
 
 _ROUTER: Final = "router"
 
@@ -41,14 +41,9 @@ class NamespaceNetwork:
 
     def open(self) -> None:
         """Build the network and send one datagram across it; :class:`CannotRunError` if any of it fails."""
-        check()
-        self._namespaces.sweep()
-        try:
+        with self._namespaces.building():
             self._build()
             self._check()
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Remove the namespaces."""

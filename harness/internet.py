@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final
 
 from wanderbus.testbed import CannotRunError
-from wanderbus.testbed.namespaces import Namespaces, check
+from wanderbus.testbed.namespaces import Namespaces
 
 PUBLIC: Final = "public"
 
@@ -78,14 +78,9 @@ class Internet:
 
     def open(self) -> None:
         """Build it, and check that a router translates a datagram; :class:`CannotRunError` if any of it fails."""
-        check("iptables-restore")
-        self.namespaces.sweep()
-        try:
+        with self.namespaces.building("iptables-restore"):
             self._build()
             self._check()
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Remove everything."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from wanderbus.testbed.namespaces import Namespaces, check
+from wanderbus.testbed.namespaces import Namespaces
 
 SERVER: Final = "10.77.0.1"
 ATTACKER: Final = "10.77.0.9"
@@ -62,8 +62,6 @@ class Network:
         return octets_in(self._namespaces.run(host, ["cat", "/proc/net/netstat"]))
 
     def _build(self) -> None:
-        check()
-        self._namespaces.sweep()
         self._namespaces.add("server", *_HOSTS)
         bridge = ["link add lan type bridge"]
         for number, host in enumerate(_HOSTS):
@@ -102,7 +100,8 @@ def network() -> Iterator[Network]:
     """Build the network for the block; raises :class:`wanderbus.testbed.CannotRunError`."""
     made = Network()
     try:
-        made._build()
+        with made._namespaces.building():
+            made._build()
         yield made
     finally:
         made._remove()

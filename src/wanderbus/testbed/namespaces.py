@@ -63,6 +63,17 @@ class Namespaces:
     ) -> None:
         self.remove()
 
+    @contextlib.contextmanager
+    def building(self, *programs: str) -> Iterator[None]:
+        """Remove all of them if the block fails; first check for ``programs``, and sweep what killed runs left."""
+        check(*programs)
+        self.sweep()
+        try:
+            yield
+        except BaseException:
+            self.remove()
+            raise
+
     def add(self, *hosts: object) -> None:
         """Create a namespace for each of ``hosts``, with a working loopback interface."""
         for host in hosts:
