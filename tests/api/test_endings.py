@@ -10,7 +10,7 @@ import pytest
 
 import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, settled, take, until
-from wanderbus.client import notifications as reading
+from wanderbus.client import inbox as reading
 from wanderbus.client.notifications import Notifications
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.broker import BrokerConfig

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from wanderbus.errors import WanderbusError
 from wanderbus.event import Gap, Notification
 from wanderbus.subscription import Subscription
 
 Item = Notification | Gap
+
+QUIET_S: Final = 1.0
+"""Silence after which the reader of ended subscriptions stops waiting for notifications still in flight."""
 
 
 class Arrivals:
@@ -23,6 +26,19 @@ class Arrivals:
         """Set when an item arrives, or when a subscription ends or fails."""
         self.asked = 0
         """Number of items that the application has requested so far."""
+
+    async def wait(self, *, is_live: bool, is_connected: Callable[[], bool]) -> None:
+        """Wait for news; if no subscription is live, raise the end of the iteration after a silence while connected."""
+        self.news.clear()
+        if is_live:
+            await self.news.wait()
+            return
+        try:
+            async with asyncio.timeout(QUIET_S):
+                await self.news.wait()
+        except TimeoutError:
+            if is_connected():
+                raise StopAsyncIteration from None
 
 
 class Inbox:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from wanderbus.client.inbox import Arrivals, Inbox
-from wanderbus.client.notifications import QUIET_S, Item, Notifications
+from wanderbus.client.notifications import Item, Notifications
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.event import Notification, Position
@@ -33,7 +33,7 @@ class Merged(Generic[Item]):
     than the window of the slowest allows.
 
     If one of the subscriptions ends (SPEC G-10), the others continue. The iteration ends when all have ended, the agent
-    is CONNECTED and nothing was received for :data:`~wanderbus.client.notifications.QUIET_S` seconds.
+    is CONNECTED and nothing was received for :data:`~wanderbus.client.inbox.QUIET_S` seconds.
     """
 
     def __init__(self, agent: Agent, readers: Readers, members: Sequence[Notifications[Item]]) -> None:
@@ -139,14 +139,5 @@ class Merged(Generic[Item]):
                 raise inbox.failure
         if all(inbox.subscription is None for inbox in self._by_inbox):
             raise Closed("the merged subscriptions are closed; subscribe and merge again")
-        news = self._arrivals.news
-        news.clear()
-        if any(inbox.ended is None for inbox in self._by_inbox):
-            await news.wait()
-            return
-        try:
-            async with asyncio.timeout(QUIET_S):
-                await news.wait()
-        except TimeoutError:
-            if self._agent.status == "CONNECTED":
-                raise StopAsyncIteration from None
+        is_live = any(inbox.ended is None for inbox in self._by_inbox)
+        await self._arrivals.wait(is_live=is_live, is_connected=lambda: self._agent.status == "CONNECTED")

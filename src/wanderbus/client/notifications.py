@@ -29,9 +29,6 @@ _log = logging.getLogger("wanderbus.agent")
 LEAVE_S = 2.0
 """Timeout of leaving the block, while the broker ends the subscription."""
 
-QUIET_S = 1.0
-"""Silence after which the reader of an ended subscription stops waiting for notifications still in flight."""
-
 
 class Notifications(Generic[Item]):
     """The notifications of one subscription, in order, each once.
@@ -47,7 +44,8 @@ class Notifications(Generic[Item]):
     A subscription may end without a request (SPEC G-10). If the agent renews or resubmits it
     (``connect(on_ended=...)``), the iteration continues without interruption, and :attr:`subscription` is the current
     one. Otherwise :attr:`ended` gives the reason. Notifications still queued are delivered (SPEC G-07), and the
-    iteration ends when the agent is CONNECTED and has received nothing for :data:`QUIET_S` seconds.
+    iteration ends when the agent is CONNECTED and has received nothing for
+    :data:`~wanderbus.client.inbox.QUIET_S` seconds.
     """
 
     def __init__(self, agent: Agent, readers: Readers, request: protocol.Subscribe, *, keep: bool, gaps: bool) -> None:
@@ -209,14 +207,5 @@ class Notifications(Generic[Item]):
             raise self._inbox.failure
         if self._inbox.subscription is None:
             raise Closed("the subscription was closed while this reader waited; subscribe again")
-        news = self._arrivals.news
-        news.clear()
-        if self._inbox.ended is None:
-            await news.wait()
-            return
-        try:
-            async with asyncio.timeout(QUIET_S):
-                await news.wait()
-        except TimeoutError:
-            if self._agent.status == "CONNECTED":
-                raise StopAsyncIteration from None
+        is_live = self._inbox.ended is None
+        await self._arrivals.wait(is_live=is_live, is_connected=lambda: self._agent.status == "CONNECTED")
