@@ -149,7 +149,7 @@ def test_a_job_killed_before_and_after_every_commit_repeats_and_loses_nothing(
             break
         except KeyboardInterrupt:
             killed += 1
-    assert killed == 12  # six tables, each killed before and after its commit
+    assert killed == 14  # seven tables, each killed before and after its commit
     assert rows(spark, lake, "records", "offset") == [(offset,) for offset in range(12)]
     assert rows(spark, lake, "events", "offset") == [(3,), (4,), (6,)]
     assert rows(spark, lake, "deliveries", "offset") == [(7,), (8,)]

@@ -73,13 +73,15 @@ def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> Non
     assert list(columns_of("B", declared, table)) == ["x"]
 
 
-def test_a_column_that_exists_keeps_its_type() -> None:
-    first = events_table({"A": {"x": "Integer"}})
+def test_a_column_that_exists_is_widened_and_otherwise_keeps_its_type() -> None:
+    first = events_table({"A": {"x": "Integer", "y": "Double", "z": "Date"}})
     existing = columns_in(delta_schema(first))[len(EVENTS.columns) :]
-    declared: Declared = {"A": {"x": "Double", "w": "Boolean"}}
+    declared: Declared = {"A": {"x": "Double", "y": "Integer", "z": "String", "w": "Boolean"}}
     second = events_table(declared, existing)
     assert [(column.name, column.type) for column in second.columns[len(EVENTS.columns) :]] == [
-        ("x", "bigint"),
+        ("x", "double"),
+        ("y", "double"),
+        ("z", "timestamp"),
         ("w", "boolean"),
     ]
-    assert list(columns_of("A", declared, second)) == ["w"]
+    assert list(columns_of("A", declared, second)) == ["x", "y", "w"]

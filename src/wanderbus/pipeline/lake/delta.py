@@ -142,13 +142,16 @@ class LakeTable:
         removed: Sequence[LakeFile] = (),
         application: str | None = None,
         end: int = 0,
+        replaces: bool = False,
     ) -> None:
         """Make ``added`` part of the table and take ``removed`` out of it, in one version.
+
+        If it ``replaces``, ``added`` are all files of the table from then on, with the columns of ``self.table``.
 
         ``delta`` is the version on which the choice of files is based. With an ``application`` the commit records that
         the table has its log up to offset ``end``; without one the rows stay the same, as after a compaction.
         """
-        changes = application is not None
+        changes = application is not None or replaces
         transactions = [Transaction(application, end)] if application is not None else []
         actions: list[AddAction | RemoveAction] = [self._added(file, changes) for file in added]
         now_ms = int(time.time() * _MILLISECONDS)
@@ -159,8 +162,8 @@ class LakeTable:
         try:
             delta.create_write_transaction(
                 actions,
-                mode="append",
-                schema=delta.schema(),
+                mode="overwrite" if replaces else "append",
+                schema=delta_schema(self.table) if replaces else delta.schema(),
                 partition_by=list(self.table.partitioned_by),
                 commit_properties=CommitProperties(app_transactions=transactions),
             )

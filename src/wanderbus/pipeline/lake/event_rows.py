@@ -11,17 +11,15 @@ import msgspec
 from wanderbus.event import EventId
 from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads
 from wanderbus.pipeline.source.variants import variant_of
-from wanderbus.pipeline.tables.declared import Declared, columns_of
+from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
 from wanderbus.pipeline.tables.specification import Table, Type
 from wanderbus.records import Notified
+from wanderbus.subject_schemas import typed
 
 EVENT_KINDS: Final = ("published",)
 
 NOTIFICATION_KINDS: Final = ("replayed", *EVENT_KINDS)
 """Kinds of record that generate notifications; a replayed record does so for events of the past."""
-
-_EXACT_MAX: Final = 1 << 53
-"""Whole numbers up to here have an exact double."""
 
 _FITTING: Final[Mapping[Type, frozenset[type]]] = {
     "string": frozenset({str, type(None)}),
@@ -153,16 +151,18 @@ def attribute_columns(events: Sequence[_Event], types: Mapping[str, Mapping[str,
 def _put_back(
     values: list[Any], events: Sequence[_Event], attribute: str, kind: Type, places: Sequence[int], misfits: list[int]
 ) -> None:
-    """Return the values that do not fit to their events, and widen the whole numbers that a double contains."""
+    """Return the values that do not fit to their events, and widen the others to the type of the column.
+
+    An Integer without an exact Double is in both places.
+    """
     for row, value in enumerate(values):
         if type(value) in _FITTING[kind]:
             continue
-        if kind == "double" and type(value) is int and abs(value) <= _EXACT_MAX:
-            values[row] = float(value)
-            continue
-        values[row] = None
-        events[row].attributes[attribute] = value
-        misfits[places[row]] += 1
+        fitting = typed(value, TYPE_NAMES[kind])
+        values[row] = None if fitting is None else fitting.value
+        if fitting is None or not fitting.is_exact:
+            events[row].attributes[attribute] = value
+        misfits[places[row]] += fitting is None
 
 
 def notification_decoder() -> Decode:

@@ -28,12 +28,15 @@ from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, chang
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.quality import REJECTED, TableCounts, counted, judged, observed, require
 from wanderbus.pipeline.lake.quarantine import quarantine_rows
-from wanderbus.pipeline.lake.records import ERROR, Decode, decoded, records_between
+from wanderbus.pipeline.lake.reading import table
+from wanderbus.pipeline.lake.records import ERROR, Decode, decoded, decoded_records, records_between
+from wanderbus.pipeline.lake.registration import EXPIRES_S, register_lake
+from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schema_decoder
 from wanderbus.pipeline.lake.session_rows import DELIVERY_KINDS, SESSION_KINDS, delivery_decoder, session_decoder
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
-from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SUBSCRIPTIONS, TABLES, Table, named
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, Table, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.declared import Declared, events_table
 from wanderbus.pipeline.tables.schemas import columns_in
@@ -44,7 +47,7 @@ LakeCounts = dict[str, TableCounts]
 BRONZE: Final = ("records",)
 """The tables of a lake without decoded records."""
 
-KINDS: Final = (EVENT_KINDS, NOTIFICATION_KINDS, DELIVERY_KINDS, SESSION_KINDS, SUBSCRIPTION_KINDS)
+KINDS: Final = (EVENT_KINDS, NOTIFICATION_KINDS, DELIVERY_KINDS, SESSION_KINDS, SUBSCRIPTION_KINDS, SCHEMA_KINDS)
 """The kinds of record that silver tables are made of; the first of each names them in observations."""
 
 _FIRST, _END = "first_offset", "end_offset"
@@ -61,9 +64,11 @@ class Silver(NamedTuple):
 class Ingestion:
     """A job that brings the lake in ``lake`` up to the log in ``log``.
 
-    ``declared`` are the attributes that get columns; ``has_silver`` is false for a lake with bronze tables alone.
-    A partition with more than ``small_files_max`` small files is compacted. ``counts`` are those of the batches since
-    the job began.
+    The attributes that get columns are those of the schemas that the log declares, and of ``declared``, which is for
+    logs whose declarations were removed before the lake began. ``has_silver`` is false for a lake with bronze tables
+    alone. A partition with more than ``small_files_max`` small files is compacted. Retention keeps the records that the
+    lake does not have yet, unless no job has run on it for ``reader_expires_s``; with None the lake does not register
+    as a reader of the log. ``counts`` are those of the batches since the job began.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Ingestion:
         declared: Declared | None = None,
         has_silver: bool = True,
         small_files_max: int = SMALL_FILES_MAX,
+        reader_expires_s: float | None = EXPIRES_S,
     ) -> None:
         self._spark = spark
         self._log = log
@@ -82,6 +88,7 @@ class Ingestion:
         self._declared = declared or {}
         self._has_silver = has_silver
         self._small_files_max = small_files_max
+        self._reader_expires_s = reader_expires_s
         self.counts: LakeCounts = {}
         self.error: WanderbusError | None = None
 
@@ -89,6 +96,7 @@ class Ingestion:
         self, checkpoint: Path, *, rows_per_batch: int | None = None, every_s: float | None = None
     ) -> StreamingQuery:
         """Start the query: up to the log's present end, or with ``every_s`` continuously until it is stopped."""
+        self.register()
         records = self._spark.readStream.format(FORMAT).schema(log_schema()).option("path", str(self._log))
         if rows_per_batch is not None:
             records = records.option("maxRowsPerTrigger", str(rows_per_batch))
@@ -98,12 +106,32 @@ class Ingestion:
         writer = records.load().writeStream.foreachBatch(self._on_batch).queryName("wanderbus-lake")
         return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
+    def register(self) -> None:
+        """Register that the lake needs the records that a table of it lacks, and none before.
+
+        Within a query, call it only between batches: Spark reads a batch again that it has not recorded as done.
+        """
+        if self._reader_expires_s is not None:
+            register_lake(self._log, self._lake, self.end(), self._reader_expires_s)
+
+    def end(self) -> int:
+        """Return the offset up to which all tables of the lake have the log; its oldest record if one has nothing."""
+        tables = [RECORDS, *(each for each in TABLES if each.layer == "silver" and self._has_silver)]
+        found = [LakeTable(self._lake, each) for each in tables]
+        if not all(each.exists for each in found):
+            return LogFiles(self._log).oldest()
+        identity = log_identity(self._log)
+        ends = [committed(each.load(), _application(identity, each.table)) for each in found]
+        return min(LogFiles(self._log).oldest() if end is None else end for end in ends)
+
     def store(self, rows: DataFrame) -> None:
         """Bring all tables up to the end of ``rows``: consecutive rows of the source, with its own columns."""
         identity = log_identity(self._log)
         LakeTable(self._lake, QUARANTINE).create(identity)
         first, end, kinds = self._store_records(rows, identity)
         if self._has_silver and first < end:
+            schemas = Silver(SCHEMAS, SCHEMA_KINDS, schema_decoder)
+            self._store_silver(schemas, identity, first, end, kinds[SCHEMA_KINDS[0]])
             for silver in self._silver():
                 self._store_silver(silver, identity, first, end, kinds[silver.kinds[0]])
             self._store_subscriptions(identity, first, end, kinds[SUBSCRIPTION_KINDS[0]])
@@ -111,6 +139,7 @@ class Ingestion:
 
     def _on_batch(self, rows: DataFrame, batch: int) -> None:
         try:
+            self.register()  # Spark has recorded the batch before
             self.store(rows)
         except WanderbusError as error:
             self.error = error
@@ -118,20 +147,35 @@ class Ingestion:
 
     def _compact(self) -> None:
         """Bound the number of small files of each partition."""
-        for table in TABLES:
-            if LakeTable(self._lake, table).exists:
-                compact(self._spark, self._lake, table, files_min=self._small_files_max + 1)
+        for each in TABLES:
+            if LakeTable(self._lake, each).exists:
+                compact(self._spark, self._lake, each, files_min=self._small_files_max + 1)
 
     def _silver(self) -> list[Silver]:
+        declared = {**self._declared, **declared_in(self._lake)}
         found = LakeTable(self._lake, EVENTS)
         existing = columns_in(found.load().schema())[len(EVENTS.columns) :] if found.exists else ()
-        events = events_table(self._declared, existing)
+        columns = events_table(declared, existing)
+        events = Silver(columns, EVENT_KINDS, event_decoder(declared, columns))
+        types = {column.name: column.type for column in columns.columns}
+        if any(types[column.name] != column.type for column in existing):
+            self._rebuild(events)
         return [
-            Silver(events, EVENT_KINDS, event_decoder(self._declared, events)),
+            events,
             Silver(named("notifications"), NOTIFICATION_KINDS, notification_decoder),
             Silver(named("deliveries"), DELIVERY_KINDS, delivery_decoder),
             Silver(named("sessions"), SESSION_KINDS, session_decoder),
         ]
+
+    def _rebuild(self, silver: Silver) -> None:
+        """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``silver``."""
+        target = LakeTable(self._lake, silver.table)
+        delta = target.load()
+        end = committed(delta, _application(log_identity(self._log), silver.table)) or 0
+        records = table(self._spark, self._lake, RECORDS.name, conditions=[("offset", "<", end)])
+        records = records.where(F.col("kind").isin(list(silver.kinds)) & (F.col("offset") < end))
+        rows = judged(decoded_records(records, silver.table, silver.make_decode), silver.table)
+        target.commit(delta, target.write(rows.where(F.col(REJECTED).isNull())), replaces=True)
 
     def _store_records(self, rows: DataFrame, identity: str) -> tuple[int, int, Mapping[str, bool]]:
         """Store the bronze rows; return the range of the batch, and of which tables it has records."""
@@ -283,6 +327,7 @@ def ingest(
             raise
         finally:
             query.stop()
+        job.register()
     return job.counts
 
 

@@ -70,8 +70,33 @@ def decoded(
     The workers read the log and decode its records in one step, so that only rows of the table go to Spark. A record
     that cannot be decoded is a row with an :data:`ERROR`.
     """
+    wanted = tuple(kinds)
+
+    def payloads(part: pa.RecordBatch) -> Iterator[Payloads]:
+        for row in part.to_pylist():
+            yield from payloads_in(Slice(**row), wanted)
+
+    slices = LogFiles(log).slices(first, end, ROWS_PER_PARTITION)
+    return _decoded(spark.createDataFrame(slices, SLICE_SCHEMA), table, make_decode, payloads)
+
+
+def decoded_records(records: DataFrame, table: Table, make_decode: Callable[[], Decode]) -> DataFrame:
+    """Return the rows of ``table`` that ``make_decode()`` finds in bronze records of the kinds that it decodes."""
+
+    def payloads(part: pa.RecordBatch) -> Iterator[Payloads]:
+        yield Payloads(*(part.column(name).to_pylist() for name in ("offset", "at_us", "record")))
+
+    return _decoded(records.select("offset", "at_us", "record"), table, make_decode, payloads)
+
+
+def _decoded(
+    places: DataFrame,
+    table: Table,
+    make_decode: Callable[[], Decode],
+    payloads: Callable[[pa.RecordBatch], Iterator[Payloads]],
+) -> DataFrame:
     own = tuple(column for column in table.columns if column.name != DATE)
-    has_part, wanted = "subject" in table.partitioned_by, tuple(kinds)
+    has_part = "subject" in table.partitioned_by
     extra = [StructField(ERROR, StringType()), StructField(MISFITS, LongType())]
     extra += [StructField(PART, StringType())] if has_part else []
     schema = StructType([*spark_schema(own).fields, *extra])
@@ -79,16 +104,14 @@ def decoded(
     def batches(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decode, arrow = make_decode(), to_arrow_schema(schema, timezone="UTC")
         for part in parts:
-            for row in part.to_pylist():
-                for payloads in payloads_in(Slice(**row), wanted):
-                    columns = decode_all(decode, payloads)
-                    if has_part:
-                        columns[PART] = parts_of(columns)
-                    yield _batch(columns, arrow)
+            for group in payloads(part):
+                columns = decode_all(decode, group)
+                if has_part:
+                    columns[PART] = parts_of(columns)
+                yield _batch(columns, arrow)
 
-    slices = LogFiles(log).slices(first, end, ROWS_PER_PARTITION)
-    places = spark.createDataFrame(slices, SLICE_SCHEMA).mapInArrow(batches, schema)
-    return places.withColumn(DATE, F.to_date(F.timestamp_micros("at_us"))) if table.column(DATE) else places
+    rows = places.mapInArrow(batches, schema)
+    return rows.withColumn(DATE, F.to_date(F.timestamp_micros("at_us"))) if table.column(DATE) else rows
 
 
 def payloads_in(part: Slice, kinds: tuple[str, ...]) -> Iterator[Payloads]:

@@ -5,7 +5,7 @@ From a :class:`Table` come its schema in Spark and in Delta, its checks, the pag
 
 from __future__ import annotations
 
-from wanderbus.pipeline.tables.catalogue import QUARANTINE, RECORDS, SUBSCRIPTIONS, TABLES, named
+from wanderbus.pipeline.tables.catalogue import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, named
 from wanderbus.pipeline.tables.specification import Check, Column, Table
 
-__all__ = ["QUARANTINE", "RECORDS", "SUBSCRIPTIONS", "TABLES", "Check", "Column", "Table", "named"]
+__all__ = ["QUARANTINE", "RECORDS", "SCHEMAS", "SUBSCRIPTIONS", "TABLES", "Check", "Column", "Table", "named"]

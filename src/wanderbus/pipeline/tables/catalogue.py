@@ -182,6 +182,23 @@ SUBSCRIPTIONS: Final = Table(
     ),
 )
 
+SCHEMAS: Final = Table(
+    name="schemas",
+    layer="silver",
+    meaning="Versions of the schemas of subjects. A batch of events gets the columns of the newest ones up to its end.",
+    columns=(
+        _OFFSET,
+        _AT_US,
+        _SUBJECT,
+        Column("version", "bigint", "number of the version of the subject's schema, from 1 on"),
+        Column("by", "string", "user that declared the version"),
+        Column("attributes", "string", "all attributes with name, type, unit and meaning, as a JSON list"),
+        _DATE,
+    ),
+    partitioned_by=("date",),
+    checks=(_OFFSET_VALID,),
+)
+
 QUARANTINE: Final = Table(
     name="quarantine",
     layer="bronze",
@@ -197,7 +214,7 @@ QUARANTINE: Final = Table(
     partitioned_by=("table",),
 )
 
-TABLES: Final = (RECORDS, EVENTS, NOTIFICATIONS, DELIVERIES, SESSIONS, SUBSCRIPTIONS, QUARANTINE)
+TABLES: Final = (RECORDS, EVENTS, NOTIFICATIONS, DELIVERIES, SESSIONS, SUBSCRIPTIONS, SCHEMAS, QUARANTINE)
 """All tables; that of the events is without the columns of declared attributes."""
 
 

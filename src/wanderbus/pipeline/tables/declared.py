@@ -16,6 +16,7 @@ import msgspec
 from wanderbus.event import TypeName
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.specification import Column, Table, Type
+from wanderbus.subject_schemas import common_type, widens
 
 Declared = Mapping[str, Mapping[str, TypeName]]
 """Declared attributes: for each subject, the types of its attributes by name."""
@@ -29,7 +30,9 @@ COLUMN_TYPES: Final[Mapping[TypeName, Type]] = {
 }
 """Types of columns by those of attributes."""
 
-_WIDER: Final[Mapping[tuple[Type, Type], Type]] = {("bigint", "double"): "double", ("double", "bigint"): "double"}
+TYPE_NAMES: Final[Mapping[Type, TypeName]] = {column: name for name, column in COLUMN_TYPES.items()}
+"""Types of attributes by those of columns."""
+
 _UNUSABLE: Final = re.compile(r"[ ,;{}()\n\t=`.\x00-\x1f]|\A\Z|\A_")
 """Names that Delta or Parquet refuse, or that readers take for paths or for hidden columns."""
 
@@ -37,26 +40,21 @@ _UNUSABLE: Final = re.compile(r"[ ,;{}()\n\t=`.\x00-\x1f]|\A\Z|\A_")
 def events_table(declared: Declared, existing: Iterable[Column] = ()) -> Table:
     """Return the table of events with the columns of ``declared``, after the ``existing`` ones of such columns.
 
-    A column that exists keeps its type, as its files have it.
+    A column that exists is widened if an attribute is declared with a wider type. Otherwise it keeps its type.
     """
-    fixed = {column.name: column for column in existing}
-    wanted: dict[str, Column] = {}
-    for name, kind in _attributes(declared):
-        column_name = column_of(name)
-        if column_name is None:
+    columns = {column.name: column for column in existing}
+    names = {name.lower(): name for name in columns}
+    for attribute, declared_type in _attributes(declared):
+        name = column_of(attribute)
+        if name is None or names.setdefault(name.lower(), name) != name:
             continue
-        found = wanted.get(column_name)
+        found = columns.get(name)
         if found is None:
-            wanted[column_name] = Column(column_name, kind, f"attribute `{name}` of the events", nullable=True)
-        elif wider := _WIDER.get((found.type, kind)):
-            wanted[column_name] = msgspec.structs.replace(found, type=wider)
-    names = {name.lower() for name in fixed}
-    added = []
-    for column in wanted.values():
-        if column.name.lower() not in names:
-            names.add(column.name.lower())
-            added.append(column)
-    return msgspec.structs.replace(EVENTS, columns=(*EVENTS.columns, *fixed.values(), *added))
+            kind = COLUMN_TYPES[declared_type]
+            columns[name] = Column(name, kind, f"attribute `{attribute}` of the events", nullable=True)
+        elif wider := common_type(TYPE_NAMES[found.type], declared_type):
+            columns[name] = msgspec.structs.replace(found, type=COLUMN_TYPES[wider])
+    return msgspec.structs.replace(EVENTS, columns=(*EVENTS.columns, *columns.values()))
 
 
 def column_of(attribute: str) -> str | None:
@@ -75,13 +73,11 @@ def columns_of(subject: str, declared: Declared, table: Table) -> dict[str, Colu
     found: dict[str, Column] = {}
     for attribute, declared_type in declared.get(subject, {}).items():
         column = own.get(column_of(attribute) or "")
-        kind = COLUMN_TYPES[declared_type]
-        if column and (column.type == kind or _WIDER.get((column.type, kind)) == column.type):
+        if column and widens(declared_type, TYPE_NAMES[column.type]):
             found[attribute] = column
     return found
 
 
-def _attributes(declared: Declared) -> Iterator[tuple[str, Type]]:
+def _attributes(declared: Declared) -> Iterator[tuple[str, TypeName]]:
     for attributes in declared.values():
-        for name, declared_type in attributes.items():
-            yield name, COLUMN_TYPES[declared_type]
+        yield from attributes.items()
