@@ -102,7 +102,8 @@ class Life:
         self._group = GroupCommit({SERVER_LOG: self._files.log}, self._durable)
         keep = Keep(bytes=self._random.choice((0, 0, 5_000)))
         self._retention = LogRetention(self._files.log, self._files.store, keep, self._disk)
-        self._told: list[int] = []
+        self._unreported: list[int] = []
+        """Durable offsets that the broker does not know of yet."""
         for device in world.devices:
             device.link = 0
 
@@ -188,8 +189,8 @@ class Life:
 
     def _commit(self) -> None:
         self._try_to_commit()
-        told, self._told = self._told, []
-        for durable in told:
+        reported, self._unreported = self._unreported, []
+        for durable in reported:
             self._give(Appended(SERVER_LOG, durable))
 
     def _try_to_commit(self) -> None:
@@ -229,7 +230,7 @@ class Life:
 
     def _durable(self, log: str, durable: int) -> None:
         self._promise(durable)
-        self._told.append(durable)
+        self._unreported.append(durable)
 
     def _promise(self, durable: int) -> None:
         self._recorder.steps.append(Promise(durable, len(self.handed)))
@@ -254,9 +255,9 @@ class Life:
             case SendOnLink(link=link, payload=payload):
                 device = next((each for each in self._world.devices if each.link == link), None)
                 if device is not None:
-                    self._heard(device, protocol.decode_from_broker(payload))
+                    self._on_message(device, protocol.decode_from_broker(payload))
 
-    def _heard(self, device: Device, message: protocol.BrokerMessage) -> None:
+    def _on_message(self, device: Device, message: protocol.BrokerMessage) -> None:
         match message:
             case protocol.PublishAccepted(number=number, id=identity):
                 # An application relies on this answer, whatever the log contains.

@@ -85,9 +85,9 @@ def reckon(
     for role in publishers:
         _check_publisher(verdict, role, [event for event in events if event.by == role.device])
     taken = sum(_check_consumer(verdict, role, due(role, events)) for role in consumers)
-    told = sum(len(acknowledged(role)) for role in publishers)
+    answered = sum(len(acknowledged(role)) for role in publishers)
     seams = sum(_seams(role) for role in consumers if role.is_hybrid)
-    totals = {"records": len(payloads), "removed": first, "events": len(events), "acknowledged": told}
+    totals = {"records": len(payloads), "removed": first, "events": len(events), "acknowledged": answered}
     return totals | {"taken": taken, "seams": seams}
 
 
@@ -126,12 +126,12 @@ def _integrity(path: Path) -> Iterator[str]:
 
 def _check_publisher(verdict: Verdict, role: Role, events: Sequence[Logged]) -> None:
     offsets = {event.n: event.offset for event in events}
-    told = acknowledged(role)
-    if lost := [n for n, offset in told.items() if offsets.get(n) != offset]:
+    answered = acknowledged(role)
+    if lost := [n for n, offset in answered.items() if offsets.get(n) != offset]:
         verdict.broken("lost", f"{role.device} received acknowledgements of {lost[:5]}, which the log lacks", len(lost))
     numbers = [event.n for event in events]
     sent = [int(words[1]) for words in lines_of(role.journal) if words[0] == "sent"]
-    check_order(verdict, told, [n for n in numbers if n in told], f"the events of {role.device} in the log")
+    check_order(verdict, answered, [n for n in numbers if n in answered], f"the events of {role.device} in the log")
     if never := set(numbers) - set(sent):
         verdict.broken("integrity_errors", f"{role.device} never sent {sorted(never)[:5]}", len(never))
     if len(numbers) != len(set(numbers)):
@@ -142,7 +142,7 @@ def _check_consumer(verdict: Verdict, role: Role, wanted: Sequence[int]) -> int:
     lines = lines_of(role.journal)
     gaps = [words for words in lines if words[3] == "gap"]
     if gaps:
-        verdict.broken("lost", f"{role.device} was told of gaps: {gaps[0]}", len(gaps))
+        verdict.broken("lost", f"{role.device} received gaps: {gaps[0]}", len(gaps))
     found = [int(words[3]) for words in lines if words[3] != "gap"]
     kinds: tuple[Kind, Kind] = ("seam_lost", "seam_repeated") if role.is_hybrid else ("lost", "repeated")
     check_order(verdict, wanted, found, f"the notifications of {role.device}", kinds)

@@ -111,18 +111,18 @@ def test_invalid_sip_servers(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("relay", "address", "told"),
+    ("relay", "address", "advertised"),
     [
         (RelaySettings(), "127.0.0.9", "192.0.2.8"),
         (RelaySettings(advertise="192.0.2.7"), "127.0.0.9", "192.0.2.7"),
         (RelaySettings(address="127.0.0.6"), "127.0.0.6", "127.0.0.6"),
     ],
 )
-def test_address_of_the_relay_in_the_process(relay: RelaySettings, address: str, told: str) -> None:
+def test_address_of_the_relay_in_the_process(relay: RelaySettings, address: str, advertised: str) -> None:
     """A public address of the server also applies to its relay, unless the relay has its own."""
     made = validation.relay_role(server(host="127.0.0.9", advertise="192.0.2.8", relay=relay)._settings)
     assert made is not None
-    assert (made.host, made.machine.address) == (address, told)
+    assert (made.host, made.machine.address) == (address, advertised)
     assert made.ng_address == ("127.0.0.1", 0)
 
 

@@ -228,7 +228,7 @@ def test_a_notification_acknowledged_before_its_drop_was_delivered(desk: Desk, b
     desk.take(phone, 1)
     desk.send(phone, Purge(1, ALICE, "default", None))
     found = explained(desk, event, subscription.id)
-    assert (found.outcome, [each.device for each in found.devices if each.took_us]) == ("dropped", ["phone"])
+    assert (found.outcome, [each.device for each in found.devices if each.acknowledged_us]) == ("dropped", ["phone"])
     assert outcome(desk, event, subscription, "phone")[0] == "delivered"
 
 
@@ -345,16 +345,16 @@ def test_every_pair_has_the_outcome_that_the_devices_saw(steps: list[tuple[Any, 
     for event in story.events:
         for subscription in subscriptions:
             found = explained(desk, event, subscription.id)
-            took = {device for e, s, device in story.took if (e, s) == (event, subscription.id)}
-            assert {each.device for each in found.devices if each.took_us is not None} == took
+            acknowledged = {device for e, s, device in story.took if (e, s) == (event, subscription.id)}
+            assert {each.device for each in found.devices if each.acknowledged_us is not None} == acknowledged
             assert (found.number is not None) == ((event, subscription.id) in generated)
             assert (found.outcome in ("queued", "dropped", "delivered")) == (found.number is not None)
-            assert not (found.outcome == "delivered" and not took)
+            assert not (found.outcome == "delivered" and not acknowledged)
             if found.outcome == "filtered":
                 assert all(predicate.truth is not True for predicate in found.predicates)
             for device in ("phone", "tablet"):
                 alone = explained(desk, event, subscription.id, device)
-                assert (alone.outcome == "delivered") == (device in took)
+                assert (alone.outcome == "delivered") == (device in acknowledged)
     counters = [session for session in desk.broker.state.sessions.values() if session.user == ALICE]
     assert sum(session.restricted for session in counters) == sum(
         explained(desk, event, s.id).outcome == "restricted" for event in story.events for s in subscriptions

@@ -64,13 +64,13 @@ def test_a_move_keeps_the_connection_and_changes_its_path(call: Call, mover: str
         assert call.delivered("broker" if other is call.broker else "agent", b"follows") == [b"follows"]
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_an_offer_has_the_generation_of_its_sender(anew: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_new", [False, True])
+def test_an_offer_has_the_generation_of_its_sender(is_new: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also on a connection that is younger than the move (DESIGN 6.1)."""
     call = Call()
     call.agree()
     call.agent.move("10.0.9.9")
-    if anew:
+    if is_new:
         call.agent.channel.lost()
     call.agree()
     sent: list[bytes] = []
@@ -94,9 +94,9 @@ def test_a_living_connection_is_described_alike_and_a_new_one_has_another_key(ca
     again = read_end(call.agent.offer())
     assert (again.connection, again.key) == (first.connection, first.key)
     call.agent.channel.lost()
-    anew = read_end(call.agent.offer())
-    assert anew.connection != first.connection
-    assert not first.key or anew.key != first.key
+    following = read_end(call.agent.offer())
+    assert following.connection != first.connection
+    assert not first.key or following.key != first.key
 
 
 @either_offers
@@ -106,8 +106,8 @@ def test_a_lost_connection_is_replaced_on_both_sides_with_fresh_ids(call: Call, 
     call.sides(offerer)[0].channel.lost()
     assert call.agree(offerer) == (True, True)
     assert ids.isdisjoint({call.agent.channel.local, call.broker.channel.local})
-    assert call.delivered("agent", b"anew") == [b"anew"]
-    assert call.delivered("broker", b"anew") == [b"anew"]
+    assert call.delivered("agent", b"after") == [b"after"]
+    assert call.delivered("broker", b"after") == [b"after"]
 
 
 def test_a_side_that_lost_the_connection_answers_with_a_fresh_id(call: Call) -> None:
@@ -115,7 +115,7 @@ def test_a_side_that_lost_the_connection_answers_with_a_fresh_id(call: Call) -> 
     call.agree()
     call.broker.ask(call.broker.channel.close())
     assert call.agree() == (True, True)
-    assert call.delivered("broker", b"anew") == [b"anew"]
+    assert call.delivered("broker", b"after") == [b"after"]
 
 
 @pytest.mark.parametrize(("loser", "second"), [("agent", (True, True)), ("broker", (True, False))])
@@ -233,7 +233,7 @@ def test_a_peer_without_the_password_receives_nothing(protocol: Protocol, encryp
 
 def cut_until_it_fails(call: Call) -> None:
     call.agree()
-    assert call.delivered("agent", b"told") == [b"told"]
+    assert call.delivered("agent", b"before") == [b"before"]
     call.network.cut(call.agent.address[0])
     call.agent.send(b"lost")
     call.run(30.0)
@@ -247,9 +247,9 @@ def test_d10_a_probe_is_answered_as_soon_as_the_way_is_free(call: Call) -> None:
     call.agent.ask(call.agent.channel.probe())
     call.run(1.0)
     assert call.agent.reported(ProbeAnswered)
-    assert call.broker.received == [b"told"]
+    assert call.broker.received == [b"before"]
     assert call.agree() == (True, True)
-    assert call.delivered("agent", b"anew") == [b"anew"]
+    assert call.delivered("agent", b"after") == [b"after"]
 
 
 def test_d10_a_side_that_forgot_the_connection_answers_by_a_reset(call: Call) -> None:

@@ -424,19 +424,19 @@ class Watched:
     def __init__(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: list[tuple[list[Input], list[list[Input]], list[Output]]] = []
         access, broker = town.access, town.access.broker
-        step, tell = access.step, broker.step
-        told: list[list[Input]] = []
+        step, broker_step = access.step, broker.step
+        calls: list[list[Input]] = []
 
         def watched(inputs: Iterable[Input], now: float) -> list[Output]:
             batch = list(inputs)
-            told.clear()
+            calls.clear()
             outputs = step(batch, now)
-            self.batches.append((batch, list(told), outputs))
+            self.batches.append((batch, list(calls), outputs))
             return outputs
 
         def noted(inputs: Iterable[Input], now: float) -> list[Output]:
-            told.append(list(inputs))
-            return tell(told[-1], now)
+            calls.append(list(inputs))
+            return broker_step(calls[-1], now)
 
         monkeypatch.setattr(access, "step", watched)
         monkeypatch.setattr(access._parts._parts[BROKER], "step", noted)
@@ -470,13 +470,13 @@ def test_design_5_8_the_broker_receives_the_time_of_a_batch_first(town: Town, mo
     town.run(30.0)
     bob.node.feed([Disconnect()])
     town.run(2.0)
-    kinds = {type(given) for _, told, _ in watched.batches for call in told for given in call}
+    kinds = {type(each) for _, calls, _ in watched.batches for call in calls for each in call}
     assert kinds >= {Appended, MessageArrived, LinkClosed, LinkOpened, DialogChanged, TimerFired}
-    for batch, told, _ in watched.batches:
-        heard = [given for call in told for given in call]
-        if heard:
-            assert heard[0] == batch[0]
-            assert [given for given in heard if isinstance(given, ClockRead)] == [batch[0]]
+    for batch, calls, _ in watched.batches:
+        received = [each for call in calls for each in call]
+        if received:
+            assert received[0] == batch[0]
+            assert [each for each in received if isinstance(each, ClockRead)] == [batch[0]]
 
 
 def test_design_5_8_the_time_of_a_batch_is_passed_once(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,5 +486,5 @@ def test_design_5_8_the_time_of_a_batch_is_passed_once(town: Town, monkeypatch: 
     town.access.step([clock, Appended(SERVER_LOG, 0), Appended(SERVER_LOG, 0)], town.world.now)
     town.access.step([clock], town.world.now)
     town.access.step([Appended(SERVER_LOG, 0)], town.world.now + 60.0)
-    told = [told for _, told, _ in watched.batches]
-    assert told == [[[clock, Appended(SERVER_LOG, 0)], [Appended(SERVER_LOG, 0)]], [], [[Appended(SERVER_LOG, 0)]]]
+    calls = [calls for _, calls, _ in watched.batches]
+    assert calls == [[[clock, Appended(SERVER_LOG, 0)], [Appended(SERVER_LOG, 0)]], [], [[Appended(SERVER_LOG, 0)]]]

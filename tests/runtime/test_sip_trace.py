@@ -44,7 +44,7 @@ def recorder() -> SipRecorder:
 @pytest.fixture
 def tap(recorder: SipRecorder) -> SipTap:
     tap = recorder.tap()
-    tap.hears("sip", ALICE)
+    tap.trace("sip", ALICE)
     return tap
 
 
@@ -203,7 +203,7 @@ def test_a_stream_is_cut_into_messages_before_it_is_kept(recorder: SipRecorder, 
 
 def test_each_transport_has_its_own_port(recorder: SipRecorder) -> None:
     tap = recorder.tap()
-    tap.hears("sip", ALICE, {"TLS": (ALICE[0], 5061)})
+    tap.trace("sip", ALICE, {"TLS": (ALICE[0], 5061)})
     for transport in ("TCP", "TLS"):
         tap(StreamReceived("sip", 1, BROKER, MESSAGE, transport))
     assert [each.destination for each in recorder.trace] == [ALICE, (ALICE[0], 5061)]
@@ -230,7 +230,7 @@ def test_a_driver_passes_messages_to_its_tap(recorder: SipRecorder, tap: SipTap)
     async def talk() -> tuple[Address, Address]:
         driver = Driver(Echo(), ignore, tap=tap)
         bound = driver.bind({"sip": ("127.0.0.1", 0)})["sip"]
-        tap.hears("sip", bound)
+        tap.trace("sip", bound)
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[bytes] = loop.create_future()
         transport, _ = await loop.create_datagram_endpoint(lambda: Answer(answered), remote_addr=bound)

@@ -29,7 +29,7 @@ class Reached(msgspec.Struct, frozen=True):
     """A target device of the notification: when it acknowledged, and how long after the event."""
 
     device: str
-    took_us: int | None
+    acknowledged_us: int | None
     after_s: float | None
 
 

@@ -244,8 +244,9 @@ class Explanation:
 
     def _reached(self, device: str) -> Reached:
         assert self._published is not None
-        took_us = self._acknowledged_us.get(device)
-        return Reached(device, took_us, None if took_us is None else (took_us - self._published.at_us) / 1e6)
+        if (at_us := self._acknowledged_us.get(device)) is None:
+            return Reached(device, None, None)
+        return Reached(device, at_us, (at_us - self._published.at_us) / 1e6)
 
     def _outcome(
         self,
@@ -282,5 +283,6 @@ def _in_words(predicate: Deciding) -> str:
 
 def _acknowledged_in_words(reached: Reached) -> str:
     return (
-        f"{reached.device} acknowledged it at {instant(reached.took_us or 0)}, {reached.after_s:.3f} s after the event"
+        f"{reached.device} acknowledged it at {instant(reached.acknowledged_us or 0)}, {reached.after_s:.3f} s after "
+        "the event"
     )

@@ -10,4 +10,4 @@ class AttachedAddress(NamedTuple):
 
     link: int
     epoch: int
-    heard_at: float
+    last_message_at: float

@@ -107,7 +107,7 @@ class Baseline:
             return
         identity = self._identities.pop(source, None)
         if identity is not None:
-            identity = self._identities[source] = identity._replace(heard_at=now)
+            identity = self._identities[source] = identity._replace(last_message_at=now)
         match message:
             case protocol.Attach(epoch=epoch):
                 if identity is not None and identity.epoch == epoch:
@@ -193,8 +193,8 @@ class Baseline:
         idle_s = self._config.identity_idle_s
         while self._identities:
             address, identity = next(iter(self._identities.items()))
-            if identity.heard_at + idle_s > now:
-                self._outputs.append(SetTimer(_IDLE, identity.heard_at + idle_s))
+            if identity.last_message_at + idle_s > now:
+                self._outputs.append(SetTimer(_IDLE, identity.last_message_at + idle_s))
                 return
             self._forget(address, 0)
 

@@ -203,7 +203,7 @@ class Host:
             except OSError as error:
                 raise role.port_error(port, error) from None
             if tap is not None and isinstance(port, SIPPort):
-                tap.hears(port.name, found.address, found.streams)
+                tap.trace(port.name, found.address, found.streams)
         if self.storage is not None and (
             kept := {port.setting: bound[port.name].address[1] for port in ports if port.setting}
         ):

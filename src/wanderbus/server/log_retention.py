@@ -1,4 +1,4 @@
-"""Retention of the event log: removes segments that nobody needs, in an order that survives a crash (SPEC T-01).
+"""Retention of the event log: removes segments that nobody needs, in an order that a crash cannot break (SPEC T-01).
 
 The order of one pass: read the registrations of readers, decide, bring both generations of the state to one offset and
 sync them, decide again with that offset, and remove the oldest segment first, each durably before the next.
@@ -38,7 +38,7 @@ REMOVED_AT_ONCE: Final = 16
 
 
 class History(NamedTuple):
-    """The first record that a subscription still reads by the records below ``offset``, None for no such record."""
+    """First record that subscriptions still need, as of the records below ``offset``; None if they need none."""
 
     offset: int
     needed: int | None
@@ -66,14 +66,14 @@ class LogRetention:
         self._published: LogPolicy | None = None
         self._history = History(0, 0)
         self._durable_history: History | None = None
-        """The last value of before that a crash cannot undo."""
+        """Latest value of it that is durable, so that no crash can undo it."""
         self.fault: Exception | None = None
         """Error after which nothing more is removed."""
 
     def run(self, now_us: int, history: History = NO_HISTORY) -> None:
-        """Remove what may go; an error ends retention until the next start, with one line in the log.
+        """Remove the segments that nobody needs; an error ends retention until the next start, with a line in the log.
 
-        ``history`` is the present need of subscriptions.
+        :param history: records that subscriptions need now
         """
         if self.fault is not None:
             return

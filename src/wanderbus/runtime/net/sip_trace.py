@@ -5,7 +5,7 @@
     recorder = SipRecorder.open(path)
     tap = recorder.tap()
     driver = Driver(machine, on_report, tap=tap)
-    tap.hears("sip", driver.bind({"sip": address})["sip"])
+    tap.trace("sip", driver.bind({"sip": address})["sip"])
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SipRecorder:
 
 
 class SipTap:
-    """Tap of a driver: records the SIP messages of the sockets named by :meth:`hears`.
+    """Tap of a driver: records the SIP messages of the sockets named by :meth:`trace`.
 
     A stream is split into messages first, because a secret could extend over two pieces. Keep-alives are not recorded.
     A sent message is recorded when the machine requests it. A connection opened by this process is recorded with the
@@ -86,7 +86,7 @@ class SipTap:
         self._local: dict[str, dict[str, Address]] = {}
         self._connections: dict[tuple[str, int], tuple[Address, StreamFramer]] = {}
 
-    def hears(self, socket: str, local: Address, streams: Mapping[str, Address] | None = None) -> None:
+    def trace(self, socket: str, local: Address, streams: Mapping[str, Address] | None = None) -> None:
         """Trace the socket named ``socket``, which is bound to ``local`` and accepts connections at ``streams``."""
         self._local[socket] = {"UDP": local, "TCP": local, "TLS": local, **(streams or {})}
 
