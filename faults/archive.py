@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wanderbus.errors import StorageError
-from wanderbus.runtime.log.log_reader import durable_end, read_log
-from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.runtime.log.log_reader import read_log
 from wanderbus.runtime.log_readers import LogReader, register_reader
+from wanderbus.runtime.segment_files import durable_end, segment_paths
 
 NAME: Final = "archive"
 EXPIRES_S: Final = 86_400.0
@@ -37,11 +36,6 @@ class Archive:
         """Read all durable records, then register; :class:`StorageError` if a record was removed too early."""
         if not segment_paths(self._directory):
             return  # the server has not opened its log yet
-        self.payloads += [frame.payload for frame in read_log(self._directory, len(self.payloads), self._durable())]
+        end = durable_end(self._directory)
+        self.payloads += [frame.payload for frame in read_log(self._directory, len(self.payloads), end)]
         self.register()
-
-    def _durable(self) -> int:
-        try:
-            return durable_end(self._directory)
-        except StorageError:
-            return 0  # the server was killed before it had written a first mark

@@ -17,7 +17,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import Published, decode_record
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.log_check import check_log
-from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import HEADER, frames
 
 

@@ -19,8 +19,8 @@ from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log import log_recovery
 from wanderbus.runtime.log.committer import GroupCommit
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.log_recovery import segment_paths
 from wanderbus.runtime.log.retention_policy import Hold
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import pack_mark
 from wanderbus.server import log_retention
 from wanderbus.server.log_retention import LogRetention

@@ -15,7 +15,7 @@ from wanderbus.event import Event, EventId, Position
 from wanderbus.records import encode_record
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.history_source import LogHistory, find_offset, read_history
-from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.subscription import Since, Subscription
 
 USER = "sip:alice@example.org"

@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.log_reader import durable_end, read_log
+from wanderbus.runtime.log.log_reader import end_of_log, read_log
 from wanderbus.segments import HIGH_WATER
 
 
@@ -28,7 +28,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_a_log_is_read_up_to_the_mark_while_it_is_being_written(tmp_path: Path) -> None:
     log = filled(tmp_path, 10, 12)
     before = contents(tmp_path)
-    assert durable_end(tmp_path) == 10
+    assert end_of_log(tmp_path) == 10
     assert [frame.offset for frame in read_log(tmp_path, 0, 10)] == list(range(10))
     assert [frame.offset for frame in read_log(tmp_path, 7, 9)] == [7, 8]
     assert list(read_log(tmp_path, 10, 10)) == []
@@ -55,10 +55,10 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 
 def test_missing_logs(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="holds no event log"):
-        durable_end(tmp_path)
+        end_of_log(tmp_path)
     (tmp_path / HIGH_WATER).write_bytes(b"spoilt")
-    with pytest.raises(StorageError, match="holds no event log"):
-        durable_end(tmp_path)
+    with pytest.raises(LogCorrupt, match="has no durable mark"):
+        end_of_log(tmp_path)
     with pytest.raises(StorageError, match="no longer has record 0"):
         list(read_log(tmp_path, 0, 1))
     (tmp_path / HIGH_WATER).unlink()

@@ -19,7 +19,7 @@ from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.errors import ConfigurationError, EventError, StorageError
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord, Subscribed, decode_record
-from wanderbus.runtime.log.log_reader import durable_end, oldest_record, read_log
+from wanderbus.runtime.log.log_reader import end_of_log, oldest_record, read_log
 from wanderbus.segments import Frame
 from wanderbus.subscription import Subscription
 
@@ -51,7 +51,7 @@ def explain(
 
 
 def _explained(directory: Path, event: EventId, identity: str, device: str | None) -> Explained:
-    end = durable_end(directory)
+    end = end_of_log(directory)
     pair = Explanation(event, _submitted(directory, identity, end), device)
     submitted = _event_id(identity)
     if event != msgspec.structs.replace(submitted, number=event.number) or event.number >= end:

@@ -11,7 +11,7 @@ import msgspec
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.state_description import state_offsets
-from wanderbus.runtime.log.log_reader import durable_end
+from wanderbus.runtime.log.log_reader import end_of_log
 from wanderbus.runtime.log.log_segments import log_segments
 from wanderbus.runtime.log.retention_policy import Hold, Segment, reasons
 from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files
@@ -58,7 +58,7 @@ class LogStatus(msgspec.Struct, frozen=True):
 def log_status(data_dir: Path, now_us: int) -> LogStatus:
     """Return the status of the log in a data directory; :class:`StorageError` if there is none."""
     directory = data_dir / "log"
-    durable = durable_end(directory)
+    durable = end_of_log(directory)
     segments = _segments(directory, durable)
     offsets = state_offsets(data_dir)
     holds, warnings = reader_holds(directory, now_us)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.pipeline.source.log_files import LogFiles, Slice, durable_end, read_slice
+from wanderbus.errors import StorageError
+from wanderbus.pipeline.source.log_files import LogFiles, Slice, read_slice
 from wanderbus.records import Published
+from wanderbus.runtime.segment_files import durable_end
 from wanderbus.segments import HEADER, HIGH_WATER, frames, segment_name
 
 WriteLog = Callable[..., Path]
@@ -93,15 +94,6 @@ def test_bytes_are_counted_over_segments_and_one_record_always_fits(
     assert files.end_within(2, 9, 6 * frame_bytes - 1) == 7
     assert files.end_within(3, 9, 1) == 4
     assert files.end_within(0, 9, 10**9) == 9
-
-
-def test_the_mark_is_zero_until_published_and_an_unreadable_one_is_reported(tmp_path: Path) -> None:
-    assert durable_end(tmp_path) == 0
-    (tmp_path / HIGH_WATER).write_bytes(b"")
-    assert durable_end(tmp_path) == 0
-    (tmp_path / HIGH_WATER).write_bytes(b"x" * 12)
-    with pytest.raises(LogCorrupt, match="has no durable mark"):
-        durable_end(tmp_path)
 
 
 @pytest.mark.parametrize("name", [HIGH_WATER, segment_name(3)])

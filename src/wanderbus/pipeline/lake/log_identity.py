@@ -9,7 +9,8 @@ import msgspec
 
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
-from wanderbus.pipeline.source.log_files import LogFiles, durable_end, read_slice
+from wanderbus.pipeline.source.log_files import LogFiles, read_slice
+from wanderbus.runtime.segment_files import durable_end
 
 _RECORDS_AT_ONCE: Final = 4_096
 

@@ -22,8 +22,9 @@ from wanderbus.pipeline.lake.delta import LakeTable, committed
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.lake.records import records_between
-from wanderbus.pipeline.source.log_files import LogFiles, durable_end
+from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
+from wanderbus.runtime.segment_files import durable_end
 
 _OFFSET: Final = struct.Struct("<q")
 _SUMS: Final = "segment bigint, records bigint, checksum bigint"

@@ -6,21 +6,18 @@ because records there may be half written.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.pipeline.source.frames import Frames, frame_groups
-from wanderbus.pipeline.source.segment_index import STRIDE, SegmentIndex, opened, unreadable
-from wanderbus.segments import HIGH_WATER, segment_name, unpack_mark
+from wanderbus.pipeline.source.segment_index import STRIDE, SegmentIndex, opened
+from wanderbus.runtime.segment_files import segment_paths
+from wanderbus.segments import segment_name
 
 SLICE_BYTES_MAX: Final = 32 << 20
 """Bytes that one task reads at once; a slice of :data:`STRIDE` records may have more."""
-
-_MARK_ATTEMPTS: Final = 20
-_MARK_PAUSE_S: Final = 0.005
 
 
 class Slice(NamedTuple):
@@ -44,27 +41,6 @@ ALL: Final = Wanted()
 """No bounds."""
 
 
-def durable_end(directory: Path) -> int:
-    """Return the durable mark: the offset after the last record that may be read; 0 if there is none yet.
-
-    A read may meet a half-written mark, so an invalid mark is read again; ``LogCorrupt`` if it stays invalid.
-    """
-    path = directory / HIGH_WATER
-    for attempt in range(_MARK_ATTEMPTS):
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise unreadable(path, error) from None
-        mark = unpack_mark(data) if data else 0
-        if mark is not None:
-            return mark
-        if attempt + 1 < _MARK_ATTEMPTS:
-            time.sleep(_MARK_PAUSE_S)
-    raise LogCorrupt(f"{path} is damaged at byte 0: it has no durable mark; start the server once to restore it")
-
-
 class LogFiles:
     """The segments of one log directory, with their indexes as far as they were needed."""
 
@@ -79,7 +55,7 @@ class LogFiles:
     def slices(self, first: int, end: int, records_max: int, wanted: Wanted = ALL) -> list[Slice]:
         """Return the records from offset ``first`` up to ``end`` in pieces of at most ``records_max``.
 
-        Blocks without a ``wanted`` record are left out. ``end`` must not be beyond :func:`durable_end`. Raises
+        Blocks without a ``wanted`` record are left out. ``end`` must not be beyond the durable mark. Raises
         ``StorageError`` when records of that range are no longer kept.
         """
         if first >= end:
@@ -117,7 +93,7 @@ class LogFiles:
 
     def bases(self) -> list[int]:
         """Return the first offsets of the segments, in order."""
-        return sorted(int(path.stem) for path in self.directory.glob("*.seg") if path.stem.isdigit())
+        return [int(path.stem) for path in segment_paths(self.directory)]
 
     def _index(self, base: int) -> SegmentIndex:
         if base not in self._indexes:

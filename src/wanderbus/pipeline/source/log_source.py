@@ -33,10 +33,11 @@ from pyspark.sql.types import StructType
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.pipeline.source.columns import check_schema, log_schema
 from wanderbus.pipeline.source.frames import Frames
-from wanderbus.pipeline.source.log_files import ALL, LogFiles, Slice, Wanted, corrupt, durable_end, read_slice
+from wanderbus.pipeline.source.log_files import ALL, LogFiles, Slice, Wanted, corrupt, read_slice
 from wanderbus.pipeline.source.options import LogOptions, OptionError
 from wanderbus.pipeline.source.pushdown import Pushed
 from wanderbus.pipeline.source.rows import BatchBuilder, Rows
+from wanderbus.runtime.segment_files import durable_end
 
 FORMAT: Final = "wanderbus"
 """Name of the source in Spark."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from wanderbus.errors import StorageError
 from wanderbus.pipeline.source.frames import frame_end, next_frame
+from wanderbus.runtime.segment_files import unreadable
 from wanderbus.segments import FRAME_HEAD, FRAME_OVERHEAD_BYTES, HEADER
 
 STRIDE: Final = 256
@@ -151,8 +151,3 @@ def opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def unreadable(path: Path, error: OSError) -> StorageError:
-    """Return the error of a file that cannot be read."""
-    return StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy")

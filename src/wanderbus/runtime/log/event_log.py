@@ -20,7 +20,8 @@ from typing import Final
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.files.disk import SYSTEM, Disk, make_directory, mapped, sync_directory, write_all
 from wanderbus.runtime.files.file_modes import lock_file
-from wanderbus.runtime.log.log_recovery import recover, segment_paths
+from wanderbus.runtime.log.log_recovery import recover
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, pack_frame, pack_mark, segment_name
 
 SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024

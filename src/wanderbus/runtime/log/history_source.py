@@ -17,8 +17,8 @@ from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
 from wanderbus.runtime.files.disk import mapped
-from wanderbus.runtime.log.log_reader import durable_end, oldest_record, read_log
-from wanderbus.runtime.log.log_recovery import segment_paths
+from wanderbus.runtime.log.log_reader import oldest_record, read_log
+from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
 from wanderbus.segments import HEADER, Frame, frames
 from wanderbus.subscription import instant_shown
 
@@ -146,7 +146,7 @@ class LogHistory:
             with mapped(path) as data:
                 return next(frames(data, len(HEADER)), None)
         except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy") from None
+            raise unreadable(path, error) from None
 
 
 class _Noted:

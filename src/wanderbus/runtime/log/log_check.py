@@ -12,7 +12,7 @@ import msgspec
 from wanderbus.errors import StorageError
 from wanderbus.records import decode_record
 from wanderbus.runtime.files.disk import mapped
-from wanderbus.runtime.log.log_recovery import read_mark, segment_paths
+from wanderbus.runtime.segment_files import read_mark, segment_paths, unreadable
 from wanderbus.segments import HEADER, HIGH_WATER, frames
 
 
@@ -47,7 +47,7 @@ def check_log(directory: Path, progress: Callable[[LogReport], None] = lambda re
             _check_segment(path, report, last=following is None)
             is_read = True
         except OSError as error:
-            report.damage.append(f"{path} cannot be read: {error.strerror}; restore it from a copy")
+            report.damage.append(str(unreadable(path, error)))
             is_read = False
             if following is not None:
                 report.next = int(following.stem)

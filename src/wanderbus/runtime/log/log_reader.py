@@ -8,26 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.files.disk import mapped
-from wanderbus.runtime.log.log_recovery import read_mark, segment_paths
-from wanderbus.segments import HEADER, Frame, frames
-
-_MARK_ATTEMPTS: Final = 20
-"""Attempts to read the mark: one may coincide with a write of it."""
+from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
+from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames
 
 
-def durable_end(directory: Path) -> int:
-    """Return the offset behind the last durable record; :class:`StorageError` if there is no log."""
-    try:
-        for _ in range(_MARK_ATTEMPTS):
-            if (mark := read_mark(directory)) is not None:
-                return mark
-    except OSError as error:
-        raise StorageError(f"the event log in {directory} cannot be read: {error.strerror}") from None
-    raise StorageError(f"{directory} holds no event log that a server has opened; give a server's data directory")
+def end_of_log(directory: Path) -> int:
+    """Return the offset after the last durable record; :class:`StorageError` if no server has opened a log there."""
+    if not (directory / HIGH_WATER).exists():
+        raise StorageError(f"{directory} holds no event log that a server has opened; give a server's data directory")
+    return durable_end(directory)
 
 
 def oldest_record(directory: Path) -> int:
@@ -36,7 +28,7 @@ def oldest_record(directory: Path) -> int:
 
 
 def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
-    """Yield the records from offset ``start`` up to ``end``, which is not beyond :func:`durable_end`.
+    """Yield the records from offset ``start`` up to ``end``, which is not beyond the durable mark.
 
     Raises :class:`StorageError` where records are no longer kept or a segment cannot be opened, :class:`LogCorrupt`
     where a record cannot be read.
@@ -59,7 +51,7 @@ def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
                         yield frame
                     offset, byte = offset + 1, frame.end
         except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy") from None
+            raise unreadable(path, error) from None
         if offset < min(following, end):
             raise LogCorrupt(
                 f"{path} is damaged at byte {byte}: record {offset} cannot be read although it was durable"

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from wanderbus.errors import LogCorrupt
 from wanderbus.runtime.files.disk import SYSTEM, Disk, mapped, sync_directory, write_all
-from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames, unpack_mark
+from wanderbus.runtime.segment_files import read_mark, segment_paths
+from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, HIGH_WATER, frames
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -33,11 +34,6 @@ class _Tail(NamedTuple):
     end: int
     next_offset: int
     size: int
-
-
-def segment_paths(directory: Path) -> list[Path]:
-    """Return the segments of ``directory`` in order of their offsets."""
-    return sorted(path for path in directory.glob("*.seg") if len(path.stem) == 20 and path.stem.isdigit())
 
 
 def recover(directory: Path, disk: Disk = SYSTEM) -> int:
@@ -71,14 +67,6 @@ def recover(directory: Path, disk: Disk = SYSTEM) -> int:
     if mark is None and last.next_offset:
         _log.warning("%s is damaged or missing: recreated it for %s records", directory / HIGH_WATER, last.next_offset)
     return last.next_offset
-
-
-def read_mark(directory: Path) -> int | None:
-    """Return the high-water mark; None if it is missing or damaged."""
-    try:
-        return unpack_mark((directory / HIGH_WATER).read_bytes())
-    except FileNotFoundError:
-        return None
 
 
 def ends_with(path: Path, offset: int) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from wanderbus.runtime.log.log_recovery import segment_paths
 from wanderbus.runtime.log.retention_policy import Segment
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, first_time_us, segment_name
 
 

@@ -1,0 +1,57 @@
+"""Files of an event log: its segments in order, and its durable mark, read while a server may write them.
+
+Nothing here takes the writer's lock or changes a file.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import LogCorrupt, StorageError
+from wanderbus.segments import HIGH_WATER, unpack_mark
+
+_MARK_ATTEMPTS: Final = 20
+_MARK_PAUSE_S: Final = 0.005
+"""Attempts to read the mark, and the pause between two: one may coincide with a write of it."""
+
+
+def segment_paths(directory: Path) -> list[Path]:
+    """Return the segments of ``directory`` in order of their offsets."""
+    return sorted(path for path in directory.glob("*.seg") if len(path.stem) == 20 and path.stem.isdigit())
+
+
+def read_mark(directory: Path) -> int | None:
+    """Return the durable mark; None if it is missing or damaged."""
+    try:
+        return unpack_mark((directory / HIGH_WATER).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def durable_end(directory: Path) -> int:
+    """Return the offset after the last durable record, 0 if there is none yet: no record behind it may be read.
+
+    :raises LogCorrupt: the mark is damaged
+    :raises StorageError: the mark cannot be read
+    """
+    path = directory / HIGH_WATER
+    for attempt in range(_MARK_ATTEMPTS):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise unreadable(path, error) from None
+        mark = unpack_mark(data) if data else 0
+        if mark is not None:
+            return mark
+        if attempt + 1 < _MARK_ATTEMPTS:
+            time.sleep(_MARK_PAUSE_S)
+    raise LogCorrupt(f"{path} is damaged at byte 0: it has no durable mark; start the server once to restore it")
+
+
+def unreadable(path: Path, error: OSError) -> StorageError:
+    """Return the error of a file that cannot be read."""
+    return StorageError(f"{path} cannot be read: {error.strerror}; restore it from a copy")
