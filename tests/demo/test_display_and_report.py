@@ -302,7 +302,22 @@ def test_the_exit_status_is_the_verdict(
 def test_the_drain_ends_when_all_is_delivered_or_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SETTLE_S", 0.0)
     monkeypatch.setattr(run, "QUIET_S", 0.2)
-    traveller = TravellerState("ana", expected=3, taken=3)
+    traveller = TravellerState("ana", status="CONNECTED", expected=3, taken=3)
     asyncio.run(run.drain(RunState(9, travellers={"ana": traveller})))
     traveller.taken = 2
     asyncio.run(asyncio.wait_for(run.drain(RunState(9, travellers={"ana": traveller})), 5.0))
+
+
+def test_the_drain_waits_for_a_traveller_that_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SETTLE_S", 0.0)
+    monkeypatch.setattr(run, "QUIET_S", 0.2)
+    traveller = TravellerState("ana", status="DISCONNECTED", expected=3, taken=2)
+
+    async def heal_late() -> None:
+        draining = asyncio.create_task(run.drain(RunState(9, travellers={"ana": traveller})))
+        done, _ = await asyncio.wait([draining], timeout=1.0)
+        assert not done
+        traveller.status, traveller.taken = "CONNECTED", 3
+        await asyncio.wait_for(draining, 5.0)
+
+    asyncio.run(heal_late())
