@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.broker.desk import ALICE, BOB, START_US, SUBJECT, Desk, rows_of
@@ -202,6 +204,26 @@ def test_t05_a_subscription_ends_if_its_history_is_removed_meanwhile(desk: Desk)
     desk.send(phone, Renew(91, subscription.id, None))
     desk.publish(publisher, 6)
     assert desk.stream(phone) == [6]
+
+
+def test_t05_a_subscription_whose_source_is_away_asks_again_while_others_read_on(desk: Desk) -> None:
+    publisher, phone = with_past(desk), desk.attach()
+    desk.reads_history = False
+    waiting = desk.subscribed(phone, "N >= 0", since=EARLIEST)
+    piece = desk.pieces.pop(0)
+    desk.give(HistoryRead(piece.piece, piece.first, failed="the lake is away", retry_s=2.0))
+    other = desk.subscribed(phone, since=EARLIEST)
+    desk.read_history()
+    desk.publish(publisher, 6)
+    desk.later(1.9)
+    assert is_live(desk, other.id)
+    assert not desk.pieces
+    desk.later(0.2)
+    assert [each.subscription.id for each in desk.pieces] == [waiting.id]
+    drain(desk, phone)
+    assert is_live(desk, waiting.id)
+    assert not desk.history_failures
+    assert Counter(desk.stream(phone)) == dict.fromkeys(range(1, 7), 2)
 
 
 def test_t05_the_same_request_finds_the_subscription_only_with_the_same_point(desk: Desk) -> None:

@@ -14,7 +14,7 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event, EventId, Position
 from wanderbus.records import encode_record
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.history_source import LogHistory, find_offset, read_history
+from wanderbus.runtime.log.history_source import LogHistory, NoSource, SourceAway, find_offset, read_history
 from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.subscription import Since, Subscription
 
@@ -107,18 +107,55 @@ def test_t05_a_point_before_the_log_is_refused_in_one_line(log: EventLog, source
 
 
 def test_t05_another_source_answers_for_removed_records(log: EventLog, source: LogHistory) -> None:
-    class Lake:
-        def offset(self, wanted: OffsetWanted) -> int:
-            return 4
-
-        def read(self, wanted: HistoryWanted) -> HistoryRead:
-            return HistoryRead(wanted.piece, 9)
-
     remove_oldest(log)
     assert "is not kept" in read_history([source], wanted(3)).failed
-    assert read_history([source, Lake()], wanted(3)) == HistoryRead(1, 9)
+    assert read_history([source, Other()], wanted(3)) == HistoryRead(1, 9)
     since = OffsetWanted(1, Since(at_us=4 * SECOND_US), USER, "default")
-    assert find_offset([source, Lake()], since) == OffsetFound(1, 4)
+    assert find_offset([source, Other()], since) == OffsetFound(1, 4)
+
+
+class Other:
+    """A source that has the records from 4 on, or fails with ``error``."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def offset(self, wanted: OffsetWanted) -> int:
+        if self.error:
+            raise self.error
+        return 4
+
+    def read(self, wanted: HistoryWanted) -> HistoryRead:
+        if self.error:
+            raise self.error
+        return HistoryRead(wanted.piece, 9)
+
+
+def test_t05_the_earliest_record_is_that_of_all_sources(log: EventLog, source: LogHistory) -> None:
+    earliest = OffsetWanted(1, Since(), USER, "default")
+    assert find_offset([source, Other()], earliest).offset == 0
+    oldest = remove_oldest(log)
+    assert find_offset([source, Other()], earliest).offset == 4
+    for error in (StorageError("the lake has another log"), NoSource("no lake")):
+        assert find_offset([source, Other(error)], earliest).offset == oldest
+    away = find_offset([source, Other(SourceAway("the lake is away", 1.0))], earliest)
+    assert away == OffsetFound(1, None, "the lake is away")
+    at = OffsetWanted(1, Since(at_us=SECOND_US * (oldest + 5)), USER, "default")
+    assert find_offset([source, Other(SourceAway("the lake is away", 1.0))], at).offset == oldest + 5
+
+
+def test_t05_a_piece_waits_for_a_source_that_is_away(log: EventLog, source: LogHistory) -> None:
+    away = Other(SourceAway("the lake is away", 1.5))
+    assert read_history([source, away], wanted(3)).retry_s == 0
+    oldest = remove_oldest(log)
+    answer = read_history([source, away], wanted(3))
+    assert (answer.retry_s, answer.end) == (1.5, 3)
+    assert read_history([source, away], wanted(oldest)).end == RECORDS
+    lost = read_history([source, Other(StorageError("nor in the lake"))], wanted(3))
+    assert lost.retry_s == 0
+    assert lost.failed.startswith("record 3 is not kept: the log begins at")
+    assert lost.failed.endswith("; nor in the lake")
+    assert "lake" not in read_history([source, Other(NoSource("no lake"))], wanted(3)).failed
 
 
 def test_t05_a_damaged_record_and_another_log_fail_with_a_reason(log: EventLog, source: LogHistory) -> None:

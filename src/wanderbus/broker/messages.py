@@ -218,13 +218,15 @@ class PastEvent(msgspec.Struct, frozen=True, gc=False):
 class HistoryRead(Input, frozen=True):
     """Answer to :class:`HistoryWanted`: all matching ``events`` below offset ``end``, in order.
 
-    ``failed`` is the reason for which the piece cannot be read, "" if it was read.
+    ``failed`` is the reason for which the piece cannot be read, "" if it was read. With ``retry_s`` it can be requested
+    again after so many seconds; else it is lost.
     """
 
     piece: int
     end: int
     events: tuple[PastEvent, ...] = ()
     failed: str = ""
+    retry_s: float = 0.0
 
 
 class HistoryFailed(Output, frozen=True):

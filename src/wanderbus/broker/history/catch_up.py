@@ -148,6 +148,9 @@ class CatchUp:
         if not self._is_next(row, wanted):
             self._let_read(row.subscription.id)
             return None
+        if given.retry_s:
+            self._let_read_at(row.subscription.id, self._links.now + given.retry_s)
+            return None
         if given.failed:
             self._journal.emit(HistoryFailed(row.subscription.id, given.failed))
             return row.subscription
@@ -318,7 +321,10 @@ class CatchUp:
         if not events:
             self._let_read(identity)
             return
-        at = self._links.now + events / self._per_s
+        self._let_read_at(identity, self._links.now + events / self._per_s)
+
+    def _let_read_at(self, identity: str, at: float) -> None:
+        """Give a subscription its turn at monotonic second ``at``."""
         heappush(self._paced, (at, identity))
         self._journal.emit_now(SetTimer(("history", identity), at))
 

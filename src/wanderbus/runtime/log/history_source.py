@@ -1,7 +1,7 @@
 """Sources of history for subscriptions that begin in the past (SPEC T-05): the log of this server, and others after it.
 
 A source is asked in a thread of its own. One that does not have a record raises :class:`StorageError`, and the next
-source is asked.
+source is asked. One that cannot answer now raises :class:`SourceAway`: it may have what the others lack.
 """
 
 from __future__ import annotations
@@ -20,10 +20,25 @@ from wanderbus.runtime.files.disk import mapped
 from wanderbus.runtime.log.log_reader import oldest_record, read_log
 from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
 from wanderbus.segments import HEADER, Frame, frames
-from wanderbus.subscription import instant_shown
+from wanderbus.subscription import Since, instant_shown
+
+EARLIEST: Final = Since()
+"""The oldest record that any source has."""
 
 _PLACES_MAX: Final = 1_024
 """Ends of pieces whose places in a segment are remembered, so that the next piece begins there."""
+
+
+class SourceAway(StorageError):
+    """The source cannot answer now; ask it again after ``retry_s`` seconds."""
+
+    def __init__(self, message: str, retry_s: float) -> None:
+        super().__init__(message)
+        self.retry_s = retry_s
+
+
+class NoSource(StorageError):
+    """There is no such source; the reason is of no interest to a subscriber."""
 
 
 class HistorySource(Protocol):
@@ -163,22 +178,42 @@ class _Noted:
 
 
 def find_offset(sources: Sequence[HistorySource], wanted: OffsetWanted) -> OffsetFound:
-    """Return the answer of the first source that goes back far enough, or the reason of the first one."""
-    reason = ""
+    """Return the offset of the first source that goes back far enough, or the reasons.
+
+    The oldest record is the oldest one of all sources. It is unknown while one of them cannot answer.
+    """
+    reasons: list[str] = []
+    found: list[int] = []
+    is_away = False
     for source in sources:
         try:
-            return OffsetFound(wanted.lookup, source.offset(wanted))
+            found.append(source.offset(wanted))
+        except NoSource:
+            continue
+        except SourceAway as error:
+            is_away = True
+            reasons.append(str(error))
         except (WanderbusError, OSError) as error:
-            reason = reason or str(error)
-    return OffsetFound(wanted.lookup, None, reason)
+            reasons.append(str(error))
+        if found and (wanted.since != EARLIEST or not found[-1]):
+            break
+    if found and not (is_away and min(found)):
+        return OffsetFound(wanted.lookup, min(found))
+    return OffsetFound(wanted.lookup, None, "; ".join(reasons))
 
 
 def read_history(sources: Sequence[HistorySource], wanted: HistoryWanted) -> HistoryRead:
-    """Return the piece of the first source that has it, or the reason of the first one."""
-    reason = ""
+    """Return the piece of the first source that has it, or the reasons; if one may have it later, when to ask again."""
+    reasons: list[str] = []
+    retry_s = 0.0
     for source in sources:
         try:
             return source.read(wanted)
+        except NoSource:
+            continue
+        except SourceAway as error:
+            retry_s = error.retry_s
+            reasons.append(str(error))
         except (WanderbusError, OSError, msgspec.DecodeError) as error:
-            reason = reason or str(error)
-    return HistoryRead(wanted.piece, wanted.first, failed=reason)
+            reasons.append(str(error))
+    return HistoryRead(wanted.piece, wanted.first, failed="; ".join(reasons), retry_s=retry_s)
