@@ -68,13 +68,19 @@ ALLOWED: dict[str, set[str]] = {
     "runtime.log_readers": {"runtime"},
     # Files of the log, which the pipeline reads too.
     "runtime.segment_files": set(),
-    "pipeline": {"filters", "matching", "broker", "runtime.log_readers", "runtime.segment_files"},
+    # The socket between a server and the programs beside it.
+    "runtime.services": {"broker", "runtime"},
+    "pipeline": {
+        *("filters", "matching", "broker"),
+        *("runtime.log_readers", "runtime.segment_files", "runtime.services"),
+    },
     "simulation": MACHINES,
     "settings": MACHINES,
     "config": MACHINES | {"settings"},
     "runtime": MACHINES | {"runtime.segment_files", "settings"},
     "client": MACHINES - {"broker", "domain", "matching", "relay"} | {"runtime", "settings"},
-    "server": MACHINES - {"client.machine"} | {"config", "runtime", "runtime.log_readers", "settings"},
+    "server": MACHINES - {"client.machine"}
+    | {"config", "runtime", "runtime.log_readers", "runtime.services", "settings"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},
     "plots": set(),
     "testbed": set(),

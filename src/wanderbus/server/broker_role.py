@@ -44,6 +44,7 @@ from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.refusals import Limited
 from wanderbus.runtime.log.history_source import LogHistory
 from wanderbus.runtime.net.tls import server_tls
+from wanderbus.runtime.services.history import RemoteHistory
 from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
@@ -94,6 +95,7 @@ class BrokerRole(StatefulRole):
         self.sip_address: Address = (settings.host, 0)
         """Address of its user agent, once started."""
         self._history: HistoryReading | None = None
+        self._remote: RemoteHistory | None = None
         self._registered = asyncio.Event()
         self._rejection: AuthenticationError | None = None
         self._trouble = ""
@@ -112,8 +114,13 @@ class BrokerRole(StatefulRole):
         self._offer = offer
         kernel = await loaded_kernel("numpy") if len(self._state.subscriptions) > SCANNED_MAX else None
         assert offer.files is not None
-        own_log = LogHistory(offer.files.log.directory, lambda: (self._state.server, self._state.incarnation))
-        self._history = HistoryReading([own_log], offer.feed)
+        files = offer.files
+
+        def identity() -> tuple[str, int]:
+            return self._state.server, self._state.incarnation
+
+        self._remote = RemoteHistory(files.directory, identity)
+        self._history = HistoryReading([LogHistory(files.log.directory, identity), self._remote], offer.feed)
         named = msgspec.structs.replace(self._config, server=self._state.server)
         extensions = self._extensions
         self.broker = Broker(self._state, named, extensions.restrictions, kernel, extensions.hook, extensions.policies)
@@ -245,6 +252,8 @@ class BrokerRole(StatefulRole):
         """Read no further history."""
         if self._history is not None:
             self._history.close()
+        if self._remote is not None:
+            self._remote.close()
 
     def _reads(self) -> HistoryReading:
         assert self._history is not None, "the role is not open"
