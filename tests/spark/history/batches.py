@@ -12,8 +12,8 @@ from tests.published import published
 from wanderbus.event import Event
 from wanderbus.filters.evaluate import kind_of
 from wanderbus.matching.rows import microseconds
-from wanderbus.pipeline.history.event_columns import EVENT_COLUMNS
 from wanderbus.pipeline.source.variants import variant_of
+from wanderbus.pipeline.tables.declared import column_of
 from wanderbus.records import encode_record
 
 Form = Literal["typed", "variant", "record"]
@@ -40,9 +40,8 @@ def batch_of(events: Sequence[Event], form: Form, first: int = 0) -> pa.RecordBa
     left: list[dict[str, Any]] = [dict(each.attributes) for each in events]
     if form == "typed":
         for name, kind in _first_types(events).items():
-            values = [_taken(attributes, name, kind) for attributes in left]
-            column = f"{name}_" if name in EVENT_COLUMNS else name
-            columns[column] = _array(values, kind)
+            if column := column_of(name):
+                columns[column] = _array([_taken(attributes, name, kind) for attributes in left], kind)
     return pa.RecordBatch.from_pydict({**columns, "attributes": _variants(left)})
 
 

@@ -20,7 +20,7 @@ from wanderbus.event import Event
 from wanderbus.filters import LANGUAGES, eci, parse, xml
 from wanderbus.filters.cesql.writing import write as write_cesql
 from wanderbus.matching import ScanIndex
-from wanderbus.pipeline.history.event_columns import attribute_of, columns_needed, table_of
+from wanderbus.pipeline.history.event_columns import columns_needed, table_of
 from wanderbus.pipeline.history.matches import matched_batch
 from wanderbus.pipeline.history.queries import Matcher, matcher_of, queries_of
 from wanderbus.pipeline.source import ColumnError
@@ -90,13 +90,16 @@ def test_batches_match_as_evaluation_does(language: str, form: Form, data: st.Da
 
 
 def test_an_attribute_with_the_name_of_a_column_has_its_own() -> None:
-    event = Event("S", {"user": "ann", "offset": 3, "attributes": "x", "plain": True, "kind": "k", "record": "r"})
+    named = {"user": "ann", "user_": "bob", "Date": "today", "offset": 3, "attributes": "x", "kind": "k", "record": "r"}
+    event = Event("S", {**named, "plain": True})
     batch = batch_of([event], "typed")
-    assert {"user_", "offset_", "attributes_"} <= set(batch.schema.names)
-    wanted = subscription("a", "S", "user == ann and offset == 3 and attributes == x and kind == k and record == r")
-    assert found([wanted], batch) == [["a"]]
+    assert {"user_", "user__", "Date_", "offset_", "attributes_"} <= set(batch.schema.names)
+    wanted = [
+        subscription("a", "S", "user == ann and user_ == bob and Date == today and offset == 3"),
+        subscription("b", "S", "attributes == x and kind == k and record == r and plain == true"),
+    ]
+    assert found(wanted, batch) == [["a", "b"]]
     assert table_of(batch).attributes(0) == event.attributes
-    assert attribute_of("user") is None
 
 
 def test_the_attributes_of_a_row_are_those_of_its_event() -> None:

@@ -9,7 +9,7 @@ import pytest
 from wanderbus.pipeline.tables import TABLES, named
 from wanderbus.pipeline.tables.catalogue import EVENTS, UnknownTable
 from wanderbus.pipeline.tables.contract import contract
-from wanderbus.pipeline.tables.declared import Declared, column_of, columns_of, events_table
+from wanderbus.pipeline.tables.declared import Declared, attribute_of, column_of, columns_of, events_table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
 
 
@@ -56,6 +56,18 @@ def test_an_attribute_with_the_name_of_a_column_gets_an_underscore() -> None:
         *("Dest", "Date_", "number_"),
         *(None, None, None, None, None),
     ]
+
+
+def test_attributes_that_differ_have_columns_that_differ() -> None:
+    stems = [*(column.name for column in EVENTS.columns), "Date", "plain", "user_x"]
+    names = [f"{stem}{'_' * number}" for stem in stems for number in range(4)]
+    columns = [column_of(name) for name in names]
+    assert len(set(columns)) == len(names)
+    assert [attribute_of(str(column)) for column in columns] == names
+    assert not {column.name for column in EVENTS.columns} & set(columns)
+    assert {attribute_of(column.name) for column in EVENTS.columns} == {None}
+    table = events_table({"S": {"user": "String", "user_": "Integer"}})
+    assert [(each.name, each.type) for each in table.columns[-2:]] == [("user_", "string"), ("user__", "bigint")]
 
 
 def test_types_are_widened_over_subjects_and_others_stay_in_the_variant() -> None:

@@ -1,9 +1,9 @@
 """Events of an Arrow batch as a table for the index: from typed columns and a variant, or from records (SPEC T-04).
 
-``offset`` and ``subject`` are columns of both forms. With a binary column ``record``, the attributes are read from the
-bytes of records. Otherwise every column that is none of :data:`EVENT_COLUMNS` is an attribute, null in a row without
-it, and the column ``attributes`` is a variant with all others. A column has the name of its attribute; an attribute
-with the name of one of the event's own columns has a column with ``_`` after that name.
+``offset`` and ``subject`` are columns of both forms. With a binary column ``record``, the attributes are read from
+the bytes of records. Otherwise every column that is none of the table of events is an attribute, null in a row
+without it, and the column ``attributes`` is a variant with all others. :mod:`wanderbus.pipeline.tables.declared`
+names the columns of attributes.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ from wanderbus.matching.table_columns import EXACT_MAX, Column, Doubles, Texts
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.pipeline.source.record_columns import content_of
 from wanderbus.pipeline.source.variant_values import attributes_of, instant_of
-from wanderbus.pipeline.tables import named
-
-EVENT_COLUMNS: Final = frozenset(column.name for column in named("events").columns)
-"""Columns of the table of events that are no attributes."""
+from wanderbus.pipeline.tables.declared import attribute_of
 
 _SCALARS: Final = (
     *(StringType, BooleanType, DoubleType, FloatType, LongType, IntegerType, ShortType, ByteType, TimestampType),
@@ -52,13 +49,6 @@ _SCALARS: Final = (
 _encoder: Final = msgspec.msgpack.Encoder()
 
 Attributes = Mapping[str, Any]
-
-
-def attribute_of(column: str) -> str | None:
-    """Return the attribute whose values a column has; None for a column of the event itself."""
-    if column in EVENT_COLUMNS:
-        return None
-    return column[:-1] if column[:-1] in EVENT_COLUMNS and column.endswith("_") else column
 
 
 def columns_needed(schema: StructType, asked: Set[str] | None) -> list[str]:

@@ -1,8 +1,10 @@
 """Columns of declared attributes in the table of events (SPEC T-03).
 
-An attribute's column has its name, followed by ``_`` where the table has a column of that name. Attributes stay in the
-variant if their name cannot be that of a column, or if another attribute has the column: names that differ only in case
-are one name to Spark, and subjects may declare one name with types that no type contains.
+An attribute's column has its name. One more ``_`` follows if the table has a column of that name, in any case and
+without the ``_`` at its end: attributes that differ have columns that differ, ``user`` having ``user_`` and ``user_``
+having ``user__``. Attributes stay in the variant if their name cannot be that of a column, or if another attribute
+has the column: names that differ only in case are one name to Spark, and subjects may declare one name with types
+that no type contains.
 """
 
 from __future__ import annotations
@@ -61,7 +63,18 @@ def column_of(attribute: str) -> str | None:
     """Return the name of an attribute's column; None for an attribute that stays in the variant."""
     if _UNUSABLE.search(attribute):
         return None
-    return f"{attribute}_" if EVENTS.column(attribute) else attribute
+    return f"{attribute}_" if _is_like_own(attribute) else attribute
+
+
+def attribute_of(column: str) -> str | None:
+    """Return the attribute whose values a column of events has; None for a column of the event itself."""
+    if not _is_like_own(column):
+        return column
+    return column[:-1] if column.endswith("_") else None
+
+
+def _is_like_own(name: str) -> bool:
+    return EVENTS.column(name.rstrip("_")) is not None
 
 
 def columns_of(subject: str, declared: Declared, table: Table) -> dict[str, Column]:
