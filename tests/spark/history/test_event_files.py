@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +17,9 @@ from tests.spark.history.batches import batch_of
 from tests.spark.history.test_queries import expected, subscription
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
-from wanderbus.pipeline.history import EventFiles, Selection, match
+from wanderbus.pipeline.history import EventFiles, Selection, match, match_places
 from wanderbus.pipeline.history.event_files import Part, batches_of
+from wanderbus.pipeline.history.queries import Matcher, in_workers, queries_of
 
 EVENTS = [Event("ST"[number % 2], {"n": number, "text": f"x{number % 7}", "list": [number]}) for number in range(100)]
 
@@ -69,3 +74,29 @@ def test_files_match_as_rows_do(spark: SparkSession, path: str) -> None:
     rows = match(EventFiles(spark, [path], Selection(from_offset=5)), wanted).collect()
     found = {row.offset: sorted(row.subscriptions) for row in rows}
     assert found == {offset: ids for offset, ids in enumerate(expected(wanted, EVENTS)) if ids and offset >= 5}
+    places = {each.id: place for place, each in enumerate(wanted)}
+    numbered = match_places(EventFiles(spark, [path], Selection(from_offset=5)), wanted).collect()
+    assert {row.offset: sorted(row.subscriptions) for row in numbered} == {
+        offset: sorted(places[each] for each in ids) for offset, ids in found.items()
+    }
+
+
+@pytest.mark.spark
+def test_workers_keep_what_they_loaded_out_of_the_collection_of_garbage(spark: SparkSession, path: str) -> None:
+    def frozen(_: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = sum(map(len, batches))
+        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "rows": [rows]})
+
+    queries = queries_of([subscription("n", "S", "n > 40")])
+    rows = in_workers(EventFiles(spark, [path]), queries, frozen, "frozen bigint, rows bigint").collect()
+    assert sum(row.rows for row in rows) == len(EVENTS)
+    assert min(row.frozen for row in rows) > 10_000
+
+
+def test_a_process_settles_once() -> None:
+    program = (
+        "import gc; from wanderbus.pipeline.workers import settle; "
+        "settle(); first = gc.get_freeze_count(); more = [[] for _ in range(1000)]; settle(); "
+        "assert 0 < gc.get_freeze_count() <= first, (first, gc.get_freeze_count())"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wanderbus.pipeline.history.event_files import EventFiles, Selection
 from wanderbus.pipeline.history.explanation import explain
 from wanderbus.pipeline.history.lifetimes import Absence, Version, absences_of, changes_in, versions_in, versions_of
-from wanderbus.pipeline.history.matches import count, match, matching_events, sample
+from wanderbus.pipeline.history.matches import count, match, match_places, matching_events, sample
 from wanderbus.pipeline.history.replay import replay
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "count",
     "explain",
     "match",
+    "match_places",
     "matching_events",
     "replay",
     "sample",

@@ -13,6 +13,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from wanderbus import filters
 from wanderbus.errors import FilterError
@@ -21,6 +22,7 @@ from wanderbus.matching import Index
 from wanderbus.matching.table import Table
 from wanderbus.pipeline.history.event_columns import columns_needed, table_of
 from wanderbus.pipeline.history.event_files import EventFiles, batches_of
+from wanderbus.pipeline.workers import settle
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 Array = np.ndarray[Any, Any]
@@ -142,11 +144,14 @@ Work = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Function of a worker: from batches of events to batches of a result."""
 
 
+Schema = StructType | str
+"""Columns of a result, as a schema of Spark or in its words."""
+
 Events = DataFrame | EventFiles
 """Events as rows, or as files that the workers read themselves."""
 
 
-def in_workers(events: Events, queries: Queries, work: Work, schema: str, further: Sequence[str] = ()) -> DataFrame:
+def in_workers(events: Events, queries: Queries, work: Work, schema: Schema, further: Sequence[str] = ()) -> DataFrame:
     """Return the result of ``work``, done by the workers on the events' columns that the queries need.
 
     ``further`` are other columns that it needs.
@@ -157,13 +162,15 @@ def in_workers(events: Events, queries: Queries, work: Work, schema: str, furthe
     shared = events.sparkSession.sparkContext.broadcast(queries)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from work(matcher_of(shared.value), batches)
+        matcher = matcher_of(shared.value)
+        settle()
+        yield from work(matcher, batches)
 
     columns = [*needed, *(name for name in further if name not in needed)]
     return events.select(*map(quoted, columns)).mapInArrow(run, schema)
 
 
-def _in_readers(events: EventFiles, queries: Queries, work: Work, schema: str, further: Sequence[str]) -> DataFrame:
+def _in_readers(events: EventFiles, queries: Queries, work: Work, schema: Schema, further: Sequence[str]) -> DataFrame:
     """Do the same with files: a task has the number of its part of a file."""
     context = events.spark.sparkContext
     parts = events.parts(context.defaultParallelism)
@@ -173,7 +180,9 @@ def _in_readers(events: EventFiles, queries: Queries, work: Work, schema: str, f
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = (number for batch in batches for number in batch.column(0).to_pylist())
         read = (batch for number in numbers for batch in batches_of(parts[number], selection, asked, further))
-        yield from work(matcher_of(shared.value), read)
+        matcher = matcher_of(shared.value)
+        settle()
+        yield from work(matcher, read)
 
     return events.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
 
