@@ -23,8 +23,9 @@ from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import admitted
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.tombstones import Tombstones, is_same_request
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
@@ -67,26 +68,22 @@ class Subscriptions:
         self._catch_up = catch_up
         self._lookups = Lookups(state, journal, config)
         self._live = ExpiryIndex()
-        self._ended = ExpiryIndex()
+        self._ended = Tombstones(state, journal, config)
         kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
         self._add_many(kept)
-        for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
-            self._bury(tombstone)
 
     def take_over(self, session: SessionRow) -> None:
         """Match the subscriptions of an imported session from now on."""
         kept = [self._state.subscriptions[identity].subscription for identity in session.subscriptions]
         self._add_many(kept)
-        for identity in session.ended:
-            self._bury(self._state.tombstones[identity])
+        self._ended.take_over(session)
 
     def release(self, session: SessionRow) -> None:
         """Match the subscriptions of a session no longer; their rows stay until the session is fenced."""
         for identity in session.subscriptions:
             self.matcher.remove(identity)
             self._live.drop(identity, session.user)
-        for identity in session.ended:
-            self._ended.drop(identity, session.user)
+        self._ended.release(session)
 
     def _add_many(self, subscriptions: Sequence[Subscription]) -> None:
         """Add live subscriptions; one that can no longer be parsed matches nothing, and is reported."""
@@ -151,10 +148,7 @@ class Subscriptions:
             reason=reason,
         )
         self._journal.write(ended, urgent=reason != "expired")
-        self._bury(self._state.tombstones[subscription.id])
-        most = self._config.user_subscriptions_max
-        if len(of_user := self._ended.of_user(subscription.owner)) > most:
-            self._forget([next(iter(of_user))])
+        self._ended.add(subscription)
         if reason != "asked":
             self._send_ended(subscription, reason)
 
@@ -190,13 +184,11 @@ class Subscriptions:
 
     def sweep(self) -> bool:
         """End expired subscriptions, forget those ended ``tombstone_s`` ago; return whether some are left (X18)."""
-        now_us = self._state.wall_us
-        expired = self._live.due(now_us, SWEEP_MAX)
+        expired = self._live.due(self._state.wall_us, SWEEP_MAX)
         for identity in expired:
             self.end(self._state.subscriptions[identity].subscription, "expired")
-        ended = self._ended.due(now_us, SWEEP_MAX)
-        self._forget([identity for identity in ended if not self._still_waits(self._state.tombstones[identity])])
-        return max(len(expired), len(ended)) == SWEEP_MAX
+        is_rest = self._ended.sweep(SWEEP_MAX)
+        return is_rest or len(expired) == SWEEP_MAX
 
     def end_expired(self) -> None:
         """End some of the expired subscriptions, whether or not an event matches them; the sweep ends the others."""
@@ -286,7 +278,7 @@ class Subscriptions:
             return self._change(subscription, expires_us=wanted.expires_us)
         interest = measured(filters.parse(request.expression, request.language))
         self._check_quota(link.user, interest)
-        inherits = self._inheritable(link, wanted, request)
+        inherits = self._ended.inheritable(link, wanted, request)
         accepted = msgspec.structs.replace(wanted, id=str(self._state.next_id))
         admission.check_size(accepted)
         subscribed = records.Subscribed(
@@ -301,24 +293,6 @@ class Subscriptions:
         if inherits is not None:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
-
-    def _inheritable(self, link: Link, wanted: Subscription, request: protocol.Subscribe) -> str | None:
-        """Return the last ended subscription with the same request that left notifications (SPEC G-07).
-
-        None if a reader on this link still reads them: they are not for a second reader. A subscription that begins in
-        the past reads from the log what others have left; it inherits only from the one that it succeeds.
-        """
-        if wanted.since is not None:
-            ended_row = self._state.tombstones.get(request.succeeds or "")
-            return request.succeeds if ended_row and _same(ended_row.subscription, wanted) else None
-        session = self._state.sessions[session_key(wanted.owner, wanted.session)]
-        queue = self._state.queue.get(session.key)
-        for identity in reversed(session.ended):
-            ended = self._state.tombstones[identity]
-            has_left = ended.history or (queue is not None and identity in queue.queues)
-            if has_left and _same(ended.subscription, wanted):
-                return None if request.reader is not None and link.reader(identity) is not None else identity
-        return None
 
     def _abandon(self, link: Link, identity: str) -> None:
         """Drop what a subscription that this device has ended keeps for it; the device will not read it."""
@@ -339,7 +313,8 @@ class Subscriptions:
             subscription = self._live_as(ended)
             if subscription is None:
                 interest = measured(filters.parse(ended.expression, ended.language))
-                if latest := self._latest_ended(ended, interest):
+                self._check_quota(ended.owner, interest)  # it may make the broker forget the ended ones
+                if latest := self._ended.latest(ended):
                     return self._change(latest, interest, expires_us=expires_us)
         if subscription is None:
             raise _unknown(request.subscription)
@@ -356,7 +331,7 @@ class Subscriptions:
             urgent=True,
         )
         if revived is not None:
-            self._ended.drop(changed.id, changed.owner)
+            self._ended.remove(changed)
             self._take_up(changed, revived)
         else:
             self._live.put(changed.id, changed.owner, changed.expires_us)
@@ -374,25 +349,13 @@ class Subscriptions:
 
     def _own_ended(self, link: Link, identity: str) -> Subscription | None:
         """Return a subscription of the link's session that has ended and can still be renewed."""
-        row = self._state.tombstones.get(identity)
-        if row is None or self._state.wall_us >= self._forgotten_us(row):
-            return None
-        return row.subscription if _is_of(link, row.subscription) else None
+        ended = self._ended.renewable(identity)
+        return ended if ended is not None and _is_of(link, ended) else None
 
     def _live_as(self, wanted: Subscription) -> Subscription | None:
         """Return the live subscription in the session of ``wanted`` with the same request."""
         of_session = self._of_session(wanted.owner, wanted.session)
-        return next((each for each in of_session if _same(each, wanted)), None)
-
-    def _latest_ended(self, ended: Subscription, interest: MeasuredFilter) -> Subscription | None:
-        """Return the latest ended subscription with the same request, which has the queue.
-
-        None if checking the quota has made the broker forget it.
-        """
-        self._check_quota(ended.owner, interest)
-        session = self._state.sessions[session_key(ended.owner, ended.session)]
-        known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
-        return next((each for each in known if _same(each, ended)), None)
+        return next((each for each in of_session if is_same_request(each, wanted)), None)
 
     def _of_session(self, user: str, name: str) -> list[Subscription]:
         """Return the live subscriptions of a session, after ending the expired ones (SPEC G-06)."""
@@ -434,43 +397,9 @@ class Subscriptions:
         self.matcher.add(subscription, interest)
         self.ask_for_kernel()
 
-    def _bury(self, row: SubscriptionRow) -> None:
-        self._ended.put(row.subscription.id, row.subscription.owner, self._forgotten_us(row))
-
-    def _forget(self, identities: Sequence[str]) -> None:
-        """Forget subscriptions that have ended: they can no longer be renewed."""
-        if not identities:
-            return
-        for identity in identities:
-            self._ended.drop(identity, self._state.tombstones[identity].subscription.owner)
-        forgotten = records.Forgotten(at_us=self._state.wall_us, subscriptions=tuple(identities))
-        self._journal.write(forgotten, urgent=False)
-
-    def _still_waits(self, row: SubscriptionRow) -> bool:
-        """Return whether notifications wait for an ended subscription; it is kept as long as they wait."""
-        subscription = row.subscription
-        queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
-        if queue is None or (own := queue.queues.get(subscription.id)) is None or not own.waiting:
-            return False
-        again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
-        self._ended.put(subscription.id, subscription.owner, again_us)
-        return True
-
-    def _forgotten_us(self, row: SubscriptionRow) -> int:
-        return row.ended_us + round(self._config.tombstone_s * 1e6)
-
 
 def _is_of(link: Link, subscription: Subscription) -> bool:
     return (subscription.owner, subscription.session) == (link.user, link.session)
-
-
-def _same(one: Subscription, other: Subscription) -> bool:
-    """Return whether both have the same request and session: a repeat, or a return after a crash."""
-    return (
-        one.subject == other.subject
-        and one.expression == other.expression
-        and msgspec.structs.replace(one, id=other.id, expires_us=other.expires_us) == other
-    )
 
 
 def _unknown(identity: str) -> Refused:
