@@ -13,9 +13,11 @@ from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, O
 from wanderbus.errors import StorageError
 from wanderbus.event import Event, EventId, Position
 from wanderbus.records import encode_record
+from wanderbus.runtime.log import log_reader
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.history_source import LogHistory, NoSource, SourceAway, find_offset, read_history
 from wanderbus.runtime.segment_files import segment_paths
+from wanderbus.segments import Frame, frames
 from wanderbus.subscription import Since, Subscription
 
 USER = "sip:alice@example.org"
@@ -73,6 +75,22 @@ def test_t05_pieces_continue_over_segments_without_gap_or_repeat(source: LogHist
         assert cursor < piece.end <= 150
         cursor = piece.end
     assert found == list(range(4, 150, 2))
+
+
+def test_t05_a_piece_that_continues_another_is_not_searched(
+    source: LogHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = source.read(wanted(0, events_max=3))
+    found: list[int] = []
+    monkeypatch.setattr(log_reader, "frames", lambda data, start: noted(frames(data, start), found))
+    source.read(wanted(first.end, events_max=3))
+    assert found[0] == first.end > 0
+
+
+def noted(coming: Iterator[Frame], found: list[int]) -> Iterator[Frame]:
+    for frame in coming:
+        found.append(frame.offset)
+        yield frame
 
 
 def test_t05_a_piece_has_the_matching_events_and_their_times(source: LogHistory) -> None:

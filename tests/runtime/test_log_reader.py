@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from wanderbus.errors import LogCorrupt, StorageError
+from wanderbus.runtime.log import log_reader
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_reader import end_of_log, read_log
-from wanderbus.segments import HIGH_WATER
+from wanderbus.segments import HIGH_WATER, Frame, Sliced, frames
 
 
 def filled(directory: Path, durable: int, written: int) -> EventLog:
@@ -51,6 +53,21 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     second.write_bytes(data)
     with pytest.raises(LogCorrupt, match=rf"{second.name} is damaged at byte 8: record {int(second.stem)}"):
         list(read_log(tmp_path, 0, 10))
+
+
+def test_no_byte_behind_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may truncate a segment behind the durable mark while a reader has it mapped."""
+    filled(tmp_path, 3, 3).close()
+    ends: list[int] = []
+
+    def noted(data: Sliced, start: int) -> Iterator[Frame]:
+        for frame in frames(data, start):
+            ends.append(frame.offset)
+            yield frame
+
+    monkeypatch.setattr(log_reader, "frames", noted)
+    assert [frame.offset for frame in read_log(tmp_path, 0, 2)] == [0, 1]
+    assert ends == [0, 1]
 
 
 def test_missing_logs(tmp_path: Path) -> None:

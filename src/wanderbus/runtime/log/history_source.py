@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
-from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
+from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.runtime.files.disk import mapped
-from wanderbus.runtime.log.log_reader import oldest_record, read_log
+from wanderbus.runtime.log.log_reader import NotKept, Place, oldest_record, read_frames, read_log
 from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
 from wanderbus.segments import HEADER, Frame, frames
 from wanderbus.subscription import Since, instant_shown
@@ -53,20 +53,13 @@ class HistorySource(Protocol):
         ...
 
 
-class _Place(NamedTuple):
-    """A record's place: its segment, and its first byte there."""
-
-    path: Path
-    byte: int
-
-
 class LogHistory:
     """The log in ``directory`` as a source; ``identity`` returns its server and incarnation."""
 
     def __init__(self, directory: Path, identity: Callable[[], tuple[str, int]]) -> None:
         self._directory = directory
         self._identity = identity
-        self._places: OrderedDict[int, _Place] = OrderedDict()
+        self._places: OrderedDict[int, Place] = OrderedDict()
 
     def offset(self, wanted: OffsetWanted) -> int:
         """Return the first offset of a subscription that begins at ``wanted.since``."""
@@ -85,37 +78,18 @@ class LogHistory:
         """Return a piece; the next one continues without a search."""
         if (wanted.server, wanted.incarnation) != self._identity():
             raise StorageError(f"record {wanted.first} of the server {wanted.server} is not in the log of this server")
-        coming = _Noted(self._frames(wanted.first, wanted.end))
-        piece = read_piece(wanted, coming)
+        known = self._places.get(wanted.first)
+        coming = _Noted(read_frames(self._directory, wanted.first, wanted.end, known))
+        try:
+            piece = read_piece(wanted, coming)
+        except NotKept as error:
+            beginning = self._beginning(oldest_record(self._directory))
+            raise StorageError(f"record {error.offset} is not kept: {beginning}") from None
         if (place := coming.places.get(piece.end)) is not None:
             self._places[piece.end] = place
             if len(self._places) > _PLACES_MAX:
                 self._places.popitem(last=False)
         return piece
-
-    def _frames(self, first: int, end: int) -> Iterator[tuple[Frame, _Place]]:
-        """Yield the records from ``first`` up to ``end``, each with the place behind it."""
-        offset, place = first, self._places.get(first)
-        while offset < end:
-            path, byte = place or _Place(self._segment(offset), len(HEADER))
-            before = offset
-            with mapped(path) as data:
-                for frame in frames(data, byte):
-                    if frame.offset == offset < end:
-                        yield frame, _Place(path, frame.end)
-                        offset += 1
-                    elif frame.offset > offset or offset >= end:
-                        break
-            if offset == before and place is None:
-                raise LogCorrupt(f"{path} is damaged: record {offset} cannot be read although it was durable")
-            place = None
-
-    def _segment(self, offset: int) -> Path:
-        """Return the segment with a record; :class:`StorageError` if it is removed."""
-        found = [path for path in segment_paths(self._directory) if int(path.stem) <= offset]
-        if not found:
-            raise StorageError(f"record {offset} is not kept: {self._beginning(oldest_record(self._directory))}")
-        return found[-1]
 
     def _at(self, at_us: int, oldest: int) -> int:
         """Return the offset of the first record at ``at_us`` or later; times of records never decrease."""
@@ -167,13 +141,13 @@ class LogHistory:
 class _Noted:
     """Records as :func:`read_piece` takes them; notes the place behind each."""
 
-    def __init__(self, coming: Iterator[tuple[Frame, _Place]]) -> None:
-        self.places: dict[int, _Place] = {}
+    def __init__(self, coming: Iterator[tuple[Frame, Path]]) -> None:
+        self.places: dict[int, Place] = {}
         self._coming = coming
 
     def __iter__(self) -> Iterator[Frame]:
-        for frame, place in self._coming:
-            self.places[frame.offset + 1] = place
+        for frame, path in self._coming:
+            self.places[frame.offset + 1] = Place(path, frame.end)
             yield frame
 
 

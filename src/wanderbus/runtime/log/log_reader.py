@@ -6,8 +6,8 @@ A reader ignores everything beyond the mark: it may be half written, or be cut o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.files.disk import mapped
@@ -27,32 +27,61 @@ def oldest_record(directory: Path) -> int:
     return next((int(path.stem) for path in segment_paths(directory)), 0)
 
 
+class NotKept(StorageError):
+    """A record was removed from the log."""
+
+    def __init__(self, directory: Path, offset: int) -> None:
+        super().__init__(f"{directory} no longer has record {offset}")
+        self.offset = offset
+
+
+class Place(NamedTuple):
+    """Place of a record: its segment, and its first byte there."""
+
+    path: Path
+    byte: int
+
+
 def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
     """Yield the records from offset ``start`` up to ``end``, which is not beyond the durable mark.
 
-    Raises :class:`StorageError` where records are no longer kept or a segment cannot be opened, :class:`LogCorrupt`
-    where a record cannot be read.
+    Raises :class:`NotKept` where records were removed, :class:`StorageError` where a segment cannot be opened,
+    :class:`LogCorrupt` where a record cannot be read.
     """
-    paths = segment_paths(directory)
-    if start < end and (not paths or int(paths[0].stem) > start):
-        raise StorageError(f"{directory} no longer has record {start}")
-    bases = [int(path.stem) for path in paths]
-    for path, (base, following) in zip(paths, pairwise([*bases, end]), strict=True):
-        if following <= start or base >= end:
-            continue
-        offset, byte = base, len(HEADER)
+    return (frame for frame, _ in read_frames(directory, start, end))
+
+
+def read_frames(directory: Path, start: int, end: int, place: Place | None = None) -> Iterator[tuple[Frame, Path]]:
+    """Yield the records as :func:`read_log` does, each with its segment.
+
+    ``place`` is a known place of the first record, which is then not searched; a wrong one is ignored.
+    """
+    offset = start
+    while offset < end:
+        path, byte = place or Place(_segment_with(directory, offset), len(HEADER))
+        begin = offset
         try:
-            # No byte beyond the mark is read: the server may truncate the file there while it is mapped.
             with mapped(path) as data:
-                for frame in islice(frames(data, byte), min(following, end) - base):
-                    if frame.offset != offset:
+                for frame in frames(data, byte):
+                    if frame.offset > offset:
                         break
-                    if offset >= start:
-                        yield frame
-                    offset, byte = offset + 1, frame.end
+                    byte = frame.end
+                    if frame.offset == offset:
+                        yield frame, path
+                        offset += 1
+                        if offset == end:
+                            return  # the server may truncate the file behind the mark while it is mapped
         except OSError as error:
             raise unreadable(path, error) from None
-        if offset < min(following, end):
+        if offset == begin and place is None:
             raise LogCorrupt(
                 f"{path} is damaged at byte {byte}: record {offset} cannot be read although it was durable"
             )
+        place = None
+
+
+def _segment_with(directory: Path, offset: int) -> Path:
+    found = [path for path in segment_paths(directory) if int(path.stem) <= offset]
+    if not found:
+        raise NotKept(directory, offset)
+    return found[-1]
