@@ -43,12 +43,15 @@ def schema_decoder() -> Decode:
 
 
 def newest_schemas(lake: Path) -> dict[str, SubjectSchema]:
-    """Return the newest version of each subject's schema that the lake has, by subject."""
+    """Return the newest version of each subject's schema that the lake has, by subject.
+
+    Subjects are in the order of their first declarations: the first one decides the type of a column.
+    """
     target = LakeTable(lake, SCHEMAS)
     if not target.exists:
         return {}
     found: dict[str, SubjectSchema] = {}
-    for row in pa.table(target.load().to_pyarrow_table()).to_pylist():
+    for row in pa.table(target.load().to_pyarrow_table()).sort_by("offset").to_pylist():
         known = found.get(row["subject"])
         if known is None or known.version < row["version"]:
             attributes = _attributes.decode(row["attributes"])
