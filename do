@@ -40,6 +40,7 @@ SOAK = (
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
+    ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),
 )
 
 # Help text of each command; the first line is the summary.
@@ -59,6 +60,8 @@ COMMANDS = {
         ./do fuzz NAME [ARGUMENTS of python -m fuzz]""",
     "crash": """kill the server repeatedly under load, and compare the remaining state with the promises
         ./do crash [ARGUMENTS of python -m faults crash]""",
+    "lakekill": """kill the job that fills the lake repeatedly, and compare its lake with one made in one go
+        ./do lakekill [ARGUMENTS of python -m faults lakekill]""",
     "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
     "hostile": """attack a server that also serves good agents, and report their losses and latency (needs root)
@@ -81,7 +84,7 @@ SETUP_PACKAGES = (
     *("typing-extensions", "hatchling", "editables", "packaging", "pathspec", "pluggy", "trove-classifiers"),
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
 )
-NEEDS_JAVA = ("demo", "test", "bench", "interop")
+NEEDS_JAVA = ("demo", "test", "lakekill", "soak", "bench", "interop")
 NEEDS_IP = ("demo", "test", "bench", "interop", "goals", "hostile")
 # Debian package of each program or file pattern: systems for comparison, and programs that drop packets.
 PEERS = {
@@ -138,6 +141,7 @@ def main(arguments: list[str]) -> int:
             "sim": sim,
             "fuzz": fuzz,
             "crash": crash,
+            "lakekill": lakekill,
             "powercut": powercut,
             "hostile": hostile,
             "interop": interop,
@@ -170,6 +174,7 @@ def show_help(command: str) -> int:
         "sim": ["wanderbus", "sim"],
         "fuzz": ["fuzz"],
         "crash": ["faults", "crash"],
+        "lakekill": ["faults", "lakekill"],
         "powercut": ["faults", "powercut"],
         "hostile": ["hostile"],
         "bench": ["bench"],
@@ -206,6 +211,10 @@ def fuzz(arguments: list[str]) -> None:
 
 def crash(arguments: list[str]) -> None:
     pass_on("the crash run", ["-m", "faults", "crash", *arguments])
+
+
+def lakekill(arguments: list[str]) -> None:
+    pass_on("the kills of the job", ["-m", "faults", "lakekill", *arguments])
 
 
 def powercut(arguments: list[str]) -> None:

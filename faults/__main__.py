@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Final
 
-NAMES: Final = ("crash", "powercut")
+NAMES: Final = ("crash", "lakekill", "powercut")
 
 
 def main() -> int:

@@ -41,27 +41,42 @@ class Victim:
 
     async def ready(self) -> None:
         """Wait until it reports that it is ready; raise :class:`Died` if it does not."""
-        assert self._process is not None
         try:
-            async with asyncio.timeout(READY_S_MAX):
-                await self._process.line()
+            await self.line(READY_S_MAX)
         except TimeoutError:
             raise Died(f"{self.name} was not ready in {READY_S_MAX:g} s") from None
+        self.ready_s = time.monotonic() - self._started
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def line(self, within_s: float) -> str:
+        """Return the next line of its output; ``TimeoutError`` if there is none in time, :class:`Died` if it ends."""
+        assert self._process is not None
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._process.line()
         except CannotRunError as error:
             raise Died(f"{error}; see {self._errors}") from None
-        self.ready_s = time.monotonic() - self._started
 
     def tell(self, word: str) -> None:
         """Write a line to its standard input."""
         if self._process is not None:
             self._process.write(f"{word}\n".encode())
 
-    async def kill(self) -> None:
-        """Kill it by ``kill -9``; raise :class:`Died` if it had ended before."""
+    async def kill(self, *, alone: bool = False) -> None:
+        """Kill it by ``kill -9``, and its children unless ``alone``; raise :class:`Died` if it had ended before."""
         process, self._process = self._process, None
         if process is None:
             return
-        await process.kill()
+        if alone:
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        else:
+            await process.kill()
         if process.status != -signal.SIGKILL:
             raise Died(f"{process}; nobody had ended it; see {self._errors}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -133,48 +133,6 @@ def test_a_version_and_an_instant_are_read_as_they_were(spark: SparkSession, lak
     assert table(spark, lake, "records", version=1).count() == 5
     with pytest.raises(StorageError, match=r"records has no version 99"):
         table(spark, lake, "records", version=99)
-
-
-def test_a_job_killed_before_and_after_every_commit_repeats_and_loses_nothing(
-    spark: SparkSession, write_log: WriteLog, every_record: MakeRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, lake = write_log(every_record(12), per_segment=5), tmp_path / "lake"
-    kills = killing_commits(monkeypatch)
-    frame = spark.read.format("wanderbus").load(str(log))
-    killed = 0
-    for _ in range(40):
-        next(kills)
-        try:
-            Ingestion(spark, log, lake, declared=DECLARED).store(frame)
-            break
-        except KeyboardInterrupt:
-            killed += 1
-    assert killed == 14  # seven tables, each killed before and after its commit
-    assert rows(spark, lake, "records", "offset") == [(offset,) for offset in range(12)]
-    assert rows(spark, lake, "events", "offset") == [(3,), (4,), (6,)]
-    assert rows(spark, lake, "deliveries", "offset") == [(7,), (8,)]
-    assert rows(spark, lake, "subscriptions", "from_offset") == [(2,), (5,), (11,)]
-    assert not any(segment.differs for segment in reconcile(spark, log, lake))
-
-
-def killing_commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let commits be killed in turn before and after they are made, one for each step of the iterator."""
-    commit = LakeTable.commit
-    turns = {"before": False, "after": False}
-
-    def killed(self: LakeTable, *arguments: object, **named: object) -> None:
-        if turns.pop("before", None):
-            raise KeyboardInterrupt
-        commit(self, *arguments, **named)  # type: ignore[arg-type]
-        if turns.pop("after", None):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(LakeTable, "commit", killed)
-    while True:
-        turns["before"] = True
-        yield
-        turns["after"] = True
-        yield
 
 
 def test_a_lake_belongs_to_one_log(

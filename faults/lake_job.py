@@ -1,0 +1,55 @@
+"""``python -m faults.lake_job LOG LAKE CHECKPOINT``: the job log → lake, which reports its steps until it is killed.
+
+It prints ``ready``, and then a word before each step: ``write`` and ``commit`` of files, ``compaction`` for the commit
+of one, and ``committed`` after each.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrameWriter
+
+from faults.lake_log import DECLARED
+from wanderbus.pipeline.lake import Ingestion
+from wanderbus.pipeline.session import spark_session
+
+ROWS_PER_BATCH: Final = 400
+SMALL_FILES_MAX: Final = 3
+"""So few that almost every batch compacts some table."""
+
+EVERY_S: Final = 0.05
+
+
+def report_steps() -> None:
+    """Let the libraries that write files and commits print a line at each step."""
+    parquet, commit = DataFrameWriter.parquet, DeltaTable.create_write_transaction
+
+    def written(self: DataFrameWriter, *arguments: Any, **named: Any) -> None:
+        print("write", flush=True)
+        parquet(self, *arguments, **named)
+
+    def committed(self: DeltaTable, actions: Any, *arguments: Any, **named: Any) -> None:
+        print("commit" if named["commit_properties"].app_transactions else "compaction", flush=True)
+        commit(self, actions, *arguments, **named)
+        print("committed", flush=True)
+
+    DataFrameWriter.parquet = written  # type: ignore[method-assign]
+    DeltaTable.create_write_transaction = committed  # type: ignore[method-assign]
+
+
+def main(log: str, lake: str, checkpoint: str) -> None:
+    """Follow the log until the process ends."""
+    report_steps()
+    spark = spark_session("wanderbus-lake-job")
+    job = Ingestion(spark, Path(log), Path(lake), declared=DECLARED, small_files_max=SMALL_FILES_MAX)
+    query = job.start(Path(checkpoint), rows_per_batch=ROWS_PER_BATCH, every_s=EVERY_S)
+    print("ready", flush=True)
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,213 @@
+"""Kill the job log → lake at random instants while its log grows, and compare the lake with one made in one go.
+
+The job is a Spark driver with its Java and its workers, in a process of its own, killed with ``kill -9``: while it
+starts, while it writes files, before or after a commit, during a compaction, or at any time; all its processes, or the
+driver alone, so that the rest of the old job and the next one overlap. Sometimes what killed jobs left is vacuumed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from faults.lake_differences import differences
+from faults.lake_log import DECLARED, GrowingLog
+from faults.victim import Died, Victim
+from harness.reporting import finish, goal, progress
+from wanderbus.errors import WanderbusError
+from wanderbus.pipeline.lake import ingest, reconcile, vacuum
+from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.session import spark_session
+from wanderbus.pipeline.tables import TABLES
+
+MOMENTS: Final = ("starting", "any", "write", "commit", "committed", "compaction")
+"""Moments of kills: the last four are words that the job prints (:mod:`faults.lake_job`)."""
+
+ALONE_SHARE: Final = 0.25
+VACUUM_SHARE: Final = 0.3
+RECORDS_A_STEP: Final = 40
+AFTER_WORD_S_MAX: Final = 0.04
+ANY_S_MAX: Final = 4.0
+WORDS_SKIPPED_MAX: Final = 6
+SILENCE_S_MAX: Final = 60.0
+GONE_S_MAX: Final = 20.0
+
+
+class Run:
+    """One run in one directory."""
+
+    def __init__(self, directory: Path, random: Random) -> None:
+        self.kills: Counter[str] = Counter()
+        self.log, self.lake, self.checkpoint = (directory / name for name in ("log", "lake", "checkpoint"))
+        self.growing = GrowingLog(self.log, random)
+        self._random = random
+        places = map(str, (self.log, self.lake, self.checkpoint))
+        self._job = Victim("the job", "faults.lake_job", *places, errors=directory / "job.stderr")
+        self._left: set[int] = set()
+
+    async def play(self, cycles: int, until: float) -> int:
+        """Kill ``cycles`` times, or until monotonic second ``until``; return the number of kills.
+
+        Raises :class:`Died` if a job ends by itself.
+        """
+        done = 0
+        try:
+            while done < cycles and time.monotonic() < until:
+                await self._cycle(MOMENTS[done % len(MOMENTS)])
+                done += 1
+                progress(f"lakekill: {done} of {cycles} kills, {self.growing.records} records")
+        finally:
+            await self._job.kill()
+            self._kill_left()
+            await self._all_gone()
+        return done
+
+    async def _cycle(self, moment: str) -> None:
+        random = self._random
+        self.growing.grow(RECORDS_A_STEP)
+        await self._job.start()
+        if moment == "starting":
+            await asyncio.sleep(random.uniform(0.2, 1.0) * (self._job.ready_s or 3.0))
+        else:
+            await self._job.ready()
+            await self._until(moment)
+        alone = random.random() < ALONE_SHARE
+        self.kills[f"{moment}, driver" if alone else moment] += 1
+        await self._kill(alone)
+        if random.random() < VACUUM_SHARE:
+            await self._all_gone()  # vacuum may remove the files of a job that still runs
+            self._vacuum()
+
+    async def _until(self, moment: str) -> None:
+        """Wait for the moment, and then a little."""
+        if moment == "any":
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._random.uniform(0, ANY_S_MAX)):
+                    while True:
+                        await self._next_word()
+            return
+        skipped = self._random.randrange(WORDS_SKIPPED_MAX) if moment != "compaction" else self._random.randrange(2)
+        while skipped >= 0:
+            skipped -= await self._next_word() == moment
+        await asyncio.sleep(self._random.uniform(0, AFTER_WORD_S_MAX))
+
+    async def _next_word(self) -> str:
+        """Return the next step that the job reports; the log grows with each, however slow the machine is."""
+        word = await self._job.line(SILENCE_S_MAX)
+        self.growing.grow(RECORDS_A_STEP)
+        return word
+
+    async def _kill(self, alone: bool) -> None:
+        """Kill the driver, and unless ``alone`` its Java and their workers, which lead a group of their own."""
+        self._left |= descendants(self._job.pid)
+        await self._job.kill(alone=alone)
+        if not alone:
+            self._kill_left()
+
+    def _kill_left(self) -> None:
+        for pid in self._left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    async def _all_gone(self) -> None:
+        """Wait for the end of what killed drivers left; raise :class:`Died` if something stays."""
+        deadline = time.monotonic() + GONE_S_MAX
+        while self._left:
+            self._left = {pid for pid in self._left if Path(f"/proc/{pid}").exists()}
+            if time.monotonic() > deadline:
+                raise Died(f"processes {sorted(self._left)} outlived their driver")
+            await asyncio.sleep(0.05)
+
+    def _vacuum(self) -> None:
+        """Remove what no version of now needs."""
+        for each in TABLES:
+            if LakeTable(self.lake, each).exists:
+                self.kills["vacuumed files"] += vacuum(self.lake, each, retention_hours=0)
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the process ids of all descendants of a process."""
+    found: set[int] = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended meanwhile
+            for child in map(int, path.read_text().split()):
+                found |= {child} | descendants(child)
+    return found
+
+
+def compare(run: Run, directory: Path) -> tuple[dict[str, int], int, int]:
+    """Let one more job come to the end of the log, and compare its lake with one made in one go, and with the log.
+
+    Returns the rows that differ by table, the segments that differ from the log, and the number of segments.
+    """
+    whole = directory / "whole"
+    spark = spark_session("wanderbus-lakekill")
+    ingest(spark, run.log, run.lake, run.checkpoint, declared=DECLARED)
+    ingest(spark, run.log, whole, directory / "whole-checkpoint", declared=DECLARED)
+    segments = reconcile(spark, run.log, run.lake)
+    if sum(each.log.records for each in segments) != run.growing.records:
+        raise Died(f"the lake does not reach the end of the log: {segments[-1]}")
+    return differences(spark, run.lake, whole), sum(each.differs for each in segments), len(segments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cycles of the command line; return the exit status."""
+    options = _options(arguments)
+    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
+    print(f"seed {seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="wanderbus-lakekill-"))
+    began = time.monotonic()
+    # A signal must not leave a job behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = Run(directory, Random(seed))
+    try:
+        done = asyncio.run(run.play(options.cycles, began + options.limit_s))
+        progress("lakekill: making a lake in one go, and comparing")
+        tables, unequal, segments = compare(run, directory)
+    except (Died, WanderbusError) as error:
+        print(f"{error}\nwhat is left is in {directory}; again with: ./do lakekill --seed {seed}", file=sys.stderr)
+        return 1
+    finally:
+        run.growing.close()
+    wall_s = round(time.monotonic() - began, 1)
+    records, differing = run.growing.records, sum(tables.values())
+    print(f"{done} of {options.cycles} kills {dict(run.kills)}, {records} records, {segments} segments, {wall_s} s")
+    if differing or unequal:
+        print(f"rows that differ: {tables}; what is left is in {directory}; again with --seed {seed}", file=sys.stderr)
+    else:
+        shutil.rmtree(directory)
+    goals = [
+        goal("restarts_differences", differing, "rows", most=0),
+        goal("reconcile_differences", unequal, "segments", most=0),
+    ]
+    figures = {"seed": seed, "kills": run.kills, "records": records, "segments": segments, "wall_s": wall_s}
+    status = finish("lakekill", [{**figures, "tables": tables}], goals, file=options.json, strict=options.strict)
+    return status or int(differing + unequal > 0 or done < options.cycles)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./do lakekill", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cycles", type=int, default=24, help="number of kills of the job (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
+    parser.add_argument(
+        "--limit-s", type=float, default=1200.0, help="start no cycle after this time (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with status 1 if a goal is not met; differences always do"
+    )
+    return parser.parse_args(arguments)
