@@ -22,7 +22,7 @@ import msgspec
 import uvloop
 
 import wanderbus
-from wanderbus.errors import WanderbusError
+from wanderbus.errors import Refused, WanderbusError
 
 SUBJECT: Final = "Trade"
 DOMAIN: Final = "localhost"
@@ -31,6 +31,10 @@ BURST_MAX: Final = 60
 HYBRID_EVENTS_MAX: Final = 15
 """Most new events that a subscription which begins in the past takes before the next one begins."""
 PAUSE_S_MAX: Final = 0.15
+LONG_PAUSE_SHARE: Final = 0.2
+LONG_PAUSE_S_MAX: Final = 1.5
+AWAY: Final = "older records are in the lake"
+"""Words of a refusal while the service with the removed records is killed."""
 CONNECT_S_MAX: Final = 20.0
 RETRY_S: Final = 0.2
 READY: Final = "ready"
@@ -137,24 +141,33 @@ async def consume_since(role: Role, stop: asyncio.Event, interest: Interest) -> 
     last = next((wanderbus.EventId.parse(words[4]) for words in reversed(journal.before)), None)
 
     async def take(agent: wanderbus.Agent) -> None:
-        nonlocal last
         print(READY, flush=True)
         while True:
-            await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))  # meanwhile new events become past ones
-            left = random.randint(1, HYBRID_EVENTS_MAX)
-            since: wanderbus.EventId | Literal["earliest"] = last or "earliest"
-            async with agent.subscribe(SUBJECT, interest.expression, gaps=True, since=since) as notifications:
-                async for item in notifications:
-                    position = item.position
-                    if isinstance(item, wanderbus.Gap):
-                        journal.note("took", position.epoch, position.number, "gap", last)
-                        continue
-                    last = item.id
-                    seam = "past" if item.is_history else "new"
-                    journal.note("took", position.epoch, position.number, item.id.number, last, seam)
-                    left -= not item.is_history
-                    if left <= 0:
-                        break
+            # Meanwhile new events become past ones, and sometimes are removed from the log.
+            longest_s = LONG_PAUSE_S_MAX if random.random() < LONG_PAUSE_SHARE else PAUSE_S_MAX
+            await asyncio.sleep(random.uniform(0, longest_s))
+            try:
+                await take_some(agent)
+            except Refused as error:
+                if AWAY not in str(error):
+                    raise
+
+    async def take_some(agent: wanderbus.Agent) -> None:
+        nonlocal last
+        left = random.randint(1, HYBRID_EVENTS_MAX)
+        since: wanderbus.EventId | Literal["earliest"] = last or "earliest"
+        async with agent.subscribe(SUBJECT, interest.expression, gaps=True, since=since) as notifications:
+            async for item in notifications:
+                position = item.position
+                if isinstance(item, wanderbus.Gap):
+                    journal.note("took", position.epoch, position.number, "gap", last)
+                    continue
+                last = item.id
+                seam = "past" if item.is_history else "new"
+                journal.note("took", position.epoch, position.number, item.id.number, last, seam)
+                left -= not item.is_history
+                if left <= 0:
+                    break
 
     async with _connected(role, None, keep=False) as agent:
         taking = asyncio.create_task(take(agent))

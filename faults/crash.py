@@ -2,7 +2,9 @@
 
 Server and agents are processes of their own, killed with ``kill -9``: the server in every cycle, while it starts, right
 after a burst, or at any time; an agent now and then, which resumes from what it had committed. The log has short
-segments, which the server removes as soon as nobody needs them; a registered reader of the log misses no record.
+segments, which the server removes as soon as nobody needs them. A registered reader misses no record of it, and keeps
+a copy. A service, which is killed too, answers the server from that copy: subscriptions that begin in the past read the
+copy, then the log, then new events.
 """
 
 from __future__ import annotations
@@ -23,12 +25,15 @@ import msgspec
 
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
 from faults.archive import Archive
-from faults.reckoning import due, next_offset, payloads_now, published, reckon
+from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
 from harness.ports import free_port
 from harness.reporting import finish, progress
 from wanderbus.errors import WanderbusError
+
+HOW: Final = ("starting", "burst", "any")
+"""Moments of a kill of the server."""
 
 PUBLISHERS: Final = ("p1", "p2", "p3")
 # Device to user and interest; two devices of one user share a session and receive the same events.
@@ -41,6 +46,8 @@ CONSUMERS: Final = {
 # Their subscriptions begin in the past, one after another.
 HYBRIDS: Final = {"h1": ("hugo", "everything"), "h2": ("ines", "some")}
 AGENT_KILLED_SHARE: Final = 0.2
+SERVICE_KILLED_SHARE: Final = 0.3
+SERVICE_AWAY_S_MAX: Final = 1.0
 LIVES_S_MAX: Final = 0.9
 AFTER_BURST_S_MAX: Final = 0.08
 PROGRESS_EACH_S: Final = 1.8
@@ -56,7 +63,7 @@ class Run:
 
     def __init__(self, directory: Path, random: Random) -> None:
         self.verdict = Verdict()
-        self.kills = {"starting": 0, "burst": 0, "any": 0, "agents": 0}
+        self.kills = dict.fromkeys((*HOW, "agents", "service"), 0)
         self.data = directory / "data"
         self._random = random
         port = free_port()
@@ -66,8 +73,9 @@ class Run:
         users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
         settings = directory / "server.toml"
         settings.write_text("log_keep_bytes = 0\n")
-        self.archive = Archive(self.data / "log", self._needed)
+        self.archive = Archive(self.data / "log", directory / "archive")
         self.data.mkdir(0o700)
+        self._pieces = directory / "service.journal"
         arguments = [
             "up",
             "--config",
@@ -82,6 +90,10 @@ class Run:
             DOMAIN,
         ]
         self._server = Victim("the server", "faults.short_log", *arguments, errors=directory / "server.stderr")
+        told = map(str, (self.data, directory / "archive", self._pieces))
+        errors = directory / "service.stderr"
+        self._service = Victim("the service", "faults.archive_service", *told, errors=errors)
+        self._returning: asyncio.Task[None] | None = None
         place = f"127.0.0.1:{port}"
         self.publishers = [Role(name, name, str(directory), place) for name in PUBLISHERS]
         self.consumers = [
@@ -105,7 +117,9 @@ class Run:
             self.verdict.broken("integrity_errors", str(died))
         finally:
             reading.cancel()
-            for victim in (self._server, *self._agents.values()):
+            if self._returning is not None:
+                self._returning.cancel()
+            for victim in (self._server, self._service, *self._agents.values()):
                 try:
                     await victim.kill()
                 except Died as died:
@@ -118,9 +132,9 @@ class Run:
             role.journal.read_bytes().count(b"acknowledged") for role in self.publishers if role.journal.exists()
         )
 
-    def _needed(self) -> int:
-        """Return the first record that a subscription since the past may still ask for."""
-        return min(next_offset(role) for role in self.consumers if role.is_hybrid)
+    def served(self) -> int:
+        """Return how many pieces with events the service has answered."""
+        return self._pieces.read_bytes().count(b"\n") if self._pieces.exists() else 0
 
     async def _read_log(self) -> None:
         """Read the log as a job of the pipeline does, sometimes far behind the server."""
@@ -134,6 +148,8 @@ class Run:
 
     async def _begin(self) -> None:
         """Start all processes; consumers have subscribed before the first event is published."""
+        await self._service.start()
+        await self._service.ready()
         await self._server.start()
         await self._server.ready()
         for roles in (self.consumers, self.publishers):
@@ -146,7 +162,7 @@ class Run:
     async def _cycle(self) -> None:
         """Let the server run for a while, kill it, and start it again."""
         random = self._random
-        how = random.choice(("starting", "burst", "any"))
+        how = random.choice(HOW)
         if how == "starting":
             # The server has just been started: its files are opened in the second half of its start.
             await asyncio.sleep(self._server.ready_s * random.uniform(0.5, 1.2))
@@ -154,6 +170,8 @@ class Run:
             await self._server.ready()
             if random.random() < AGENT_KILLED_SHARE:
                 await self._kill_agent()
+            if random.random() < SERVICE_KILLED_SHARE:
+                await self._kill_service()
             await asyncio.sleep(random.uniform(0, LIVES_S_MAX))
             if how == "burst":
                 for role in self.publishers:
@@ -172,9 +190,24 @@ class Run:
         await agent.kill()
         await agent.start()
 
+    async def _kill_service(self) -> None:
+        """Kill the service; it returns a little later, whatever happens to the server meanwhile."""
+        if self._returning is not None:
+            await self._returning
+        self.kills["service"] += 1
+        await self._service.kill()
+        self._returning = asyncio.create_task(self._return_service(self._random.uniform(0, SERVICE_AWAY_S_MAX)))
+
+    async def _return_service(self, away_s: float) -> None:
+        await asyncio.sleep(away_s)
+        await self._service.start()
+        await self._service.ready()
+
     async def _end(self) -> None:
         """Let everything settle: publishers have their acknowledgements, consumers all expected events."""
         await self._server.ready()
+        if self._returning is not None:
+            await self._returning
         await asyncio.gather(*(self._agents[role.device].end(END_S_MAX) for role in self.publishers))
         events = published(self._payloads())
         wanted = [len(due(role, events)) for role in self.consumers]
@@ -208,9 +241,12 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Run(directory, Random(seed))
     done = asyncio.run(_play(run, options.cycles, began + options.limit_s))
-    counts = reckon(run.verdict, run.data, run.publishers, run.consumers, run.archive.payloads)
+    counts = {
+        **reckon(run.verdict, run.data, run.publishers, run.consumers, run.archive.payloads),
+        "served": run.served(),
+    }
     wall_s = round(time.monotonic() - began, 1)
-    print(f"{done} of {options.cycles} cycles, {dict(counts)}, killed {run.kills}, {wall_s} s")
+    print(f"{done} of {options.cycles} cycles, {counts}, killed {run.kills}, {wall_s} s")
     for word in run.verdict.words:
         print(word, file=sys.stderr)
     if run.verdict.good:
@@ -235,7 +271,7 @@ async def _play(run: Run, cycles: int, until: float) -> int:
 async def _tell(run: Run, cycles: int) -> None:
     while True:
         await asyncio.sleep(PROGRESS_EACH_S)
-        killed = sum(run.kills.values()) - run.kills["agents"]
+        killed = sum(run.kills[how] for how in HOW)
         progress(f"crash: {killed} of {cycles} cycles, {run.acknowledged()} events acknowledged")
 
 

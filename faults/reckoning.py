@@ -153,8 +153,3 @@ def _seams(role: Role) -> int:
     """Return how often a new event followed one of the past."""
     places = [words[5] for words in lines_of(role.journal) if words[3] != "gap"]
     return sum(pair == ("past", "new") for pair in itertools.pairwise(places))
-
-
-def next_offset(role: Role) -> int:
-    """Return the offset behind the last event that a consumer took."""
-    return max((int(words[3]) + 1 for words in lines_of(role.journal) if words[3] != "gap"), default=0)

@@ -197,6 +197,12 @@ def test_a_caller_outlives_its_service(tmp_path: Path, caller: ServiceCaller) ->
             ask(caller)
 
 
+def test_a_connection_that_a_restart_has_ended_is_opened_again(tmp_path: Path, caller: ServiceCaller) -> None:
+    for _ in range(3):
+        with Service(tmp_path, "words", HANDLERS):
+            assert ask(caller) == "LOUD"
+
+
 def test_a_killed_service_leaves_a_socket_that_the_next_one_replaces(tmp_path: Path, caller: ServiceCaller) -> None:
     with Service(tmp_path, "words", HANDLERS):
         pass
