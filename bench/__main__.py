@@ -10,6 +10,7 @@ NAMES: Final = (
     "broker",
     "channel",
     "filters",
+    "flights",
     "heal",
     "matching",
     "limits",
