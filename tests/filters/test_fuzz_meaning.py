@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from fuzz import meaning, target_runs
+from tests.short_fuzz import check_run, short_run
 from wanderbus.filters import conjunctions, eci
 from wanderbus.filters.ast import Node
 from wanderbus.filters.normal import NormalForm
 from wanderbus.filters.normalising import normal_form
 
 INPUTS = 250
-CPU_S_MAX = 1.0
-"""Guard against endless loops; `./do fuzz` checks the promised bound."""
 BY_NAME = {target.name: target for target in meaning.TARGETS}
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_differs_and_some_events_match(name: str) -> None:
-    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
-    assert [(failure.kind, failure.detail) for failure in tally.failures] == []
-    assert tally.inputs == INPUTS
-    assert INPUTS / 4 < tally.accepted < INPUTS * 3 / 4
+    tally = short_run(BY_NAME[name], INPUTS)
+    check_run(tally, INPUTS, least=4)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -35,7 +30,7 @@ def test_inputs_depend_on_seed_target_and_index_alone(name: str) -> None:
 
 def broken(name: str) -> set[str]:
     """Return the kinds of the first failures, without their details."""
-    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = short_run(BY_NAME[name], INPUTS)
     return {failure.detail.split(":")[0] for failure in tally.failures}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from fuzz import __main__ as command
 from fuzz import matching, target_runs
+from tests.short_fuzz import short_run
 from wanderbus.event import Event
 from wanderbus.filters import Filter
 from wanderbus.matching import Index
@@ -22,7 +22,7 @@ BY_NAME = {target.name: target for target in matching.TARGETS}
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_differs_and_most_inputs_match(name: str) -> None:
-    tally = target_runs.run(BY_NAME[name], INPUTS, seed=7, until=time.monotonic() + 90, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = short_run(BY_NAME[name], INPUTS, CPU_S_MAX)
     assert [(failure.kind, failure.detail) for failure in tally.failures] == []
     assert tally.inputs == INPUTS
     assert tally.accepted > INPUTS / 2
@@ -78,7 +78,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, index: type[Index], inputs: int = 20
     """Return how the first inputs fail with an index that is wrong."""
     monkeypatch.setattr(matching, "index_of", lambda kernel: index())
     target = BY_NAME["matching-numpy"]
-    tally = target_runs.run(target, inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    tally = short_run(target, inputs, CPU_S_MAX)
     return [failure.detail for failure in tally.failures]
 
 

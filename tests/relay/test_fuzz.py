@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from fuzz import __main__ as command
 from fuzz import ng, target_runs
+from tests.short_fuzz import check_run, short_run
 from wanderbus.relay import Relay
 from wanderbus.relay import bencode as notation
 from wanderbus.relay.ports import PortPool
 
 INPUTS = 1_000
-CPU_S_MAX = 1.0
-"""Guard against endless loops; `./do fuzz` checks the promised bound."""
 BY_NAME = {target.name: target for target in ng.TARGETS}
 
 
 def run(name: str, inputs: int = INPUTS) -> target_runs.Tally:
-    return target_runs.run(BY_NAME[name], inputs, seed=7, until=time.monotonic() + 60, jobs=1, cpu_s_max=CPU_S_MAX)
+    return short_run(BY_NAME[name], inputs)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_nothing_breaks_and_both_ways_are_gone(name: str) -> None:
     tally = run(name)
-    assert [(failure.kind, failure.detail) for failure in tally.failures] == []
-    assert tally.inputs == INPUTS
-    assert INPUTS / 10 < tally.accepted < INPUTS * 9 / 10
+    check_run(tally, INPUTS)
 
 
 def test_the_command_knows_it() -> None:
