@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import hashlib
 import ssl
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
+from bench.arrivals import Arrivals
 from harness.certificate import server_context
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
@@ -42,14 +42,13 @@ class _Counting:
         return (low + high) / 2
 
 
-class OwnTcpChannel:
+class OwnTcpChannel(Arrivals):
     """One connection of an end."""
 
     def __init__(self, end: OwnTcpEnd, local_id: int) -> None:
+        super().__init__()
         self._end = end
         self._local_id = local_id
-        self._inbox: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
 
     async def send(self, message: bytes) -> None:
         """Give a message to be sent; waits while too much is unsent."""
@@ -58,20 +57,6 @@ class OwnTcpChannel:
             await end.room(self._local_id)
         end.waiting_bytes[self._local_id] = end.waiting_bytes.get(self._local_id, 0) + len(message)
         end.driver.feed(SendMessage(self._local_id, message))
-
-    def take(self, message: bytes) -> None:
-        """Receive a message that has arrived."""
-        self._inbox.append(message)
-        self._arrived.set()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._inbox:
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._inbox.popleft()
 
 
 class OwnTcpEnd:

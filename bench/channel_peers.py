@@ -11,13 +11,13 @@ import socket
 import ssl
 import struct
 import tempfile
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self, cast
 
 import msgspec
 
+from bench.arrivals import Arrivals
 from bench.channel_own_tcp import MESSAGE_BYTES_MAX, own_tcp_dialled, own_tcp_listening
 from harness.certificate import client_context, make_certificate, server_context
 from wanderbus.api import rudp
@@ -153,32 +153,17 @@ class StreamChannel:
                 yield await read(length)
 
 
-class DatagramChannel:
+class DatagramChannel(Arrivals):
     """Datagrams to and from one address, neither reliable nor in order."""
 
     def __init__(self, datagrams: _Datagrams, remote: Address | None) -> None:
+        super().__init__()
         self._transport, self._remote = datagrams.transport, remote
-        self._inbox: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
         datagrams.channels[remote] = self
 
     async def send(self, message: bytes) -> None:
         """Send a datagram."""
         self._transport.sendto(message, self._remote)
-
-    def take(self, message: bytes) -> None:
-        """Receive what has arrived."""
-        self._inbox.append(message)
-        self._arrived.set()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        while not self._inbox:
-            self._arrived.clear()
-            await self._arrived.wait()
-        return self._inbox.popleft()
 
 
 class _Datagrams(asyncio.DatagramProtocol):

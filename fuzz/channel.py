@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from fuzz.mutation import mutated
-from fuzz.script import Act, SeededRandom, acts_of, written
+from fuzz.script import Act, SeededRandom, Timed, acts_of, written
 from fuzz.target_runs import Broken
 from wanderbus.datachannel import Parties, describe_end, read_end
 from wanderbus.errors import RemoteProtocolError, SIPParseError
@@ -26,7 +26,6 @@ from wanderbus.machine import (
     SetTimer,
     StreamClosed,
     StreamReceived,
-    TimerFired,
 )
 from wanderbus.simulation.weight import weight_bytes
 from wanderbus.sip.message.sdp import MediaDescription, SessionDescription
@@ -119,14 +118,13 @@ WEIGHED_EACH: Final = 8
 ACTS: Final = 8
 
 
-class Victim:
+class Victim(Timed):
     """An endpoint with two connections, one that accepts and one that connects."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.endpoint = Endpoint(SeededRandom(4), CONFIG)
         self.passive, self.active = self.endpoint.allocate(), self.endpoint.allocate()
-        self.now = 0.0
-        self.timers: dict[object, float] = {}
         self.open: dict[int, Target | None] = {}
         self.dialled: list[tuple[Target, bytes]] = []
         self.heard: dict[int, bytes] = {}
@@ -147,7 +145,7 @@ class Victim:
             case 4 if self.open:
                 self._gone(list(self.open)[which % len(self.open)])
             case 5:
-                self._pass(which / 16)
+                self.pass_time(which / 16)
             case 6:
                 payload = body[1:][:MESSAGE_BYTES_MAX]
                 self.own_bytes += len(payload) + 20
@@ -182,15 +180,6 @@ class Victim:
 
     def _gone(self, connection: int) -> None:
         self.step(StreamClosed("data-stream", connection, "gone", self.open.pop(connection)))
-
-    def _pass(self, seconds: float) -> None:
-        until = self.now + seconds
-        while due := [(at, str(key), key) for key, at in self.timers.items() if at <= until]:
-            at, _, key = min(due)
-            del self.timers[key]
-            self.now = max(self.now, at)
-            self.step(TimerFired(key))
-        self.now = until
 
     def _ask(self, which: int) -> None:
         local_id = (self.passive, self.active)[which % 2]

@@ -12,9 +12,9 @@ from random import Random
 from typing import Final
 
 from fuzz.mutation import mutated
-from fuzz.script import Act, SeededRandom, acts_of, written
+from fuzz.script import Act, SeededRandom, Timed, acts_of, written
 from fuzz.target_runs import Broken
-from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, SendDatagram, SetTimer, TimerFired
+from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, SendDatagram, SetTimer
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import PLAIN, SEALED
 from wanderbus.rudp.handshake import HALF_OPEN_MAX, DirectEndpoint
@@ -83,16 +83,15 @@ def _datagram(random: Random) -> bytes:
     return mutated(random, made, (made,)) if random.random() < 0.5 else made
 
 
-class Target:
+class Target(Timed):
     """A standalone endpoint, and an account of its input and output."""
 
     def __init__(self, *, sealed: bool) -> None:
+        super().__init__()
         self.sealed = sealed
         self.endpoint = DirectEndpoint(
             SeededRandom(3), CONFIG, secret=SECRET, sealed=sealed, connections_max=CONNECTIONS_MAX
         )
-        self.now = 0.0
-        self.timers: dict[object, float] = {}
         self.given_bytes = self.accepted = 0
         self.dialled: list[int] = []
 
@@ -105,7 +104,7 @@ class Target:
             case 1:
                 self.receive(body)
             case 2:
-                self._pass(sum(body[:1]) / 16)
+                self.pass_time(sum(body[:1]) / 16)
             case 3:
                 self.dialled.append(self.endpoint.allocate())
                 self.step(Dial(self.dialled[-1], SOURCES[0]))
@@ -119,15 +118,6 @@ class Target:
         sent = self.step(DatagramReceived("data", SOURCES[len(datagram) % 2], datagram))
         if sent > len(datagram):
             raise Broken(f"{sent} bytes answer {len(datagram)}")
-
-    def _pass(self, seconds: float) -> None:
-        until = self.now + seconds
-        while due := [(at, str(key), key) for key, at in self.timers.items() if at <= until]:
-            at, _, key = min(due)
-            del self.timers[key]
-            self.now = max(self.now, at)
-            self.step(TimerFired(key))
-        self.now = until
 
     def step(self, given: Input) -> int:
         """Feed an input; return how many bytes were sent."""

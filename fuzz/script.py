@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
+from wanderbus.machine import Input, TimerFired
+
 Act = tuple[int, bytes]
 
 
@@ -24,6 +26,28 @@ class SeededRandom:
     def uniform(self, low: float, high: float) -> float:
         """Return the next number."""
         return self._random.uniform(low, high)
+
+
+class Timed:
+    """A machine under test with its clock and timers; a subclass feeds inputs in ``step``."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: dict[object, float] = {}
+
+    def step(self, given: Input) -> object:
+        """Feed an input."""
+        raise NotImplementedError
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the time pass, and fire the timers that are due meanwhile, in order."""
+        until = self.now + seconds
+        while due := [(at, str(key), key) for key, at in self.timers.items() if at <= until]:
+            at, _, key = min(due)
+            del self.timers[key]
+            self.now = max(self.now, at)
+            self.step(TimerFired(key))
+        self.now = until
 
 
 def written(acts: Sequence[Act]) -> bytes:
