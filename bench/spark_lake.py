@@ -1,12 +1,10 @@
 """Rates of the job log → lake: the bronze tables alone, and with the silver tables.
 
-A run ingests the whole log into an empty lake. A first run warms the session up. The session uses Java's optimizing
-compiler, as on a cluster; that of short jobs here does without, because it starts faster.
+A run ingests the whole log into an empty lake, in the session that users get. A first run warms it up.
 """
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.process_times import tree_s
-from wanderbus import pipeline
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
 from wanderbus.pipeline.tables.declared import Declared
@@ -39,10 +36,9 @@ class LakeRate(NamedTuple):
     records_per_cpu_s: float
 
 
-def lake_rates(log: Path, count: int) -> Iterator[LakeRate]:
-    """Measure the job on two cores, each choice of tables in a session that is warm."""
-    options = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={Path(*pipeline.__path__, 'log4j2.properties').as_uri()}"
-    spark = spark_session("wanderbus-bench", memory="2g", settings={"spark.driver.extraJavaOptions": options})
+def lake_rates(log: Path, count: int, cores: int) -> Iterator[LakeRate]:
+    """Measure the job, each choice of tables in a session that is warm."""
+    spark = spark_session("wanderbus-bench", cores=cores)
     java = int(spark.sparkContext._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
     try:
         for tables, has_silver in (("bronze", False), ("bronze and silver", True)):
@@ -52,7 +48,6 @@ def lake_rates(log: Path, count: int) -> Iterator[LakeRate]:
                     lake, checkpoint = Path(work, "lake"), Path(work, "checkpoint")
                     counts = ingest(spark, log, lake, checkpoint, declared=DECLARED, has_silver=has_silver)
                     taken_s, used_s = time.monotonic() - began_s, tree_s(java) - cpu_s
-                    shutil.rmtree(lake)
                 if counts["records"].rows != count:
                     raise AssertionError(f"the lake has {counts['records'].rows} records, not {count}")
                 if run:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrameWriter
+from pyspark.sql import DataFrame
 
 from faults.lake_log import DECLARED
-from wanderbus.pipeline.lake import Ingestion
+from wanderbus.pipeline.lake import Ingestion, writing
 from wanderbus.pipeline.session import spark_session
 
 ROWS_PER_BATCH: Final = 400
@@ -25,19 +25,19 @@ EVERY_S: Final = 0.05
 
 
 def report_steps() -> None:
-    """Let the libraries that write files and commits print a line at each step."""
-    parquet, commit = DataFrameWriter.parquet, DeltaTable.create_write_transaction
+    """Let the functions that wait for files and make commits print a line at each step."""
+    collected, commit = writing.collected, DeltaTable.create_write_transaction
 
-    def written(self: DataFrameWriter, *arguments: Any, **named: Any) -> None:
+    def written(results: DataFrame) -> dict[str, writing.Written]:
         print("write", flush=True)
-        parquet(self, *arguments, **named)
+        return collected(results)
 
     def committed(self: DeltaTable, actions: Any, *arguments: Any, **named: Any) -> None:
         print("commit" if named["commit_properties"].app_transactions else "compaction", flush=True)
         commit(self, actions, *arguments, **named)
         print("committed", flush=True)
 
-    DataFrameWriter.parquet = written  # type: ignore[method-assign]
+    writing.collected = written
     DeltaTable.create_write_transaction = committed  # type: ignore[method-assign]
 
 

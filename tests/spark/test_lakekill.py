@@ -9,13 +9,12 @@ from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from faults import lakekill
 from faults.lake_differences import differences
 from faults.lake_log import DECLARED, GrowingLog
 from wanderbus.pipeline.lake import ingest, table
-from wanderbus.pipeline.lake.delta import PART, LakeTable
+from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.tables import named
 
 pytestmark = pytest.mark.spark
@@ -43,7 +42,7 @@ def test_the_comparison_finds_a_row_that_is_repeated_or_lacks(spark: SparkSessio
     assert set(differences(spark, lake, more).values()) == {0}
 
     events = LakeTable(more, named("events")).as_it_is()
-    again = table(spark, more, "events").limit(1).withColumn(PART, F.lit("again"))
-    events.commit(events.load(), events.write(again))
+    again = table(spark, more, "events").limit(1)
+    events.commit(events.load(), events.write(again).files)
     for one, other in ((lake, more), (more, lake)):
         assert {name: count for name, count in differences(spark, one, other).items() if count} == {"events": 1}

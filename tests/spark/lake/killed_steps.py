@@ -1,6 +1,6 @@
-"""Steps of a job at which it is killed in turn: calls of libraries that change something on disk.
+"""Steps of a job at which it is killed in turn: calls that change something on disk.
 
-The calls are those of Spark, Delta and the operating system, so they do not depend on how the job is divided.
+The calls are those of Delta and the operating system, and the one that waits for the workers' files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrameWriter
+
+from wanderbus.pipeline.lake import writing
+
+FILES = "files"
+"""Place of tables whose files the workers have written, in the path of a call."""
 
 
 class Killed(BaseException):
@@ -53,19 +57,18 @@ class KilledSteps:
         self.wanted = wanted
         self._lake = str(lake)
         for owner, name, path in (
-            (DataFrameWriter, "parquet", lambda _, path: path),
-            (DeltaTable, "create", lambda path, **_: path),
-            (DeltaTable, "create_write_transaction", lambda delta, *_, **__: delta.table_uri),
-            (os, "rename", lambda _, target: target),
-            (os, "fsync", lambda descriptor: os.readlink(f"/proc/self/fd/{descriptor}")),
-            (shutil, "rmtree", lambda path, **_: path),
+            (writing, "collected", lambda found, _: lake / FILES / "+".join(sorted(found))),
+            (DeltaTable, "create", lambda _, path, **__: path),
+            (DeltaTable, "create_write_transaction", lambda _, delta, *__, **___: delta.table_uri),
+            (os, "fsync", lambda _, descriptor: os.readlink(f"/proc/self/fd/{descriptor}")),
+            (shutil, "rmtree", lambda _, path, **__: path),
         ):
             monkeypatch.setattr(owner, name, self._watched(name, getattr(owner, name), path))
 
     def _watched(self, name: str, call: Callable[..., Any], path_of: Callable[..., object]) -> Callable[..., Any]:
         def watched(*arguments: Any, **named: Any) -> Any:
-            path = str(path_of(*arguments, **named)).removeprefix("file://")
             result = call(*arguments, **named)
+            path = str(path_of(result, *arguments, **named)).removeprefix("file://")
             if path.startswith(self._lake):
                 is_commit = name == "create_write_transaction"
                 added = tuple(each.path for each in arguments[1] if isinstance(each, AddAction)) if is_commit else ()

@@ -6,8 +6,9 @@ import msgspec
 
 from tests.published import published
 from wanderbus.event import Event, EventId
-from wanderbus.pipeline.lake.event_rows import notification_decoder
+from wanderbus.pipeline.lake.event_rows import event_decoder
 from wanderbus.pipeline.lake.records import Payloads
+from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.protocol import encode_event
 from wanderbus.records import Notified, Record, Replayed, ReplayedEvent, encode_record
 
@@ -26,7 +27,11 @@ def replayed(first: int, *subjects: str) -> Replayed:
 def test_events_of_the_past_generate_notifications_too() -> None:
     live = published(Event("Departure", {}), number=1, at_us=8, notified=(Notified(USER, "default", 3, ("s1",)),))
     written: list[Record] = [live, replayed(4, "Departure", "Arrival"), replayed(6)]
-    found = notification_decoder()(Payloads([0, 1, 2], [8, 9, 9], [encode_record(each) for each in written]))
+    kinds = ["published", "replayed", "replayed"]
+    decode = event_decoder({}, EVENTS)()
+    rows = decode(Payloads([0, 1, 2], [8, 9, 9], kinds, [encode_record(each) for each in written]))
+    assert rows["events"]["offset"] == [0]
+    found = rows["notifications"]
     assert found["offset"] == [0, 1, 1]
     assert found["number"] == [3, 4, 5]
     assert found["subject"] == ["Departure", "Departure", "Arrival"]

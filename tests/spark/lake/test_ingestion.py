@@ -140,16 +140,15 @@ def test_a_lake_belongs_to_one_log(
 ) -> None:
     other = write_log([make_published(0)])
     with pytest.raises(StorageError, match=r"has the log wb-7, not wb-1; use another directory"):
-        Ingestion(spark, other, lake).store(spark.read.format("wanderbus").load(str(other)))
+        Ingestion(spark, other, lake).store(0, 1)
 
 
 def test_a_checkpoint_of_another_lake_is_refused(
     spark: SparkSession, write_log: WriteLog, every_record: MakeRecords, tmp_path: Path
 ) -> None:
     log = write_log(every_record(12))
-    later = spark.read.format("wanderbus").option("startingOffset", "5").load(str(log))
     with pytest.raises(StorageError, match=r"has the log up to record 0, but the checkpoint is at 5"):
-        Ingestion(spark, log, tmp_path / "lake").store(later)
+        Ingestion(spark, log, tmp_path / "lake").store(5, 12)
 
 
 def test_columns_are_added_as_attributes_are_declared(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.table_files import durable_file
 from wanderbus.pipeline.source.record_columns import heads_of
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
 from wanderbus.segments import Frame
@@ -34,7 +35,7 @@ def write_bronze(
     directory = target.directory / f"files-{frames[0].offset}"
     directory.mkdir()
     pq.write_table(pa.table(columns), directory / "part.parquet", row_group_size=group_rows)
-    file = target._file(directory / "part.parquet")
+    file = durable_file(target.directory, f"{directory.name}/part.parquet", {"date": day.isoformat()})
     application = f"{identity}/{RECORDS.name}"
     target.commit(delta, [file], application=application, end=frames[-1].offset + 1 if end is None else end)
 
@@ -57,4 +58,4 @@ def quarantine(lake: Path, offsets: Iterable[int], identity: str = "wb-1") -> No
     directory = target.directory / "files-q"
     directory.mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema), directory / "part.parquet")
-    target.commit(delta, [target._file(directory / "part.parquet")])
+    target.commit(delta, [durable_file(target.directory, "files-q/part.parquet", {"table": "records"})])

@@ -15,6 +15,7 @@ from wanderbus.broker.messages import HistoryWanted, OffsetWanted
 from wanderbus.errors import StorageError
 from wanderbus.event import Event, EventId, Position
 from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.table_files import durable_file
 from wanderbus.pipeline.replay.lake_history import LakeHistory
 from wanderbus.pipeline.tables import RECORDS
 from wanderbus.records import Notified, Started, encode_record
@@ -147,7 +148,7 @@ def test_t05_files_that_a_compaction_replaced_are_read_elsewhere(lake: Path) -> 
     delta = target.load()
     (old,) = [file for file in target.files(delta) if file.path.startswith("files-40")]
     shutil.copytree(target.directory / "files-40", target.directory / "files-new")
-    moved = [type(old)("files-new/part.parquet", old.size, old.rows, old.partition)]
+    moved = [durable_file(target.directory, "files-new/part.parquet", old.partition)]
     target.commit(delta, moved, removed=[old])
     shutil.rmtree(target.directory / "files-40")
     history._groups.clear()

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 
 from tests.published import published
 from tests.spark.source.record_strategies import records
+from wanderbus.errors import LogCorrupt
 from wanderbus.event import Event
 from wanderbus.pipeline.source import segment_index
 from wanderbus.pipeline.source.columns import log_schema
@@ -316,6 +317,22 @@ def test_a_record_that_cannot_be_decoded_is_a_row_with_an_error(tmp_path: Path) 
         assert error["reason"].startswith(reason)
         assert error["path"] == str(tmp_path / segment_name(0))
         assert error["byte"] == byte
+
+
+def test_offsets_alone_need_no_reading_unless_a_damaged_record_shall_stop(tmp_path: Path) -> None:
+    payloads = [(START_US, encode_record(published(Event("A", {}), at_us=START_US, number=each))) for each in range(9)]
+    log = write(tmp_path, payloads, per_segment=4)
+    data = bytearray((tmp_path / segment_name(4)).read_bytes())
+    data[-1] ^= 0xFF
+    (tmp_path / segment_name(4)).write_bytes(data)
+    reader = LogReader(log, log_schema("offset"))
+    assert rows_of(reader, reader.partitions()) == [{"offset": offset} for offset in range(9)]
+    strict = LogReader(msgspec.structs.replace(log, is_failfast=True), log_schema("offset"))
+    with pytest.raises(LogCorrupt, match="is damaged at byte"):
+        rows_of(strict, strict.partitions())
+    filtering = FilteringLogReader(log, log_schema("offset"))
+    assert list(filtering.pushFilters([sql.GreaterThan(("offset",), 6)])) == []
+    assert rows_of(filtering, filtering.partitions()) == [{"offset": 7}, {"offset": 8}]
 
 
 def test_attributes_that_are_none_are_an_error_of_their_row_alone(tmp_path: Path) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.pipeline.lake.delta import ATTEMPT, PART, LakeFile, LakeTable
+from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.table_files import ATTEMPT, LakeFile, new_attempt
+from wanderbus.pipeline.lake.writing import merge, run
 from wanderbus.pipeline.tables import Table
 
 FILE_BYTES: Final = 128 << 20
@@ -40,15 +40,18 @@ def compact(
     """Merge the small files of each partition that has at least ``files_min`` of them; the rows stay the same."""
     target = LakeTable(lake, table).as_it_is()
     delta = target.load()
-    removed: list[LakeFile] = []
-    added: list[LakeFile] = []
-    for group in small_files(target.files(delta), file_bytes):
-        if len(group) >= files_min:
-            count = -(-sum(file.size for file in group) // file_bytes)
-            removed += group
-            added += target.write(target.rows(spark, group).coalesce(count).withColumn(PART, F.lit("compacted")))
-    if removed:
-        target.commit(delta, added, removed=removed)
+    groups = [
+        part
+        for group in small_files(target.files(delta), file_bytes)
+        if len(group) >= files_min
+        for part in parts_of(group, file_bytes)
+    ]
+    if not groups:
+        return Compacted(0, 0)
+    attempt = new_attempt()
+    written = run(spark, [partial(merge, target.table, target.directory, attempt, group) for group in groups])
+    removed, added = [file for group in groups for file in group], written[table.name].files
+    target.commit(delta, added, removed=removed)
     return Compacted(len(removed), len(added))
 
 
@@ -61,6 +64,19 @@ def small_files(files: Iterable[LakeFile], file_bytes: int = FILE_BYTES) -> list
     return list(groups.values())
 
 
+def parts_of(files: Iterable[LakeFile], file_bytes: int) -> list[list[LakeFile]]:
+    """Divide files into groups of at most ``file_bytes``, without those of a single file."""
+    groups: list[list[LakeFile]] = []
+    room = 0
+    for file in files:
+        if not groups or file.size > room:
+            groups.append([])
+            room = file_bytes
+        groups[-1].append(file)
+        room -= file.size
+    return [group for group in groups if len(group) > 1]
+
+
 def vacuum(lake: Path, table: Table, *, retention_hours: int = RETENTION_HOURS) -> int:
     """Remove files that no version of the last ``retention_hours`` needs, and those of attempts that were killed.
 
@@ -69,22 +85,12 @@ def vacuum(lake: Path, table: Table, *, retention_hours: int = RETENTION_HOURS) 
     target = LakeTable(lake, table)
     delta = target.load()
     removed = len(delta.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=True))
-    return removed + _remove_attempts(target, delta, time.time() - retention_hours * _HOUR_S)
-
-
-def _remove_attempts(target: LakeTable, delta: DeltaTable, before_s: float) -> int:
-    """Remove directories without a live file that nothing has changed since: Delta passes over their hidden files."""
-    live = {file.path.partition("/")[0] for file in target.files(delta)}
-    removed = 0
-    for attempt in target.directory.glob(f"{ATTEMPT}*"):
-        files = [path for path in attempt.rglob("*") if path.is_file()]
-        is_needed = any(path.suffix == ".parquet" and not _is_hidden(path, attempt) for path in files)
-        newest_s = max((path.stat().st_mtime for path in [attempt, *files]), default=0.0)
-        if attempt.name not in live and not is_needed and newest_s <= before_s:
-            removed += len(files)
-            shutil.rmtree(attempt)
+    _remove_attempts(target, time.time() - retention_hours * _HOUR_S)
     return removed
 
 
-def _is_hidden(path: Path, attempt: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.relative_to(attempt).parts)
+def _remove_attempts(target: LakeTable, before_s: float) -> None:
+    """Remove the directories that are empty by now; a new one may get files yet."""
+    for attempt in target.directory.glob(f"{ATTEMPT}*"):
+        if attempt.stat().st_mtime <= before_s and not any(attempt.iterdir()):
+            attempt.rmdir()

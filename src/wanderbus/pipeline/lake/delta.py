@@ -1,63 +1,36 @@
 """Commits of files to the Delta tables of a lake, each exactly once (decision 0061).
 
-Spark writes Parquet files into a directory of its own for each attempt, within the table's; they are not part of the
-table until delta-rs commits them. A commit has the job's application id and the offset up to which the table then has
-the log. Delta refuses a second commit of one application on the same version of a table, so an attempt that is killed
-or overtaken leaves files that nothing refers to, and ``vacuum`` removes them.
-
-Files have all columns, those of the partitioning included, because a subject is no safe name for a directory. Names
-of directories have no ``=``, for readers would take them for values of columns.
+The workers write Parquet files into a directory of its own for each attempt, within the table's; they are not part of
+the table until delta-rs commits them. A commit has the job's application id and the offset up to which the table then
+has the log. Delta refuses a second commit of one application on the same version of a table, so an attempt that is
+killed or overtaken leaves files that nothing refers to, and ``vacuum`` removes them.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import time
-import uuid
 from collections.abc import Iterable, Sequence
-from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import StorageError
+from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt, partition_text, sync
+from wanderbus.pipeline.lake.writing import Written, write_rows
 from wanderbus.pipeline.tables import Table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
 
 LOG_PROPERTY: Final = "wanderbus.log"
 """Property of a table with the identity of the log that it is made of."""
 
-PART: Final = "part"
-"""Column by which rows are separated into directories; without it a table has one column for that."""
-
-ATTEMPT: Final = "files-"
-"""Begin of the names of the directories with files."""
-
 _MILLISECONDS: Final = 1_000
-_OPTIONS: Final = {
-    "compression": "zstd",
-    "parquet.compression.codec.zstd.level": "1",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-}
-
-
-class LakeFile(msgspec.Struct, frozen=True):
-    """A data file of a table; ``path`` begins at the table's directory."""
-
-    path: str
-    size: int
-    rows: int
-    partition: dict[str, str | None]
 
 
 class LakeTable:
@@ -114,20 +87,9 @@ class LakeTable:
         columns = tuple(specified.get(column.name, column) for column in columns_in(self.load().schema()))
         return LakeTable(self.lake, msgspec.structs.replace(self.table, columns=columns))
 
-    def write(self, rows: DataFrame) -> list[LakeFile]:
-        """Write rows into new files, which are not part of the table yet, and return those that have any."""
-        attempt = f"{ATTEMPT}{uuid.uuid4().hex}"
-        target = self.directory / attempt
-        names = [column.name for column in self.table.columns]
-        part = PART if PART in rows.columns else f"`{self.table.partitioned_by[0]}`"
-        rows = rows.select(*(F.col(f"`{name}`") for name in names), F.col(part).alias(PART))
-        writer = rows.write.options(**_OPTIONS)
-        writer.partitionBy(PART).parquet(str(target))
-        parts = [part.rename(target / part.name.partition("=")[2]) for part in target.glob(f"{PART}=*")]
-        files = [self._file(path) for part in sorted(parts) for path in sorted(part.glob("*.parquet"))]
-        for place in (*parts, target, self.directory):
-            _sync(place)
-        return files
+    def write(self, rows: DataFrame) -> Written:
+        """Write rows that meet the checks into new files, which are not part of the table yet."""
+        return write_rows(rows, self.table, self.directory, new_attempt())
 
     def discard(self, files: Iterable[LakeFile]) -> None:
         """Remove files that will not be committed."""
@@ -153,12 +115,17 @@ class LakeTable:
         """
         changes = application is not None or replaces
         transactions = [Transaction(application, end)] if application is not None else []
-        actions: list[AddAction | RemoveAction] = [self._added(file, changes) for file in added]
         now_ms = int(time.time() * _MILLISECONDS)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(file.path, file.size, file.partition, now_ms, changes, file.statistics) for file in added
+        ]
         actions += [
             RemoveAction(file.path, changes, now_ms, size=file.size, partition_values=file.partition)
             for file in removed
         ]
+        for attempt in {(self.directory / file.path).parent for file in added}:
+            sync(attempt)
+        sync(self.directory)
         try:
             delta.create_write_transaction(
                 actions,
@@ -172,8 +139,8 @@ class LakeTable:
                 f"{self.directory} was changed by another job meanwhile: {_line(error)}; run only one pipeline on it"
             ) from None
         log = self.directory / "_delta_log"
-        _sync(log / f"{self.load().version():020d}.json")
-        _sync(log)
+        sync(log / f"{self.load().version():020d}.json")
+        sync(log)
 
     def files(self, delta: DeltaTable) -> list[LakeFile]:
         """Return the data files of a version."""
@@ -183,10 +150,14 @@ class LakeTable:
                 each["path"],
                 each["size_bytes"],
                 each["num_records"],
-                {name: _partition_text(each[f"partition.{name}"]) for name in self.table.partitioned_by},
+                {name: partition_text(each[f"partition.{name}"]) for name in self.table.partitioned_by},
             )
             for each in found
         ]
+
+    def paths(self, delta: DeltaTable) -> list[Path]:
+        """Return where the data files of a version are."""
+        return [self.directory / file.path for file in self.files(delta)]
 
     def rows(self, spark: SparkSession, files: Iterable[LakeFile]) -> DataFrame:
         """Return the rows of some files."""
@@ -196,55 +167,10 @@ class LakeTable:
             return spark.createDataFrame([], schema)
         return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
 
-    def _file(self, path: Path) -> LakeFile:
-        with pq.ParquetFile(path) as file:
-            first = next(file.iter_batches(1, columns=list(self.table.partitioned_by))).to_pylist()[0]
-            count = file.metadata.num_rows
-        _sync(path)
-        partition = {name: _partition_text(first[name]) for name in self.table.partitioned_by}
-        return LakeFile(path.relative_to(self.directory).as_posix(), path.stat().st_size, count, partition)
-
-    def _added(self, file: LakeFile, changes: bool) -> AddAction:
-        now_ms = int(time.time() * _MILLISECONDS)
-        stats = json.dumps(_statistics(self.directory / file.path))
-        return AddAction(file.path, file.size, file.partition, now_ms, changes, stats)
-
 
 def committed(delta: DeltaTable, application: str) -> int | None:
     """Return the offset up to which a table has its log; None if it has nothing yet."""
     return delta.transaction_version(application)
-
-
-def _statistics(path: Path) -> dict[str, Any]:
-    """Return the numbers that readers skip files by: of rows, and the bounds of the columns of whole numbers."""
-    metadata = pq.read_metadata(path)
-    least: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for place, column in enumerate(metadata.schema):
-        if column.physical_type != "INT64" or column.path != column.name or column.logical_type.type != "NONE":
-            continue
-        found = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
-        if all(each is not None and each.has_min_max for each in found):
-            least[column.name], most[column.name] = min(each.min for each in found), max(each.max for each in found)
-    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
-
-
-def _partition_text(value: object) -> str | None:
-    """Return a value as Delta writes it in its log."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def _sync(path: Path) -> None:
-    """Make a file or directory durable: the log's segments may go once the lake has their records."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _line(error: Exception) -> str:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from wanderbus.event import EventId
-from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads
+from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads, Rows
 from wanderbus.pipeline.source.variants import variant_of
+from wanderbus.pipeline.tables.catalogue import EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
 from wanderbus.pipeline.tables.specification import Table, Type
 from wanderbus.records import Notified
 from wanderbus.subject_schemas import typed
 
-EVENT_KINDS: Final = ("published",)
-
-NOTIFICATION_KINDS: Final = ("replayed", *EVENT_KINDS)
-"""Kinds of record that generate notifications; a replayed record does so for events of the past."""
+EVENT_KINDS: Final = {"published": EVENTS.name, "replayed": NOTIFICATIONS.name}
+"""Kinds of record with events; a replayed record generates notifications for events of the past."""
 
 _FITTING: Final[Mapping[Type, frozenset[type]]] = {
     "string": frozenset({str, type(None)}),
@@ -46,29 +45,17 @@ class _Acceptance(msgspec.Struct, gc=False):
     received_us: int | None = None
 
 
-class _Published(msgspec.Struct, gc=False):
-    acceptance: _Acceptance
-
-
-class _Subject(msgspec.Struct, gc=False):
-    subject: str
-
-
-class _AcceptedSubject(msgspec.Struct, gc=False):
-    event: _Subject
-
-
 class _Delivery(msgspec.Struct, frozen=True, gc=False):
     notified: tuple[Notified, ...] = ()
 
 
-class _Notifying(msgspec.Struct, gc=False, tag_field="kind", tag="published"):
-    acceptance: _AcceptedSubject
+class _Published(msgspec.Struct, gc=False, tag_field="kind", tag="published"):
+    acceptance: _Acceptance
     delivery: _Delivery = _Delivery()
 
-    def notifications(self) -> Iterator[tuple[str, Notified]]:
-        """Yield each notification with the subject of its event."""
-        return ((self.acceptance.event.subject, each) for each in self.delivery.notified)
+
+class _Subject(msgspec.Struct, gc=False):
+    subject: str
 
 
 class _ReplayedEvent(msgspec.Struct, array_like=True, gc=False):
@@ -84,47 +71,54 @@ class _Replayed(msgspec.Struct, gc=False, tag_field="kind", tag="replayed"):
     first: int
     events: tuple[_ReplayedEvent, ...] = ()
 
-    def notifications(self) -> Iterator[tuple[str, Notified]]:
-        """Yield the notification of each event, numbered from the first, with the event's subject."""
-        for number, each in enumerate(self.events, self.first):
-            yield each.event.subject, Notified(self.user, self.session, number, (self.subscription,))
-
 
 def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
-    """Return the maker of a decoder of events into ``table``, which has columns for ``declared`` attributes."""
+    """Return the maker of a decoder of events and their notifications.
+
+    ``table``, that of the events, has columns for ``declared`` attributes.
+    """
 
     def make() -> Decode:
-        decode = msgspec.msgpack.Decoder(_Published).decode
+        decode = msgspec.msgpack.Decoder(_Published | _Replayed).decode
         attribute_types = {
             subject: {attribute: (column.name, column.type) for attribute, column in found.items()}
             for subject in declared
             if (found := columns_of(subject, declared, table))
         }
 
-        def rows(payloads: Payloads) -> Columns:
-            accepted = [decode(record).acceptance for record in payloads.records]
-            events = [each.event for each in accepted]
-            columns: Columns = {
-                "offset": payloads.offsets,
-                "at_us": payloads.times,
-                "server": [each.id.origin for each in accepted],
-                "incarnation": [each.id.incarnation for each in accepted],
-                "number": [each.id.number for each in accepted],
-                "published_us": [event.published_us for event in events],
-                "received_us": [each.received_us for each in accepted],
-                "user": [each.user for each in accepted],
-                "device": [each.device for each in accepted],
-                "device_epoch": [each.epoch for each in accepted],
-                "device_number": [each.number for each in accepted],
-                "subject": [event.subject for event in events],
-            }
-            columns |= attribute_columns(events, attribute_types)
-            columns["attributes"] = [variant_of(event.attributes) if event.attributes else None for event in events]
-            return columns
+        def rows(payloads: Payloads) -> Rows:
+            found = list(zip(payloads.offsets, payloads.times, map(decode, payloads.records), strict=True))
+            published = [each for each in found if type(each[2]) is _Published]
+            return {EVENTS.name: _events(published, attribute_types), NOTIFICATIONS.name: _notifications(found)}
 
         return rows
 
     return make
+
+
+def _events(
+    found: Sequence[tuple[int, int, _Published]], types: Mapping[str, Mapping[str, tuple[str, Type]]]
+) -> Columns:
+    accepted = [record.acceptance for _, _, record in found]
+    events = [each.event for each in accepted]
+    ids = [each.id for each in accepted]
+    columns: Columns = {
+        "offset": [offset for offset, _, _ in found],
+        "at_us": [at_us for _, at_us, _ in found],
+        "server": [each.origin for each in ids],
+        "incarnation": [each.incarnation for each in ids],
+        "number": [each.number for each in ids],
+        "published_us": [event.published_us for event in events],
+        "received_us": [each.received_us for each in accepted],
+        "user": [each.user for each in accepted],
+        "device": [each.device for each in accepted],
+        "device_epoch": [each.epoch for each in accepted],
+        "device_number": [each.number for each in accepted],
+        "subject": [event.subject for event in events],
+    }
+    columns |= attribute_columns(events, types)
+    columns["attributes"] = [variant_of(event.attributes) if event.attributes else None for event in events]
+    return columns
 
 
 def attribute_columns(events: Sequence[_Event], types: Mapping[str, Mapping[str, tuple[str, Type]]]) -> Columns:
@@ -135,10 +129,11 @@ def attribute_columns(events: Sequence[_Event], types: Mapping[str, Mapping[str,
     misfits = [0] * len(events)
     columns: dict[str, list[Any]] = {}
     for subject, own in places.items():
+        attributes = [events[place].attributes for place in own]
         for attribute, (name, kind) in types.get(subject, {}).items():
-            values = [events[place].attributes.pop(attribute, None) for place in own]
-            if not {type(value) for value in values} <= _FITTING[kind]:
-                _put_back(values, [events[place] for place in own], attribute, kind, own, misfits)
+            values = [each.pop(attribute, None) for each in attributes]
+            if not set(map(type, values)) <= _FITTING[kind]:
+                _put_back(values, attributes, attribute, kind, own, misfits)
             if len(own) == len(events):
                 columns[name] = values
             else:
@@ -149,7 +144,12 @@ def attribute_columns(events: Sequence[_Event], types: Mapping[str, Mapping[str,
 
 
 def _put_back(
-    values: list[Any], events: Sequence[_Event], attribute: str, kind: Type, places: Sequence[int], misfits: list[int]
+    values: list[Any],
+    attributes: Sequence[dict[str, Any]],
+    attribute: str,
+    kind: Type,
+    places: Sequence[int],
+    misfits: list[int],
 ) -> None:
     """Return the values that do not fit to their events, and widen the others to the type of the column.
 
@@ -161,30 +161,40 @@ def _put_back(
         fitting = typed(value, TYPE_NAMES[kind])
         values[row] = None if fitting is None else fitting.value
         if fitting is None or not fitting.is_exact:
-            events[row].attributes[attribute] = value
+            attributes[row][attribute] = value
         misfits[places[row]] += fitting is None
 
 
-def notification_decoder() -> Decode:
-    """Return a decoder of the notifications that events generated, also those of the past."""
-    decode = msgspec.msgpack.Decoder(_Notifying | _Replayed).decode
+def _notifications(found: Sequence[tuple[int, int, _Published | _Replayed]]) -> Columns:
+    offsets: list[int] = []
+    times: list[int] = []
+    subjects: list[str] = []
+    notified: list[Notified] = []
+    for offset, at_us, record in found:
+        if isinstance(record, _Published):
+            own: Sequence[Notified] = record.delivery.notified
+            subjects += [record.acceptance.event.subject] * len(own)
+        else:
+            own = _replayed(record)
+            subjects += [each.event.subject for each in record.events]
+        offsets += [offset] * len(own)
+        times += [at_us] * len(own)
+        notified += own
+    return {
+        "offset": offsets,
+        "at_us": times,
+        "subject": subjects,
+        "user": [each.user for each in notified],
+        "session": [each.session for each in notified],
+        "number": [each.number for each in notified],
+        "subscriptions": [each.subscriptions for each in notified],
+    }
 
-    def rows(payloads: Payloads) -> Columns:
-        found = [
-            (offset, at_us, subject, each)
-            for offset, at_us, record in zip(
-                payloads.offsets, payloads.times, map(decode, payloads.records), strict=True
-            )
-            for subject, each in record.notifications()
-        ]
-        return {
-            "offset": [row[0] for row in found],
-            "at_us": [row[1] for row in found],
-            "subject": [row[2] for row in found],
-            "user": [row[3].user for row in found],
-            "session": [row[3].session for row in found],
-            "number": [row[3].number for row in found],
-            "subscriptions": [row[3].subscriptions for row in found],
-        }
 
-    return rows
+def _replayed(record: _Replayed) -> list[Notified]:
+    """Return the notification of each event of the past, numbered from the first."""
+    own = (record.subscription,)
+    return [
+        Notified(record.user, record.session, number, own)
+        for number in range(record.first, record.first + len(record.events))
+    ]

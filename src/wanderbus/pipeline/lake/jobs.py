@@ -7,35 +7,33 @@ query or, from the begin of the log, without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.pipeline.lake.compaction import SMALL_FILES_MAX, compact
-from wanderbus.pipeline.lake.delta import LakeFile, LakeTable, committed
-from wanderbus.pipeline.lake.event_rows import (
-    EVENT_KINDS,
-    NOTIFICATION_KINDS,
-    event_decoder,
-    notification_decoder,
-)
+from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze, decode_log
+from wanderbus.pipeline.lake.delta import LakeTable, committed
+from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
 from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, change_decoder, lifetimes
 from wanderbus.pipeline.lake.log_identity import log_identity
-from wanderbus.pipeline.lake.quality import REJECTED, TableCounts, counted, judged, observed, require
-from wanderbus.pipeline.lake.quarantine import quarantine_rows
-from wanderbus.pipeline.lake.reading import table
-from wanderbus.pipeline.lake.records import ERROR, Decode, decoded, decoded_records, records_between
+from wanderbus.pipeline.lake.quality import TableCounts, require
+from wanderbus.pipeline.lake.records import Decoding
 from wanderbus.pipeline.lake.registration import EXPIRES_S, register_lake
 from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schema_decoder
 from wanderbus.pipeline.lake.session_rows import DELIVERY_KINDS, SESSION_KINDS, delivery_decoder, session_decoder
+from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
+from wanderbus.pipeline.lake.writing import Written
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
+from wanderbus.pipeline.source.options import ROWS_PER_PARTITION
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, Table, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.declared import Declared, events_table
@@ -44,21 +42,20 @@ from wanderbus.pipeline.tables.schemas import columns_in
 LakeCounts = dict[str, TableCounts]
 """Counts of a job, by table."""
 
-BRONZE: Final = ("records",)
-"""The tables of a lake without decoded records."""
+DECODINGS: Final = (
+    Decoding(DELIVERY_KINDS, delivery_decoder),
+    Decoding(SESSION_KINDS, session_decoder),
+    Decoding(SUBSCRIPTION_KINDS, change_decoder),
+)
+"""Decodings that do not depend on the declared attributes."""
 
-KINDS: Final = (EVENT_KINDS, NOTIFICATION_KINDS, DELIVERY_KINDS, SESSION_KINDS, SUBSCRIPTION_KINDS, SCHEMA_KINDS)
-"""The kinds of record that silver tables are made of; the first of each names them in observations."""
 
-_FIRST, _END = "first_offset", "end_offset"
+class _Behind(NamedTuple):
+    """A table that lacks the records of a batch from ``first`` on, and its version."""
 
-
-class Silver(NamedTuple):
-    """A silver table that each record adds rows to: the kinds of record, and the maker of their decoder."""
-
-    table: Table
-    kinds: tuple[str, ...]
-    make_decode: Callable[[], Decode]
+    target: LakeTable
+    delta: DeltaTable
+    first: int
 
 
 class Ingestion:
@@ -97,7 +94,7 @@ class Ingestion:
     ) -> StreamingQuery:
         """Start the query: up to the log's present end, or with ``every_s`` continuously until it is stopped."""
         self.register()
-        records = self._spark.readStream.format(FORMAT).schema(log_schema()).option("path", str(self._log))
+        records = self._spark.readStream.format(FORMAT).schema(log_schema("offset")).option("path", str(self._log))
         if rows_per_batch is not None:
             records = records.option("maxRowsPerTrigger", str(rows_per_batch))
         trigger: dict[str, Any] = (
@@ -124,23 +121,25 @@ class Ingestion:
         ends = [committed(each.load(), _application(identity, each.table)) for each in found]
         return min(LogFiles(self._log).oldest() if end is None else end for end in ends)
 
-    def store(self, rows: DataFrame) -> None:
-        """Bring all tables up to the end of ``rows``: consecutive rows of the source, with its own columns."""
-        identity = log_identity(self._log)
-        LakeTable(self._lake, QUARANTINE).create(identity)
-        first, end, kinds = self._store_records(rows, identity)
-        if self._has_silver and first < end:
-            schemas = Silver(SCHEMAS, SCHEMA_KINDS, schema_decoder)
-            self._store_silver(schemas, identity, first, end, kinds[SCHEMA_KINDS[0]])
-            for silver in self._silver():
-                self._store_silver(silver, identity, first, end, kinds[silver.kinds[0]])
-            self._store_subscriptions(identity, first, end, kinds[SUBSCRIPTION_KINDS[0]])
+    def store(self, first: int, end: int) -> None:
+        """Bring all tables up to offset ``end`` of the log; none may lack a record before ``first``."""
+        if first >= end:
+            return
+        if not self._has_silver:
+            self._bring((RECORDS,), (), first, end)
+        else:
+            self._bring((SCHEMAS,), (Decoding(SCHEMA_KINDS, schema_decoder),), first, end, *SCHEMA_KINDS)
+            events, decoding = self._events()
+            tables = (RECORDS, events, *map(named, ("notifications", "deliveries", "sessions", "subscriptions")))
+            self._bring(tables, (decoding, *DECODINGS), first, end)
         self._compact()
 
     def _on_batch(self, rows: DataFrame, batch: int) -> None:
         try:
             self.register()  # Spark has recorded the batch before
-            self.store(rows)
+            first, last = rows.agg(F.min("offset"), F.max("offset")).collect()[0]
+            if first is not None:
+                self.store(first, last + 1)
         except WanderbusError as error:
             self.error = error
             raise
@@ -151,145 +150,97 @@ class Ingestion:
             if LakeTable(self._lake, each).exists:
                 compact(self._spark, self._lake, each, files_min=self._small_files_max + 1)
 
-    def _silver(self) -> list[Silver]:
+    def _events(self) -> tuple[Table, Decoding]:
+        """Return the table of events with the columns that are declared by now, and its decoding."""
         declared = {**self._declared, **declared_in(self._lake)}
         found = LakeTable(self._lake, EVENTS)
         existing = columns_in(found.load().schema())[len(EVENTS.columns) :] if found.exists else ()
-        columns = events_table(declared, existing)
-        events = Silver(columns, EVENT_KINDS, event_decoder(declared, columns))
-        types = {column.name: column.type for column in columns.columns}
+        events = events_table(declared, existing)
+        decoding = Decoding(EVENT_KINDS, event_decoder(declared, events))
+        types = {column.name: column.type for column in events.columns}
         if any(types[column.name] != column.type for column in existing):
-            self._rebuild(events)
-        return [
-            events,
-            Silver(named("notifications"), NOTIFICATION_KINDS, notification_decoder),
-            Silver(named("deliveries"), DELIVERY_KINDS, delivery_decoder),
-            Silver(named("sessions"), SESSION_KINDS, session_decoder),
-        ]
+            self._rebuild(events, decoding)
+        return events, decoding
 
-    def _rebuild(self, silver: Silver) -> None:
-        """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``silver``."""
-        target = LakeTable(self._lake, silver.table)
+    def _rebuild(self, table: Table, decoding: Decoding) -> None:
+        """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``table``."""
+        target, bronze = LakeTable(self._lake, table), LakeTable(self._lake, RECORDS)
         delta = target.load()
-        end = committed(delta, _application(log_identity(self._log), silver.table)) or 0
-        records = table(self._spark, self._lake, RECORDS.name, conditions=[("offset", "<", end)])
-        records = records.where(F.col("kind").isin(list(silver.kinds)) & (F.col("offset") < end))
-        rows = judged(decoded_records(records, silver.table, silver.make_decode), silver.table)
-        target.commit(delta, target.write(rows.where(F.col(REJECTED).isNull())), replaces=True)
+        end = committed(delta, _application(log_identity(self._log), table)) or 0
+        plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=end)}, (decoding,))
+        written = decode_bronze(self._spark, bronze.paths(bronze.load()), end, plan)
+        target.commit(delta, written.get(table.name, Written()).files, replaces=True)
 
-    def _store_records(self, rows: DataFrame, identity: str) -> tuple[int, int, Mapping[str, bool]]:
-        """Store the bronze rows; return the range of the batch, and of which tables it has records."""
-        target = LakeTable(self._lake, RECORDS)
-        delta = target.create(identity)
-        done = committed(delta, _application(identity, RECORDS))
-        extent = Observation()
-        rows = rows.coalesce(self._spark.sparkContext.defaultParallelism).observe(
-            extent,
-            F.min("offset").alias(_FIRST),
-            (F.max("offset") + 1).alias(_END),
-            *(F.bool_or(F.col("kind").isin(list(kinds))).alias(kinds[0]) for kinds in KINDS),
-        )
-        rows = rows.where(F.col("offset") >= (done or 0)).withColumn(ERROR, F.col("error.reason"))
-        rows = rows.withColumn("date", F.to_date(F.timestamp_micros("at_us")))
-        files, counts = self._written(target, rows)
-        found = extent.get
-        if found[_FIRST] is None:
-            return 0, 0, {}
-        first, end = int(found[_FIRST]), int(found[_END])
-        self._require_no_gap(target, done, first)
-        if done is None or done < end:
-            self._commit(target, delta, identity, files, counts, max(first, done or 0), end)
-        else:
-            target.discard(files)
-        return first, end, {kinds[0]: bool(found[kinds[0]]) for kinds in KINDS}
-
-    def _store_silver(self, silver: Silver, identity: str, first: int, end: int, has_rows: bool) -> None:
-        target = LakeTable(self._lake, silver.table)
-        delta = target.create(identity)
-        done = committed(delta, _application(identity, silver.table))
-        self._require_no_gap(target, done, first)
-        if done is not None and done >= end:
-            return
-        first = max(first, done or 0)
-        files: list[LakeFile] = []
-        counts = TableCounts()
-        if has_rows:
-            files, counts = self._written(target, self._decoded(silver, first, end))
-        self._commit(target, delta, identity, files, counts, first, end, silver)
-
-    def _store_subscriptions(self, identity: str, first: int, end: int, has_rows: bool) -> None:
-        """Replace the live versions of subscriptions, and add those that have ended."""
-        target = LakeTable(self._lake, SUBSCRIPTIONS)
-        delta = target.create(identity)
-        done = committed(delta, _application(identity, SUBSCRIPTIONS))
-        self._require_no_gap(target, done, first)
-        if done is not None and done >= end:
-            return
-        first = max(first, done or 0)
-        files: list[LakeFile] = []
-        removed: list[LakeFile] = []
-        counts = TableCounts()
-        silver = Silver(CHANGES, SUBSCRIPTION_KINDS, change_decoder)
-        if has_rows:
-            removed = [file for file in target.files(delta) if file.partition["is_live"] == "true"]
-            changes = judged(self._decoded(silver, first, end), CHANGES)
-            versions = lifetimes(target.rows(self._spark, removed), changes.where(F.col(REJECTED).isNull()))
-            files, counts = self._written(target, versions)
-            rejected = changes.where(F.col(REJECTED).isNotNull()).count()
-            counts = counts + TableCounts(rejected=rejected)
-        self._commit(target, delta, identity, files, counts, first, end, silver, removed)
-
-    def _decoded(self, silver: Silver, first: int, end: int) -> DataFrame:
-        return decoded(self._spark, self._log, first, end, silver.table, silver.kinds, silver.make_decode)
-
-    def _written(self, target: LakeTable, rows: DataFrame) -> tuple[list[LakeFile], TableCounts]:
-        """Write the rows that the table takes into files; return these, and the counts of all rows."""
-        observation = Observation()
-        rows = observed(judged(rows, target.table), target.table, observation)
-        files = target.write(rows.where(F.col(REJECTED).isNull()))
-        return files, counted(observation.get)
-
-    def _commit(
-        self,
-        target: LakeTable,
-        delta: Any,
-        identity: str,
-        files: list[LakeFile],
-        counts: TableCounts,
-        first: int,
-        end: int,
-        silver: Silver | None = None,
-        removed: list[LakeFile] | None = None,
+    def _bring(
+        self, tables: Sequence[Table], decodings: Sequence[Decoding], first: int, end: int, *mentioned: str
     ) -> None:
-        """Commit the rejected rows to the quarantine, and then the table."""
-        try:
-            require(counts, target.table, f"{self._log}: records {first} to {end - 1}")
-        except WanderbusError:
-            target.discard(files)
-            raise
-        if counts.rejected:
-            self._quarantine(target.table, identity, first, end, silver)
-        application = _application(identity, target.table)
-        target.commit(delta, files, removed=removed or [], application=application, end=end)
-        self.counts[target.table.name] = self.counts.get(target.table.name, TableCounts()) + counts
-
-    def _quarantine(self, table: Table, identity: str, first: int, end: int, silver: Silver | None) -> None:
-        target = LakeTable(self._lake, QUARANTINE)
-        delta = target.create(identity)
-        application = f"{_application(identity, QUARANTINE)}/{table.name}"
-        first = max(first, committed(delta, application) or 0)
-        if first >= end:
+        """Bring tables up to ``end`` in one pass over the records, or over the parts of the log that mention a text."""
+        identity = log_identity(self._log)
+        quarantine = LakeTable(self._lake, QUARANTINE).create(identity)
+        behind = [found for table in tables if (found := self._behind(table, identity, first, end))]
+        if not behind:
             return
-        columns = ("offset", "at_us", "kind", "user", "session", "device", "subject", "record", "error")
-        records = records_between(self._spark, self._log, first, end, *columns)
-        if silver is None:
-            rows = records.withColumn(ERROR, F.col("error.reason"))
-            rows = judged(rows.withColumn("date", F.to_date(F.timestamp_micros("at_us"))), table)
-        else:
-            rows = judged(self._decoded(silver, first, end), silver.table)
-        rejected = rows.where(F.col(REJECTED).isNotNull())
-        files = target.write(quarantine_rows(rejected, records, self._log, table.name))
-        target.commit(delta, files, application=application, end=end)
+        targets: dict[str, Target] = {}
+        for target, _, own_first in behind:
+            table = CHANGES if target.table is SUBSCRIPTIONS else target.table
+            quarantined = committed(quarantine, _rejections(identity, table)) or 0
+            targets[table.name] = Target(table, own_first, quarantined)
+        wanted = [each for each in decodings if targets.keys() & set(each.kinds.values())]
+        plan = Plan(self._lake, new_attempt(), targets, wanted)
+        parts = LogFiles(self._log).slices(min(each.first for each in behind), end, ROWS_PER_PARTITION)
+        written = decode_log(self._spark, parts, plan, mentioned)
+        removed: list[LakeFile] = []
+        if SUBSCRIPTIONS.name in targets:
+            removed = self._replace_versions(written)
+        self._require(behind, written, end)
+        for each in behind:
+            own = written.get(each.target.table.name, Written())
+            self._commit(each, identity, own, removed if each.target.table is SUBSCRIPTIONS else [], end)
+
+    def _behind(self, table: Table, identity: str, first: int, end: int) -> _Behind | None:
+        target = LakeTable(self._lake, table)
+        delta = target.create(identity)
+        done = committed(delta, _application(identity, table))
+        self._require_no_gap(target, done, first)
+        return None if done is not None and done >= end else _Behind(target, delta, max(first, done or 0))
+
+    def _replace_versions(self, written: dict[str, Written]) -> list[LakeFile]:
+        """Make versions of the changes of subscriptions that were written; return the files that they replace."""
+        target = LakeTable(self._lake, SUBSCRIPTIONS)
+        changes = written.get(SUBSCRIPTIONS.name, Written())
+        if not changes.files:
+            return []
+        live = [file for file in target.files(target.load()) if file.partition["is_live"] == "true"]
+        rows = LakeTable(self._lake, CHANGES).rows(self._spark, changes.files)
+        versions = target.write(lifetimes(target.rows(self._spark, live), rows))
+        target.discard(changes.files)
+        rejected = TableCounts(rejected=changes.counts.rejected)
+        written[SUBSCRIPTIONS.name] = Written(versions.files, changes.quarantine, versions.counts + rejected)
+        return live
+
+    def _require(self, behind: Sequence[_Behind], written: Mapping[str, Written], end: int) -> None:
+        """Remove all files if rows do not meet a check that stops the job."""
+        try:
+            for target, _, first in behind:
+                counts = written.get(target.table.name, Written()).counts
+                require(counts, target.table, f"{self._log}: records {first} to {end - 1}")
+        except WanderbusError:
+            for target, _, _ in behind:
+                own = written.get(target.table.name, Written())
+                target.discard(own.files)
+                LakeTable(self._lake, QUARANTINE).discard(own.quarantine)
+            raise
+
+    def _commit(self, behind: _Behind, identity: str, written: Written, removed: list[LakeFile], end: int) -> None:
+        """Commit the rejected rows to the quarantine, and then the table."""
+        table = behind.target.table
+        if written.quarantine:
+            quarantine = LakeTable(self._lake, QUARANTINE)
+            rejections = _rejections(identity, table)
+            quarantine.commit(quarantine.load(), written.quarantine, application=rejections, end=end)
+        application = _application(identity, table)
+        behind.target.commit(behind.delta, written.files, removed=removed, application=application, end=end)
+        self.counts[table.name] = self.counts.get(table.name, TableCounts()) + written.counts
 
     def _require_no_gap(self, target: LakeTable, done: int | None, first: int) -> None:
         have = LogFiles(self._log).oldest() if done is None else done
@@ -334,3 +285,8 @@ def ingest(
 def _application(identity: str, table: Table) -> str:
     """Return the application id of the commits of a log to a table."""
     return f"{identity}/{table.name}"
+
+
+def _rejections(identity: str, table: Table) -> str:
+    """Return the application id of the commits of a table's rejected rows to the quarantine."""
+    return f"{_application(identity, QUARANTINE)}/{table.name}"

@@ -8,12 +8,12 @@ import msgspec
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.pipeline.lake.records import Columns, Decode, Payloads
+from wanderbus.pipeline.lake.records import Columns, Decode, Payloads, Rows
 from wanderbus.pipeline.tables import SUBSCRIPTIONS, Column, Table
 from wanderbus.pipeline.tables.schemas import spark_schema
 from wanderbus.records import Changed, Subscribed, Unsubscribed, decode_record
 
-SUBSCRIPTION_KINDS: Final = ("subscribed", "changed", "unsubscribed")
+SUBSCRIPTION_KINDS: Final = dict.fromkeys(("subscribed", "changed", "unsubscribed"), SUBSCRIPTIONS.name)
 
 _STATE: Final = (
     *("owner", "session", "subject", "expression", "language", "format", "device", "expires_us"),
@@ -40,11 +40,11 @@ _json: Final = msgspec.json.Encoder()
 def change_decoder() -> Decode:
     """Return a decoder of changes of subscriptions."""
 
-    def rows(payloads: Payloads) -> Columns:
+    def rows(payloads: Payloads) -> Rows:
         changes = [_change(record) for record in payloads.records]
         names = ("id", "end_reason", *_STATE)
         columns: Columns = {name: [change.get(name) for change in changes] for name in names}
-        return {"offset": payloads.offsets, "at_us": payloads.times, **columns}
+        return {SUBSCRIPTIONS.name: {"offset": payloads.offsets, "at_us": payloads.times, **columns}}
 
     return rows
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import Column, DataFrame, Observation
-from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+import numpy as np
+import pyarrow as pa
 
 from wanderbus.errors import WanderbusError
-from wanderbus.pipeline.lake.records import ERROR, MISFITS
 from wanderbus.pipeline.tables import Check, Table
-
-REJECTED: Final = "_rejected"
-"""Column with the reason for which a row goes to the quarantine; null for all others."""
-
-_ROWS, _REJECTED, _MISFITS, _UNMET = "rows", "rejected", "misfits", "unmet_"
 
 
 class CheckFailed(WanderbusError):
@@ -45,37 +39,30 @@ class TableCounts(msgspec.Struct, frozen=True):
         )
 
 
-def judged(rows: DataFrame, table: Table) -> DataFrame:
-    """Return the rows with the column :data:`REJECTED`: the error of the record, or the first unmet check that drops.
+class Judged(NamedTuple):
+    """The rows that a table takes, the reason for each of the others, by its place, and the counts of all."""
 
-    A row whose record has an error is not checked.
-    """
-    reasons = [F.when(~_met(check), F.lit(unmet_text(check))) for check in table.all_checks if check.action == "drop"]
-    error = [F.col(ERROR)] if ERROR in rows.columns else []
-    return rows.withColumn(REJECTED, F.coalesce(*error, *reasons, F.lit(None)).cast("string"))
+    rows: pa.RecordBatch
+    rejected: Mapping[int, str]
+    counts: TableCounts
 
 
-def observed(rows: DataFrame, table: Table, observation: Observation) -> DataFrame:
-    """Return judged rows that are counted by ``observation`` as they pass."""
-    has_error = F.col(ERROR).isNotNull() if ERROR in rows.columns else F.lit(False)
-    misfits = F.sum(MISFITS) if MISFITS in rows.columns else F.lit(0)
-    checks = [check for check in table.checks if check.action != "drop"]
-    unmet = [F.count_if(~has_error & ~_met(check)).alias(_UNMET + check.name) for check in checks]
-    return rows.observe(
-        observation,
-        F.count_if(F.col(REJECTED).isNull()).alias(_ROWS),
-        F.count_if(F.col(REJECTED).isNotNull()).alias(_REJECTED),
-        F.coalesce(misfits, F.lit(0)).alias(_MISFITS),
-        *unmet,
-    )
-
-
-def counted(found: Mapping[str, Any]) -> TableCounts:
-    """Return the counts that an observation of :func:`observed` has."""
-    unmet = {name.removeprefix(_UNMET): int(count) for name, count in found.items() if name.startswith(_UNMET)}
-    return TableCounts(
-        int(found[_ROWS]), int(found[_REJECTED]), int(found[_MISFITS]), {name: n for name, n in unmet.items() if n}
-    )
+def judged(rows: pa.RecordBatch, table: Table) -> Judged:
+    """Check the rows; the reason for which one is rejected is the first unmet check that drops."""
+    rejected: dict[int, str] = {}
+    unmet: dict[str, int] = {}
+    for check in table.all_checks:
+        met = check.condition.met(rows)
+        if met.true_count == len(rows):
+            continue
+        places = np.flatnonzero(~met.to_numpy(zero_copy_only=False)).tolist()
+        if check.action == "drop":
+            rejected |= {place: unmet_text(check) for place in places if place not in rejected}
+        else:
+            unmet[check.name] = len(places)
+    if rejected:
+        rows = rows.take(pa.array([place for place in range(len(rows)) if place not in rejected], pa.int64()))
+    return Judged(rows, rejected, TableCounts(len(rows), len(rejected), unmet=unmet))
 
 
 def require(counts: TableCounts, table: Table, place: str) -> None:
@@ -91,7 +78,3 @@ def require(counts: TableCounts, table: Table, place: str) -> None:
 def unmet_text(check: Check) -> str:
     """Return the reason for the rows that do not meet a check."""
     return f"check {check.name}: {check.meaning}"
-
-
-def _met(check: Check) -> Column:
-    return F.coalesce(F.expr(check.condition), F.lit(False))

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from wanderbus.pipeline.lake.delta import LakeTable, committed
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.reading import table
-from wanderbus.pipeline.lake.records import records_between
+from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
 from wanderbus.runtime.segment_files import durable_end
@@ -59,6 +59,12 @@ def reconcile(spark: SparkSession, log: Path, lake: Path) -> list[SegmentReport]
     of_log = segment_sums(records_between(spark, log, bases[0], end, "offset", "record"), bases)
     of_lake = segment_sums(lake_records(spark, lake, bases[0], end), bases)
     return [SegmentReport(base, of_log.get(base, Sums()), of_lake.get(base, Sums())) for base in bases]
+
+
+def records_between(spark: SparkSession, log: Path, first: int, end: int, *columns: str) -> DataFrame:
+    """Return the records ``first..end-1`` of the log."""
+    rows = spark.read.format(FORMAT).schema(log_schema(*columns)).option("startingOffset", str(first)).load(str(log))
+    return rows.where((F.col("offset") >= first) & (F.col("offset") < end))
 
 
 def lake_end(log: Path, lake: Path) -> int:

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from wanderbus.event import DeclaredAttribute
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.lake.records import Columns, Decode, Payloads
+from wanderbus.pipeline.lake.records import Decode, Payloads, Rows
 from wanderbus.pipeline.tables import SCHEMAS
 from wanderbus.pipeline.tables.declared import Declared
 from wanderbus.records import SchemaDeclared, decode_record
 from wanderbus.subject_schemas import SubjectSchema
 
-SCHEMA_KINDS: Final = ("schema_declared",)
+SCHEMA_KINDS: Final = {"schema_declared": SCHEMAS.name}
 
 _json: Final = msgspec.json.Encoder()
 _attributes: Final = msgspec.json.Decoder(tuple[DeclaredAttribute, ...])
@@ -28,9 +28,9 @@ _attributes: Final = msgspec.json.Decoder(tuple[DeclaredAttribute, ...])
 def schema_decoder() -> Decode:
     """Return a decoder of declarations."""
 
-    def rows(payloads: Payloads) -> Columns:
+    def rows(payloads: Payloads) -> Rows:
         found = [_declaration(record) for record in payloads.records]
-        return {
+        columns = {
             "offset": payloads.offsets,
             "at_us": payloads.times,
             "subject": [each.subject for each in found],
@@ -38,6 +38,7 @@ def schema_decoder() -> Decode:
             "by": [each.by for each in found],
             "attributes": [_json.encode(each.attributes).decode() for each in found],
         }
+        return {SCHEMAS.name: columns}
 
     return rows
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
-from wanderbus.pipeline.lake.records import Columns, Decode, Payloads
+from wanderbus.pipeline.lake.records import Columns, Decode, Payloads, Rows
+from wanderbus.pipeline.tables.catalogue import DELIVERIES, SESSIONS
 
-DELIVERY_KINDS: Final = ("acknowledged", "dropped")
-SESSION_KINDS: Final = (
-    *("attached", "dialog_stored", "status", "left"),
-    *("session_fenced", "session_imported", "export_dropped"),
+DELIVERY_KINDS: Final = dict.fromkeys(("acknowledged", "dropped"), DELIVERIES.name)
+SESSION_KINDS: Final = dict.fromkeys(
+    (
+        *("attached", "dialog_stored", "status", "left"),
+        *("session_fenced", "session_imported", "export_dropped"),
+    ),
+    SESSIONS.name,
 )
 
 
@@ -46,11 +51,11 @@ def delivery_decoder() -> Decode:
     decode = msgspec.msgpack.Decoder(_Ended).decode
     names = ("kind", "user", "session", "device", "first", "reason", "subscriptions", "resumed")
 
-    def rows(payloads: Payloads) -> Columns:
+    def rows(payloads: Payloads) -> Rows:
         records = [decode(record) for record in payloads.records]
-        columns: Columns = {name: [getattr(record, name) for record in records] for name in names}
+        columns: Columns = {name: list(map(attrgetter(name), records)) for name in names}
         columns["last"] = [record.number if record.last is None else record.last for record in records]
-        return {"offset": payloads.offsets, "at_us": payloads.times, **columns}
+        return {DELIVERIES.name: {"offset": payloads.offsets, "at_us": payloads.times, **columns}}
 
     return rows
 
@@ -59,9 +64,9 @@ def session_decoder() -> Decode:
     """Return a decoder of changes of sessions."""
     decode = msgspec.msgpack.Decoder(_Change).decode
 
-    def rows(payloads: Payloads) -> Columns:
+    def rows(payloads: Payloads) -> Rows:
         records = [decode(record) for record in payloads.records]
-        columns = {name: [getattr(record, name) for record in records] for name in _Change.__struct_fields__}
-        return {"offset": payloads.offsets, "at_us": payloads.times, **columns}
+        columns = {name: list(map(attrgetter(name), records)) for name in _Change.__struct_fields__}
+        return {SESSIONS.name: {"offset": payloads.offsets, "at_us": payloads.times, **columns}}
 
     return rows

@@ -6,7 +6,7 @@ because records there may be half written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -112,11 +112,16 @@ def _cut(index: SegmentIndex, first: int, end: int) -> Iterator[Slice]:
         yield from _cut(index, middle, end)
 
 
-def read_slice(part: Slice) -> Iterator[Frames]:
-    """Yield the records of ``part`` in groups, each checked; the places of a group are bytes from ``first_byte`` on."""
+def read_slice(part: Slice, texts: Sequence[bytes] = ()) -> Iterator[Frames]:
+    """Yield the records of ``part`` in groups, each checked; the places of a group are bytes from ``first_byte`` on.
+
+    With ``texts``, a part in which none of them occurs is passed over.
+    """
     with opened(Path(part.path)) as file:
         file.seek(part.first_byte)
         data = file.read(part.end_byte - part.first_byte)
+    if texts and not any(text in data for text in texts):
+        return iter(())
     return frame_groups(data, part.first, part.end)
 
 

@@ -7,6 +7,7 @@ from itertools import compress
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -106,6 +107,10 @@ class BatchBuilder:
             columns["json"] = _texts(rows)
         arrays = [self._array(rows, field, columns) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def numbered(self, first: int, end: int) -> pa.RecordBatch:
+        """Return the batch of the offsets ``first..end-1``, if they are all that is asked for."""
+        return pa.RecordBatch.from_arrays([pa.array(np.arange(first, end))], schema=self._schema)
 
     def _array(self, rows: Rows, field: pa.Field, decoded: dict[str, list[Any]]) -> pa.Array:
         match field.name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.errors import WanderbusError
+from wanderbus.pipeline.tables.conditions import column
 from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, Table
 
 
@@ -19,7 +20,7 @@ _USER: Final = Column("user", "string", "user of the session, as `sip:name@domai
 _SESSION: Final = Column("session", "string", "name of the user's session")
 _KIND: Final = Column("kind", "string", "kind of the record")
 _SUBJECT: Final = Column("subject", "string", "subject of the event")
-_OFFSET_VALID: Final = Check("offset_valid", "offset >= 0", "fail", "offsets begin at 0")
+_OFFSET_VALID: Final = Check("offset_valid", column("offset") >= 0, "fail", "offsets begin at 0")
 
 RECORDS: Final = Table(
     name="records",
@@ -63,10 +64,10 @@ EVENTS: Final = Table(
     partitioned_by=("subject", "date"),
     checks=(
         _OFFSET_VALID,
-        Check("subject_named", "subject <> ''", "drop", "a subject has at least one character"),
+        Check("subject_named", column("subject") != "", "drop", "a subject has at least one character"),
         Check(
             "publisher_clock",
-            "published_us is null or published_us <= at_us + 60000000",
+            column("published_us").is_null() | (column("published_us") <= column("at_us") + 60_000_000),
             "warn",
             "the publisher's clock is at most a minute ahead of the server's",
         ),
@@ -90,8 +91,8 @@ NOTIFICATIONS: Final = Table(
     partitioned_by=("subject", "date"),
     checks=(
         _OFFSET_VALID,
-        Check("subject_named", "subject <> ''", "drop", "a subject has at least one character"),
-        Check("subscription_matched", "size(subscriptions) > 0", "warn", "a notification has a subscription"),
+        Check("subject_named", column("subject") != "", "drop", "a subject has at least one character"),
+        Check("subscription_matched", column("subscriptions").size() > 0, "warn", "a notification has a subscription"),
     ),
 )
 
@@ -116,8 +117,15 @@ DELIVERIES: Final = Table(
     partitioned_by=("date",),
     checks=(
         _OFFSET_VALID,
-        Check("kind_known", "kind in ('acknowledged', 'dropped')", "drop", "no other record ends a notification"),
-        Check("range_ordered", "first is null or first <= last", "drop", "a range does not end before it begins"),
+        Check(
+            "kind_known", column("kind").is_in("acknowledged", "dropped"), "drop", "no other record ends a notification"
+        ),
+        Check(
+            "range_ordered",
+            column("first").is_null() | (column("first") <= column("last")),
+            "drop",
+            "a range does not end before it begins",
+        ),
     ),
 )
 
@@ -145,7 +153,7 @@ SESSIONS: Final = Table(
         _OFFSET_VALID,
         Check(
             "status_known",
-            "status is null or status in ('CONNECTED', 'DISCONNECTED')",
+            column("status").is_null() | column("status").is_in("CONNECTED", "DISCONNECTED"),
             "warn",
             "a device is connected or disconnected",
         ),
@@ -177,8 +185,15 @@ SUBSCRIPTIONS: Final = Table(
     ),
     partitioned_by=("is_live",),
     checks=(
-        Check("lifetime_ordered", "to_offset is null or to_offset > from_offset", "fail", "a lifetime is not empty"),
-        Check("live_without_end", "is_live = (to_offset is null)", "fail", "a live version has no end"),
+        Check(
+            "lifetime_ordered",
+            column("to_offset").is_null() | (column("to_offset") > column("from_offset")),
+            "fail",
+            "a lifetime is not empty",
+        ),
+        Check(
+            "live_without_end", column("is_live") == column("to_offset").is_null(), "fail", "a live version has no end"
+        ),
     ),
 )
 

@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from wanderbus.pipeline.tables.conditions import Expression, is_present
+
 Type = Literal["string", "bigint", "double", "boolean", "timestamp", "date", "binary", "variant", "array<string>"]
 """Type of a column, by its name in Spark."""
 
@@ -29,10 +31,10 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A condition that each row meets, in Spark's SQL, and the action otherwise; a condition without value is unmet."""
+    """A condition that each row meets, and the action otherwise; a condition without value is unmet."""
 
     name: str
-    condition: str
+    condition: Expression
     action: Action
     meaning: str
 
@@ -63,6 +65,4 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _present(column: Column) -> Check:
-    return Check(
-        f"{column.name}_present", f"`{column.name}` is not null", "drop", f"the row has a value of `{column.name}`"
-    )
+    return Check(f"{column.name}_present", is_present(column.name), "drop", f"the row has a value of `{column.name}`")

@@ -1,0 +1,87 @@
+"""Files that workers write, and what they report of them to the driver (decision 0066)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from wanderbus.pipeline.lake.quality import TableCounts, judged
+from wanderbus.pipeline.lake.table_files import LakeFile, TableFiles, arrow_schema
+from wanderbus.pipeline.tables import Table
+
+_RESULT: Final = "result binary"
+_BATCH_ROWS: Final = 65_536
+
+
+class Written(msgspec.Struct):
+    """The files that were written for one table, its own and those of the quarantine, and the counts of its rows."""
+
+    files: list[LakeFile] = []
+    quarantine: list[LakeFile] = []
+    counts: TableCounts = TableCounts()
+
+    def __add__(self, other: Written) -> Written:
+        return Written(self.files + other.files, self.quarantine + other.quarantine, self.counts + other.counts)
+
+
+def run(spark: SparkSession, tasks: Sequence[Callable[[], Mapping[str, Written]]]) -> dict[str, Written]:
+    """Run each task in a worker; return their files and counts, by table."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                yield _result(tasks[task]())
+
+    if not tasks:
+        return {}
+    return collected(spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _RESULT))
+
+
+def write_rows(rows: DataFrame, table: Table, directory: Path, attempt: str) -> Written:
+    """Write rows that Spark has, those that meet the checks of the table."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files, counts, schema = TableFiles(table, directory, attempt), TableCounts(), arrow_schema(table)
+        for batch in batches:
+            found = judged(pa.RecordBatch.from_arrays(batch.columns, schema=schema), table)
+            counts += found.counts
+            files.write(found.rows)
+        yield _result({table.name: Written(files.close(), counts=counts)})
+
+    own = rows.select(*(f"`{column.name}`" for column in table.columns))
+    return collected(own.mapInArrow(work, _RESULT)).get(table.name, Written())
+
+
+def merge(table: Table, directory: Path, attempt: str, files: Sequence[LakeFile]) -> Mapping[str, Written]:
+    """Write the rows of files of one partition into one file; columns that a file lacks have no values."""
+    merged, schema = TableFiles(table, directory, attempt), arrow_schema(table)
+    for each in files:
+        with pq.ParquetFile(directory / each.path) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+                columns = [
+                    batch.column(field.name).cast(field.type)
+                    if field.name in batch.schema.names
+                    else pa.nulls(len(batch), field.type)
+                    for field in schema
+                ]
+                merged.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return {table.name: Written(merged.close())}
+
+
+def collected(results: DataFrame) -> dict[str, Written]:
+    """Run the tasks whose results these are; return the files and counts by table."""
+    found: dict[str, Written] = {}
+    for row in results.collect():
+        for name, written in msgspec.msgpack.decode(row[0], type=dict[str, Written]).items():
+            found[name] = found.get(name, Written()) + written
+    return found
+
+
+def _result(written: Mapping[str, Written]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"result": msgspec.msgpack.encode(written)}])
