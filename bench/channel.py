@@ -1,10 +1,10 @@
 """Our reliable UDP beside bare UDP, TCP and TLS: messages per second one way, round trips, and the same under loss.
 
 The two sides are processes with a processor each, on loopback. Bare UDP is an echo by asyncio alone, the best of a few
-windows of time. A message is one that the receiving application has had; a sender sends as fast as it is let. Round
+windows of time. A message counts once the receiving application has it; a sender sends as fast as it may. Round
 trips are of an application that echoes, at 20 messages a second on each of some channels, all peers in turn. Loss is by
 iptables, in network namespaces, both ways (needs root and is left out without). Everything runs in turn, several times;
-figures are medians. What the goals compare runs oftener, one right after the other, and theirs are medians of ratios.
+figures are medians. Pairs that goals compare run more often, one right after the other: medians of their ratios count.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.runtime.net.resolver import place_in, resolve
+from wanderbus.runtime.net.resolver import resolve, target_in
 from wanderbus.runtime.system_random import SystemRandom, wall_us
 
 
@@ -35,7 +35,7 @@ def test_host_and_port_are_read(text: str, address: tuple[str, int]) -> None:
 )
 def test_an_address_has_the_form_in_which_answers_come_from_there(text: str, host: str) -> None:
     """An agent of the original ECI listens to that address alone."""
-    assert place_in(text) == (host, 5070)
+    assert target_in(text) == (host, 5070)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from wanderbus.client.user_uri import user_of
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Position
 from wanderbus.runtime.files.device_file import default_state_dir
-from wanderbus.runtime.net.resolver import name_in, place_in
+from wanderbus.runtime.net.resolver import name_in, target_in
 from wanderbus.settings.agent import CONFIG_VARIABLE, AgentArguments, AgentSettings
 from wanderbus.sip.authentication.digest_values import ALGORITHMS
 from wanderbus.sip.message.targets import PORTS, TRANSPORTS, Transport
@@ -142,7 +142,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         **shared_properties(settings)
         | {
             "uri": user,
-            "server": place_in(settings.server, default_port=PORTS[over]),
+            "server": target_in(settings.server, default_port=PORTS[over]),
             "transport": over,
             "server_name": name_in(settings.server) if over == "TLS" else None,
             "broker": broker_uri,

@@ -15,7 +15,7 @@ from wanderbus.event import Position
 from wanderbus.machine import Address
 from wanderbus.protocol.eci_address import user_at
 from wanderbus.runtime.net.driver import Driver
-from wanderbus.runtime.net.resolver import place_in
+from wanderbus.runtime.net.resolver import target_in
 from wanderbus.settings.agent import AgentSettings
 
 _NOT_IN_ECI: Final = (
@@ -43,7 +43,7 @@ class BaselineEnd:
         named = [name for name in _NOT_IN_ECI if getattr(settings, name) != defaults[name]]
         if named := [*named, *(["resume"] if resume else [])]:
             raise ConfigurationError(f"original ECI ({ECI_SCHEME}) has no {' and no '.join(named)}; leave it out")
-        server = place_in(settings.uri[len(ECI_SCHEME) :], default_port=0)
+        server = target_in(settings.uri[len(ECI_SCHEME) :], default_port=0)
         given = shared_properties(settings) | {"server": server, "transport": "UDP", "broker": settings.uri}
         return cls(AgentProperties(**given), local_address=settings.local_address)
 

@@ -42,12 +42,14 @@ def extensions_of(
     """
     named = settings.extensions or ExtensionSettings()
     kinds = {
-        name: _loaded(f"extensions.restrictions.{name}", place, Kind) for name, place in named.restrictions.items()
+        name: _loaded(f"extensions.restrictions.{name}", reference, Kind)
+        for name, reference in named.restrictions.items()
     }
     if hook is None and named.disconnection is not None:
         hook = _callable("extensions.disconnection", named.disconnection)
     named_policies = {
-        name: _callable(f"extensions.queue_policies.{name}", place) for name, place in named.queue_policies.items()
+        name: _callable(f"extensions.queue_policies.{name}", reference)
+        for name, reference in named.queue_policies.items()
     }
     known = QueuePolicies({**named_policies, **(policies or {})})
     _check_default(settings, known)
@@ -61,15 +63,17 @@ def _check_default(settings: ServerSettings, policies: QueuePolicies) -> None:
         raise ConfigurationError(f"broker.queue.policy: {error}; name it in [extensions.queue_policies]") from None
 
 
-def _loaded(key: str, place: str, wanted: type[Loaded]) -> Loaded:
-    found = load(key, place)
+def _loaded(key: str, reference: str, wanted: type[Loaded]) -> Loaded:
+    found = load(key, reference)
     if not isinstance(found, wanted):
-        raise ConfigurationError(f"{key}: {place} is not a {wanted.__module__}.{wanted.__qualname__}, but {found!r}")
+        raise ConfigurationError(
+            f"{key}: {reference} is not a {wanted.__module__}.{wanted.__qualname__}, but {found!r}"
+        )
     return found
 
 
-def _callable(key: str, place: str) -> Any:
-    found = load(key, place)
+def _callable(key: str, reference: str) -> Any:
+    found = load(key, reference)
     if not callable(found):
-        raise ConfigurationError(f"{key}: {place} is not a function, but {found!r}")
+        raise ConfigurationError(f"{key}: {reference} is not a function, but {found!r}")
     return found

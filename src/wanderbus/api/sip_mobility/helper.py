@@ -42,7 +42,7 @@ from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, OutgoingHandler
 from wanderbus.mobility.session.offer_answer import lines_of
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPSession
 from wanderbus.runtime.net.addresses import address_towards
-from wanderbus.runtime.net.resolver import place_in, resolve, resolved
+from wanderbus.runtime.net.resolver import resolve, resolved, target_in
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.sip.authentication.digest import DigestClient
 from wanderbus.sip.message.message import Request, Response, encode_message, make_response
@@ -119,7 +119,7 @@ class SIPHelper:
         try:
             return Properties(
                 uri=user,
-                server=place_in(server),
+                server=target_in(server),
                 username=username,
                 password=password,
                 instance=instance or f"<{uuid.uuid4().urn}>",

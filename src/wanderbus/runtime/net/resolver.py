@@ -18,7 +18,7 @@ def name_in(server: str) -> str | None:
     return None if is_ip_address(host) or server.startswith("[") else host.lower()
 
 
-def place_in(server: str, *, default_port: int = 5060) -> Address:
+def target_in(server: str, *, default_port: int = 5060) -> Address:
     """Return host and port of ``host``, ``host:port`` or ``[v6]:port``, without looking a name up.
 
     An IP address is returned in the form in which responses from it show it.
@@ -45,19 +45,19 @@ def resolve(server: str, *, default_port: int = 5060) -> Address:
 
     A name lookup blocks; within an event loop, use :func:`resolved`.
     """
-    return _look_up(place_in(server, default_port=default_port), server)
+    return _look_up(target_in(server, default_port=default_port), server)
 
 
-async def resolved(place: Address, wait_s: float) -> Address:
-    """Return the address of ``place``, whose host may be a name, without blocking the loop.
+async def resolved(target: Address, wait_s: float) -> Address:
+    """Return the address of ``target``, whose host may be a name, without blocking the loop.
 
     The lookup runs in a thread of its own that is never joined: without a name server it takes minutes.
 
     :raises ConfigurationError: there is no such host
     :raises NoResponse: no name server answered within ``wait_s``
     """
-    if is_ip_address(place[0]):
-        return place
+    if is_ip_address(target[0]):
+        return target
     loop = asyncio.get_running_loop()
     found: asyncio.Future[Address] = loop.create_future()
 
@@ -72,7 +72,7 @@ async def resolved(place: Address, wait_s: float) -> Address:
     def look_up() -> None:
         address = fault = None
         try:
-            address = _look_up(place, shown(place))
+            address = _look_up(target, shown(target))
         except ConfigurationError as error:
             fault = error
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -84,13 +84,13 @@ async def resolved(place: Address, wait_s: float) -> Address:
             return await found
     except TimeoutError:
         raise NoResponse(
-            f"the host of {shown(place)!r} was not found in {wait_s:g} s: no name server answers; check the network"
+            f"the host of {shown(target)!r} was not found in {wait_s:g} s: no name server answers; check the network"
         ) from None
 
 
-def _look_up(place: Address, text: str) -> Address:
+def _look_up(target: Address, text: str) -> Address:
     try:
-        found = socket.getaddrinfo(*place, type=socket.SOCK_DGRAM)
+        found = socket.getaddrinfo(*target, type=socket.SOCK_DGRAM)
     except ValueError:
         raise ConfigurationError(f"{text!r} is not host:port") from None
     except OSError as error:

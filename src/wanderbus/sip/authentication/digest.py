@@ -81,19 +81,19 @@ _TO_ESCAPE: Final = re.compile(r"[^A-Za-z0-9\-_.!~*'()&=+$,;?/]")
 """Characters that the user part of a URI must not contain (RFC 3261 25.1)."""
 
 _NONCE_NUMBER_BYTES: Final = 5
-_PLACE_BYTES: Final = 3
+_SOURCE_TAG_BYTES: Final = 3
 _SEAL_BYTES: Final = 5
 _NONCE_CHARACTERS: Final = 24
 """Short, because a challenge must not be larger than the request; guessing a 40-bit seal takes 10^12 requests."""
 
 
 class _Nonce:
-    __slots__ = ("issued_ms", "place", "serial")
+    __slots__ = ("issued_ms", "serial", "source_tag")
 
-    def __init__(self, issued_ms: int, serial: int, place: bytes) -> None:
+    def __init__(self, issued_ms: int, serial: int, source_tag: bytes) -> None:
         self.issued_ms = issued_ms
         self.serial = serial
-        self.place = place
+        self.source_tag = source_tag
 
 
 class Authenticator:
@@ -152,7 +152,7 @@ class Authenticator:
         nonce = self._opened(credentials.nonce)
         if nonce is None:
             return self._challenged(request, now_ms, stale=True)
-        if self._is_outdated(nonce, now_ms) or (from_there and nonce.place != self._source_tag(request)):
+        if self._is_outdated(nonce, now_ms) or (from_there and nonce.source_tag != self._source_tag(request)):
             return self._replaced(nonce, credentials, request, now)
         if refusal := self._refusal(nonce, credentials, request, now):
             return refusal
@@ -254,11 +254,11 @@ class Authenticator:
     def _source_tag(self, request: Request) -> bytes:
         """Return a tag of the source of ``request``, as far as the source can be trusted."""
         address = self._guard.source_of(request).address
-        return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_PLACE_BYTES]
+        return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_SOURCE_TAG_BYTES]
 
     def _sealed(self, nonce: _Nonce) -> str:
         content = b"".join(number.to_bytes(_NONCE_NUMBER_BYTES) for number in (nonce.issued_ms, nonce.serial))
-        content += nonce.place
+        content += nonce.source_tag
         return urlsafe_b64encode(content + self._seal(content)).decode()
 
     def _opened(self, text: str) -> _Nonce | None:
@@ -272,9 +272,9 @@ class Authenticator:
         content, seal = sealed[:-_SEAL_BYTES], sealed[-_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._seal(content)):
             return None
-        numbers, place = content[:-_PLACE_BYTES], content[-_PLACE_BYTES:]
+        numbers, source_tag = content[:-_SOURCE_TAG_BYTES], content[-_SOURCE_TAG_BYTES:]
         issued_ms, serial = numbers[:_NONCE_NUMBER_BYTES], numbers[_NONCE_NUMBER_BYTES:]
-        return _Nonce(int.from_bytes(issued_ms), int.from_bytes(serial), place)
+        return _Nonce(int.from_bytes(issued_ms), int.from_bytes(serial), source_tag)
 
     def _seal(self, content: bytes) -> bytes:
         return hmac.digest(self._key, content + self._realm.encode(), hashlib.sha256)[:_SEAL_BYTES]
