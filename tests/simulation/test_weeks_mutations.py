@@ -29,6 +29,7 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.broker.tombstones import Tombstones
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.lifetimes import Lifetimes
 from wanderbus.client.machine.subscription_records import Decision
@@ -134,7 +135,7 @@ def forget_when_the_renewed_was_notified(patch: Patch) -> None:
 
 def keep_every_tombstone(patch: Patch) -> None:
     """Growth: ended subscriptions are never forgotten."""
-    patch.setattr(Subscriptions, "_forget", lambda self, identities: None)
+    patch.setattr(Tombstones, "_forget", lambda self, identities: None)
 
 
 def never_ask_what_ended(patch: Patch) -> None:
