@@ -10,7 +10,8 @@ from wanderbus import protocol
 from wanderbus.broker.state.rows import session_key
 from wanderbus.event import Gap, Notification
 from wanderbus.records import AnyRecord, Published, decode_record
-from wanderbus.simulation.weeks.device import Life, Received, WeeksDevice
+from wanderbus.simulation.weeks.device import WeeksDevice
+from wanderbus.simulation.weeks.life import Life, Received
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.stream import Stream, name_of
 from wanderbus.simulation.weeks.truth import Happened, Truth

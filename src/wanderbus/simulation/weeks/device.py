@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -24,13 +23,13 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.machine.outbox import Outbox
-from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.event import Event, EventId, Position
 from wanderbus.machine import Output
+from wanderbus.simulation.weeks.life import Habits, Item, Life, Received
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.wire import Wire
 from wanderbus.simulation.world import World
 
-Item = Notification | Gap
 Request = protocol.OfSubscriptions | protocol.Purge | protocol.Kick
 
 _PATIENCE_S: Final = 7_200.0
@@ -41,52 +40,6 @@ _OUTBOX: Final = 7
 
 _NOTICE_S_MAX: Final = 180.0
 """Bound for noticing a broken link, for each side by itself."""
-
-
-class Habits(msgspec.Struct, frozen=True):
-    """Behaviour of the application on a device."""
-
-    resumes: bool
-    """True if it commits its position together with its results, and reports it on start."""
-    think_s: float
-    """Longest processing time of what has arrived."""
-    delay_s: float
-    """Travel time of a message."""
-    on_ended: Literal["ignore", "renew", "resubmit"]
-    """Reaction of its agent to a subscription that has ended."""
-    ignores: float = 0.0
-    """Share of its subscriptions that it does not read."""
-
-    @property
-    def renews(self) -> bool:
-        """Return whether it renews a subscription that has ended; such a subscription should not end every minute."""
-        return self.on_ended != "ignore"
-
-
-class Received(msgspec.Struct, frozen=True):
-    """A message of the stream as it arrived on ``link``, and the part that the conversation passed on."""
-
-    link: int
-    message: protocol.Attachment | protocol.Notify | protocol.NotifyGap
-    items: tuple[tuple[Item, tuple[str, ...]], ...]
-    """Items, each with its subscriptions."""
-
-
-@dataclass
-class Life:
-    """One process of the application, from start to crash."""
-
-    epoch: int
-    session: str
-    keep: bool
-    received: list[Received] = field(default_factory=list)
-    processed: list[tuple[Item, str]] = field(default_factory=list)
-    """Each item that the application has consumed, with its subscription."""
-    wanted: dict[str, None] = field(default_factory=dict)
-    """Subscriptions that it requested and has not requested to end."""
-    over: list[SubscriptionOver] = field(default_factory=list)
-    publishes: int = 0
-    requests: int = 0
 
 
 class WeeksDevice:

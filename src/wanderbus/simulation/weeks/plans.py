@@ -7,7 +7,7 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.weeks.device import Habits
+from wanderbus.simulation.weeks.life import Habits
 from wanderbus.simulation.weeks.policy import LATEST
 from wanderbus.simulation.weeks.windows import LOTS
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Unit, When, WhenFull
