@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from tests.published import published
 from tests.spark.replay.bronze import quarantine, write_bronze
 from wanderbus.broker.history.piece import read_piece
 from wanderbus.broker.messages import HistoryWanted, OffsetWanted
-from wanderbus.errors import StorageError
+from wanderbus.errors import FilterError, StorageError
 from wanderbus.event import Event, EventId, Position
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.table_files import durable_file
@@ -184,6 +185,14 @@ def test_t05_a_record_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         LakeHistory(lake).read(wanted(0))
 
 
+def test_t05_a_record_that_cannot_be_decoded_is_refused_at_once(tmp_path: Path) -> None:
+    payload = msgspec.msgpack.encode({"kind": "published", "at_us": 1, "acceptance": {"event": "Trade"}})
+    write_bronze(tmp_path, [FRAMES[0], Frame(1, 1, payload, 0)])
+    with pytest.raises(StorageError, match="was written by another version") as refused:
+        LakeHistory(tmp_path).read(wanted(0))
+    assert not isinstance(refused.value, ServiceAway)
+
+
 def test_t05_few_row_groups_are_read(lake: Path) -> None:
     history = LakeHistory(lake)
     history.read(wanted(44, 50))
@@ -191,7 +200,5 @@ def test_t05_few_row_groups_are_read(lake: Path) -> None:
 
 
 def test_t05_an_expression_that_is_none_is_refused_at_once(lake: Path) -> None:
-    from wanderbus.errors import FilterError
-
     with pytest.raises(FilterError):
         LakeHistory(lake).read(wanted(40, expression="(("))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import wanderbus
@@ -23,6 +25,7 @@ from wanderbus.runtime.log.log_reader import read_log
 from wanderbus.runtime.log_readers import LogReader, register_reader
 from wanderbus.runtime.segment_files import durable_end, segment_paths
 from wanderbus.runtime.services import history
+from wanderbus.runtime.services.service import Service
 from wanderbus.server import storage
 
 pytestmark = pytest.mark.integration
@@ -220,5 +223,34 @@ def test_t05_server_service_and_device_may_restart_in_the_middle(lake: Lake, mon
                     await nothing_more(departures)
                     await departures.aclose()
         assert found == list(range(302))
+
+    run(story())
+
+
+def test_t05_a_service_that_hangs_does_not_keep_a_server_from_its_end(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PIECE_S_MAX", 60.0)
+    asked, ended = threading.Event(), threading.Event()
+
+    def hang(body: msgspec.Raw) -> None:
+        asked.set()
+        ended.wait()
+
+    async def story() -> None:
+        world = lake.world
+        async with lake.server() as server, world.agent("bob") as bob, world.agent() as alice:
+            await publish(bob, *range(100))
+            await lake.remove(server)
+            with Service(lake.data, history.NAME, {history.OFFSET: lambda body: 0, history.READ: hang}):
+                departures = await alice.subscribe(SUBJECT, keep=True, since="earliest")
+                await until(asked.is_set)
+                await alice.close()
+                await server.close()
+                await until(
+                    lambda: not any(each.name.startswith("wanderbus-history_") for each in threading.enumerate())
+                )
+                ended.set()
+            assert departures
 
     run(story())

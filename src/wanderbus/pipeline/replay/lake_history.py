@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -120,7 +121,10 @@ class LakeHistory:
         self._of(wanted.server, wanted.incarnation, contents)
         if not contents.begin <= wanted.first < contents.end:
             raise StorageError(f"record {wanted.first} is not in the lake, which ends at record {contents.end}")
-        return read_piece(wanted, self._frames(contents, wanted.first, min(wanted.end, contents.end)))
+        try:
+            return read_piece(wanted, self._frames(contents, wanted.first, min(wanted.end, contents.end)))
+        except msgspec.DecodeError as error:
+            raise StorageError(f"a record from {wanted.first} on was written by another version: {error}") from None
 
     def _of(self, server: str, incarnation: int, contents: _Contents) -> _Contents:
         """Return ``contents`` if they are of this log."""
