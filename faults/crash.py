@@ -25,6 +25,7 @@ import msgspec
 
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
 from faults.archive import Archive
+from faults.kill_options import kill_options
 from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
@@ -276,21 +277,11 @@ async def _tell(run: Run, cycles: int) -> None:
 
 
 def _agent(role: Role) -> Victim:
-    told = msgspec.json.encode(role).decode()
-    return Victim(role.device, "faults.agents", told, errors=role.journal.with_suffix(".stderr"))
+    argument = msgspec.json.encode(role).decode()
+    return Victim(role.device, "faults.agents", argument, errors=role.journal.with_suffix(".stderr"))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="./do crash", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    return kill_options(
+        arguments, "crash", __doc__, victim="server", cycles=100, limit_s=900.0, failures="broken promises"
     )
-    parser.add_argument("--cycles", type=int, default=100, help="number of kills of the server (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
-    parser.add_argument(
-        "--limit-s", type=float, default=900.0, help="start no cycle after this time (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with status 1 if a goal is not met; broken promises always do"
-    )
-    return parser.parse_args(arguments)

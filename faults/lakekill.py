@@ -22,6 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from faults.kill_options import kill_options
 from faults.lake_differences import differences
 from faults.lake_log import DECLARED, GrowingLog
 from faults.victim import Died, Victim
@@ -198,16 +199,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="./do lakekill", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cycles", type=int, default=24, help="number of kills of the job (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
-    parser.add_argument(
-        "--limit-s", type=float, default=1200.0, help="start no cycle after this time (default: %(default)s)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with status 1 if a goal is not met; differences always do"
-    )
-    return parser.parse_args(arguments)
+    return kill_options(arguments, "lakekill", __doc__, victim="job", cycles=24, limit_s=1200.0, failures="differences")

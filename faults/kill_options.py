@@ -1,0 +1,38 @@
+"""Options of the commands that kill a process again and again."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def kill_options(
+    arguments: Sequence[str] | None,
+    command: str,
+    description: str | None,
+    *,
+    victim: str,
+    cycles: int,
+    limit_s: float,
+    failures: str,
+) -> argparse.Namespace:
+    """Parse ``arguments`` of ``command``: its defaults are ``cycles`` kills of ``victim`` within ``limit_s``.
+
+    :param failures: what always ends the command with status 1
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"./do {command}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cycles", type=int, default=cycles, help=f"number of kills of the {victim} (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
+    parser.add_argument(
+        "--limit-s", type=float, default=limit_s, help="start no cycle after this time (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    parser.add_argument(
+        "--strict", action="store_true", help=f"exit with status 1 if a goal is not met; {failures} always do"
+    )
+    return parser.parse_args(arguments)
