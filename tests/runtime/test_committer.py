@@ -14,16 +14,14 @@ from typing import Any
 import apsw
 import pytest
 
+from tests.runtime.committer_desk import PATIENCE_S, CommitterDesk, entries
 from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.state_store import StateStore
-from wanderbus.runtime.log.committer import Committer, GroupCommit, LogEntry
+from wanderbus.runtime.log.committer import Committer, GroupCommit
 from wanderbus.runtime.log.event_log import EventLog
 
-PATIENCE_S = 30
-"""Longest time for a thread and a disk on a loaded machine; only a failure waits so long."""
 
-
-class Desk:
+class Desk(CommitterDesk):
     """A committer over real files, and its reports."""
 
     def __init__(self, directory: Path) -> None:
@@ -40,20 +38,6 @@ class Desk:
             on_full=lambda reason: self.reports.append("full"),
             on_room=lambda: self.reports.append("room"),
         )
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await asyncio.sleep(0.001)
-
-    def close(self) -> None:
-        self.committer.stop()
-        self.store.close()
-        self.log.close()
-
-
-def entries(first: int, count: int) -> list[LogEntry]:
-    return [(offset, 1_000 + offset, b"%010d" % offset) for offset in range(first, first + count)]
 
 
 def recorded(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> list[str]:

@@ -14,20 +14,18 @@ from typing import Any
 import apsw
 import pytest
 
+from tests.runtime.committer_desk import CommitterDesk, entries
 from wanderbus.errors import StorageError
 from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.disk import is_full, replace_file
 from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log import committer as committing
-from wanderbus.runtime.log.committer import Committer, LogEntry
+from wanderbus.runtime.log.committer import Committer
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.segments import HEADER
 
-PATIENCE_S = 30
-"""Longest time for a thread on a loaded machine; only a failure waits so long."""
 
-
-class Desk:
+class Desk(CommitterDesk):
     """A committer over real files, whose disk the test can fill, and its reports."""
 
     def __init__(self, directory: Path, *, reserve_bytes: int = 0, segment_bytes_max: int = 2**20) -> None:
@@ -47,20 +45,6 @@ class Desk:
 
     def _durable(self, log: str, durable: int) -> None:
         self.durable = durable
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await asyncio.sleep(0.001)
-
-    def close(self) -> None:
-        self.committer.stop()
-        self.store.close()
-        self.log.close()
-
-
-def entries(first: int, count: int) -> list[LogEntry]:
-    return [(offset, 1_000 + offset, b"%010d" % offset) for offset in range(first, first + count)]
 
 
 def full(number: int = errno.ENOSPC) -> Callable[..., Any]:
