@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from faults.lake_differences import differences
@@ -143,3 +144,21 @@ def test_a_table_that_lacks_records_before_the_batch_is_not_continued(
         StorageError, match=rf"events has the log up to record 0, but the checkpoint is at {FIRST_BATCH}"
     ):
         Ingestion(spark, log, lake, declared=DECLARED).store(FIRST_BATCH, durable_end(log))
+
+
+def test_what_is_registered_is_durable_after_a_kill_between_commit_and_sync(
+    spark: SparkSession, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    store(spark, log, lake, FIRST_BATCH)
+    steps = KilledSteps(lake, monkeypatch, lambda step: step.call == "create_write_transaction")
+    with pytest.raises(Killed):
+        store(spark, log, lake)
+    killed = steps.calls[-1].path
+    steps.calls.clear()
+    Ingestion(spark, log, lake, declared=DECLARED).register()
+    synced = {call.path for call in steps.calls if call.name == "fsync"}
+    newest = DeltaTable(lake / RECORDS.directory).version()
+    assert f"{RECORDS.directory}/_delta_log/{newest:020d}.json" in synced
+    assert {f"{each.directory}/_delta_log" for each in TABLES if each.layer == "silver"} <= synced
+    assert killed in {each.directory for each in TABLES}

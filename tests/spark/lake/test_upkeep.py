@@ -6,15 +6,18 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.lake.conftest import departure
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.lake import Ingestion, compact, reconcile, table, vacuum
+from wanderbus.pipeline.lake import Ingestion, compact, compaction, reconcile, table, vacuum
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.reconciliation import Sums
+from wanderbus.pipeline.lake.writing import Written, run
 from wanderbus.pipeline.tables import RECORDS, named
 from wanderbus.records import Record
 
@@ -114,3 +117,22 @@ def test_reconciliation_finds_what_differs_by_segment(
     assert (first.differs, second.differs) == (False, True)
     assert first.log == first.lake != Sums()
     assert (second.log.records, second.lake.records) == (2, 2)
+
+
+def test_a_compaction_that_would_lose_a_row_changes_nothing(
+    spark: SparkSession, ingested: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, lake = ingested
+    target = LakeTable(lake, EVENTS)
+    before = target.load().version()
+
+    def run_and_lose(*arguments: Any) -> dict[str, Written]:
+        written = run(*arguments)
+        file, *others = written["events"].files
+        return {"events": Written([msgspec.structs.replace(file, rows=file.rows - 1), *others])}
+
+    monkeypatch.setattr(compaction, "run", run_and_lose)
+    with pytest.raises(StorageError, match=r"events has \d+ rows to compact, but \d+ were written; nothing changes"):
+        compact(spark, lake, EVENTS)
+    assert target.load().version() == before
+    assert len(notes(spark, lake)) == 6

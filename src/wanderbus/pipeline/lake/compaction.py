@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.table_files import ATTEMPT, LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import merge, run
@@ -37,7 +38,10 @@ class Compacted(NamedTuple):
 def compact(
     spark: SparkSession, lake: Path, table: Table, *, file_bytes: int = FILE_BYTES, files_min: int = 2
 ) -> Compacted:
-    """Merge the small files of each partition that has at least ``files_min`` of them; the rows stay the same."""
+    """Merge the small files of each partition that has at least ``files_min`` of them; the rows stay the same.
+
+    Raises ``StorageError``, and changes nothing, if the number of rows would not stay the same.
+    """
     target = LakeTable(lake, table).as_it_is()
     delta = target.load()
     groups = [
@@ -51,6 +55,12 @@ def compact(
     attempt = new_attempt()
     written = run(spark, [partial(merge, target.table, target.directory, attempt, group) for group in groups])
     removed, added = [file for group in groups for file in group], written[table.name].files
+    before, after = (sum(file.rows for file in files) for files in (removed, added))
+    if before != after:
+        target.discard(added)
+        raise StorageError(
+            f"{target.directory} has {before} rows to compact, but {after} were written; nothing changes"
+        )
     target.commit(delta, added, removed=removed)
     return Compacted(len(removed), len(added))
 

@@ -138,8 +138,12 @@ class LakeTable:
             raise StorageError(
                 f"{self.directory} was changed by another job meanwhile: {_line(error)}; run only one pipeline on it"
             ) from None
+        self.sync_commit(self.load())
+
+    def sync_commit(self, delta: DeltaTable) -> None:
+        """Make a version durable; a job that was killed between a commit and its sync has left that to the next one."""
         log = self.directory / "_delta_log"
-        sync(log / f"{self.load().version():020d}.json")
+        sync(log / f"{delta.version():020d}.json")
         sync(log)
 
     def files(self, delta: DeltaTable) -> list[LakeFile]:

@@ -112,13 +112,19 @@ class Ingestion:
             register_lake(self._log, self._lake, self.end(), self._reader_expires_s)
 
     def end(self) -> int:
-        """Return the offset up to which all tables of the lake have the log; its oldest record if one has nothing."""
+        """Return the offset up to which all tables durably have the log; its oldest record if one has nothing."""
         tables = [RECORDS, *(each for each in TABLES if each.layer == "silver" and self._has_silver)]
         found = [LakeTable(self._lake, each) for each in tables]
         if not all(each.exists for each in found):
             return LogFiles(self._log).oldest()
         identity = log_identity(self._log)
-        ends = [committed(each.load(), _application(identity, each.table)) for each in found]
+        versions = [each.load() for each in found]
+        for each, version in zip(found, versions, strict=True):
+            each.sync_commit(version)
+        ends = [
+            committed(version, _application(identity, each.table))
+            for each, version in zip(found, versions, strict=True)
+        ]
         return min(LogFiles(self._log).oldest() if end is None else end for end in ends)
 
     def store(self, first: int, end: int) -> None:
