@@ -105,6 +105,8 @@ class RemoteHistory:
             raise SourceAway("the service history does not answer", left_s)
         try:
             answer = self._pieces.ask(*READ, wanted, HistoryRead)
+            if answer.piece != wanted.piece or not wanted.first < answer.end <= wanted.end:
+                raise ServiceAway(f"the service {NAME} answers with another piece; start it again")
         except ServiceAway as error:
             raise SourceAway(str(error), self._pause(str(error))) from None
         except StorageError:
