@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
+from tests.agent.reports import Reporting
 from wanderbus import protocol
 from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (
     AgentProperties,
-    AgentStatusChanged,
-    Arrived,
     Ask,
     Connect,
     Moved,
@@ -19,8 +18,8 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.domain.access_server import AccessServer
 from wanderbus.domain.baseline import Baseline
-from wanderbus.event import Event, Notification
-from wanderbus.machine import Address, Output
+from wanderbus.event import Event
+from wanderbus.machine import Address
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.transports import RudpConfig
@@ -30,8 +29,6 @@ from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import ECI_ADDRESS, SimulatedServer
 from wanderbus.simulation.world import World
 from wanderbus.subscription import Restriction, Subscription
-
-Kind = TypeVar("Kind", bound=Output)
 
 SUBJECT = "Trade"
 
@@ -87,15 +84,15 @@ class EciTown:
         self._carry(source, destination, data)
 
 
-class Pager:
+class Pager(Reporting):
     """An agent of the original ECI at one address, with the reports that it made."""
 
     def __init__(
         self, town: EciTown, ip: str = "10.1.0.1", *, port: int = 40_000, epoch: int = 1, keep: bool = True
     ) -> None:
+        super().__init__()
         self.town = town
         self.address: Address = (ip, port)
-        self.reports: list[Output] = []
         self._requests = 0
         self._published = 0
         properties = AgentProperties(
@@ -142,20 +139,7 @@ class Pager:
         self.node.rebind({ECI_SOCKET: self.address})
         self.node.feed([Moved(self.address, self.address)])
 
-    def all_of(self, kind: type[Kind]) -> list[Kind]:
-        return [report for report in self.reports if isinstance(report, kind)]
-
-    @property
-    def received(self) -> list[Any]:
-        """The ``N`` of every event that arrived."""
-        items = [report.item for report in self.all_of(Arrived)]
-        return [item.event["N"] for item in items if isinstance(item, Notification)]
-
     @property
     def accepted(self) -> list[int]:
         """The numbers of the publishes that were acknowledged."""
         return [settled.number for settled in self.all_of(PublishSettled) if settled.id is not None]
-
-    @property
-    def statuses(self) -> list[str]:
-        return [report.status for report in self.all_of(AgentStatusChanged)]

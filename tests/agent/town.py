@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from tests.agent.reports import Reporting
 from wanderbus import protocol
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
-    AgentStatusChanged,
     Arrived,
     Ask,
     Connect,
@@ -20,7 +20,7 @@ from wanderbus.client.machine.messages import (
 )
 from wanderbus.domain.access_server import AccessServer
 from wanderbus.errors import SIPParseError
-from wanderbus.event import Event, Notification, Position
+from wanderbus.event import Event, Position
 from wanderbus.machine import Address, Output
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
@@ -35,8 +35,6 @@ from wanderbus.sip.message.message import Message, Request, parse_message
 DATA_ADDRESS: Address = (SERVER_IP, 5071)
 STREAM_ADDRESS: Address = (SERVER_IP, 5072)
 SIP_PORTS = (5060, 5070)
-
-Kind = TypeVar("Kind", bound=Output)
 
 
 class Sent(NamedTuple):
@@ -118,14 +116,14 @@ class Town:
             self._carry(source, destination, data)
 
 
-class Phone:
+class Phone(Reporting):
     """An agent of ``name`` in a town, with its reports; it acknowledges all notifications unless ``takes`` is false."""
 
     def __init__(self, town: Town, name: str = "alice", *, number: int = 1, takes: bool = True, **options: Any) -> None:
+        super().__init__()
         self.town = town
         self.uri = f"sip:{name}@{DOMAIN}"
         self.ip = f"10.{number}.0.1"
-        self.reports: list[Output] = []
         self.takes = takes
         self._requests = 0
         self._published = 0
@@ -181,19 +179,6 @@ class Phone:
         self.ip = ip
         self.node.rebind(self.sockets(), self.streams())
         self.node.feed([Moved(*self.addresses())])
-
-    def all_of(self, kind: type[Kind]) -> list[Kind]:
-        return [report for report in self.reports if isinstance(report, kind)]
-
-    @property
-    def received(self) -> list[Any]:
-        """The ``N`` of every event that arrived."""
-        items = [report.item for report in self.all_of(Arrived)]
-        return [item.event["N"] for item in items if isinstance(item, Notification)]
-
-    @property
-    def statuses(self) -> list[str]:
-        return [report.status for report in self.all_of(AgentStatusChanged)]
 
     @property
     def media(self) -> list[RemoteMediaStatus]:
