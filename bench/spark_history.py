@@ -1,53 +1,63 @@
-"""Subscriptions over history, beside the same in SQL: in Spark by equi-joins and by a nested loop, and in DuckDB.
+"""Subscriptions over history in Spark, beside the index without Spark and joins in SQL (:mod:`bench.spark_joins`).
 
-The workload is ``study`` of :mod:`bench.matching_workload`. An equi-join takes from each subscription the equality
-whose string has most values; subscriptions without one go through a nested loop. The joins are measured on the first
-events alone, since all would take hours. The bare kernel is fed with the same Arrow batches in this process.
+The workload is ``study`` of :mod:`bench.matching_workload`: 10,000 subscriptions, of which an event matches 29. The
+index alone, the *kernel*, gets the Arrow batches that the workers read, by the same function, in this process; runs
+of both alternate, because other work on the machine disturbs both. ``places`` and ``ids`` name the form of the
+results. Joins take hours for all events, and their time is in proportion to the events. So each join is compared with
+a history query of the same first events, in which the fixed cost of a query weighs more than in one of all;
+``--whole`` joins all. The session uses Java's optimizing compiler, as the joins need it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, NamedTuple
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from bench.matching_workload import DOMAIN, DOUBLES, NAMES, STRINGS, WORDS, Workload, workload
+from bench.matching_workload import DOUBLES, NAMES, STRINGS, WORDS, Workload, workload
+from bench.process_times import tree_s
+from bench.spark_joins import DuckDB, equi_join, nested_loop, predicates_of
 from harness.reporting import Goal, goal, progress
+from wanderbus import pipeline
 from wanderbus.filters import eci
-from wanderbus.pipeline.history import EventFiles, match
-from wanderbus.pipeline.history.matches import matched_batch
+from wanderbus.pipeline.history import EventFiles, Selection, Version, count, match, match_places, replay
+from wanderbus.pipeline.history.event_files import Part, batches_of
+from wanderbus.pipeline.history.matches import matched_batch, matched_places
 from wanderbus.pipeline.history.queries import Matcher, queries_of
 from wanderbus.pipeline.session import spark_session
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Frequency, Subscription
 
 EVENTS: Final = 1_000_000
 QUICK_EVENTS: Final = 200_000
 SUBSCRIPTIONS: Final = 10_000
-CORES: Final = 2
+REPLAYED: Final = 100
+"""Subscriptions that are replayed, each with a frequency."""
 RUNS: Final = 3
 FILES: Final = 8
-BATCH_ROWS: Final = 10_000
-"""Rows of the batches that Spark gives to Python."""
-
-JOINED_SHARE: Final = {"equi-join": 0.1, "nested loop": 0.002, "duckdb": 0.02}
-"""Shares of the events that the joins are measured on."""
+OPTIMIZED: Final = (
+    f"-XX:+UseParallelGC -Dlog4j2.configurationFile={Path(*pipeline.__path__, 'log4j2.properties').as_uri()}"
+)
+"""Options of Java with its optimizing compiler."""
+SHARES: Final = {"equi-join": 0.05, "duckdb": 0.05, "nested loop": 0.001}
+"""Shares of the events that are joined."""
 
 
 class Measured(NamedTuple):
-    """Rate of one way, in events a second of all cores, and per second of processor time."""
+    """Rates of one run, in events a second of all cores, and per second of processor time."""
 
     way: str
     cores: int
     events: int
-    pairs: int
+    pairs: int | None
     events_per_s: float
     events_per_cpu_s: float
 
@@ -59,50 +69,75 @@ class Table(NamedTuple):
     events: int
     subscriptions: list[Subscription]
     predicates: pa.Table
-    """A row for each subscription: what it asks of each attribute, null for nothing."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in order of offset."""
+        return sorted(map(str, self.directory.iterdir()))
 
 
-def measure(work: Path, events: int, cpu_s: Callable[[int], float]) -> Iterator[Measured]:
-    """Measure all ways; ``cpu_s`` returns the processor time of a process and its descendants."""
+def measure(work: Path, events: int, whole: bool = False) -> Iterator[Measured]:
+    """Measure all ways; with ``whole``, join all events."""
     progress(f"making {events} events and {SUBSCRIPTIONS} subscriptions")
     table = make_table(work, events)
-    yield bare_kernel(table)
-    spark = spark_session("wanderbus-bench", cores=CORES, memory="2g")
-    java = int(spark.sparkContext._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    try:
-        predicates = _saved(spark, table)
-        files = EventFiles(spark, sorted(map(str, table.directory.iterdir())))
-        yield _in_spark("history", match(files, table.subscriptions), events, lambda: cpu_s(java))
-        ways: dict[str, Callable[[DataFrame], DataFrame]] = {
-            "history of rows": lambda some: match(some, table.subscriptions),
-            "equi-join": lambda some: equi_join(some, predicates),
-            "nested loop": lambda some: nested_loop(some, predicates),
-        }
-        for way, query in ways.items():
-            count = int(events * JOINED_SHARE.get(way, 1.0))
-            some = spark.read.parquet(str(table.directory)).where(F.col("offset") < count)
-            yield _in_spark(way, query(some), count, lambda: cpu_s(java))
-    finally:
-        spark.stop()
-    yield in_duckdb(table)
+    for cores in (1, 2):
+        settings = {"spark.driver.extraJavaOptions": OPTIMIZED}
+        spark = spark_session("wanderbus-bench", cores=cores, memory="2g", settings=settings)
+        try:
+            yield from history(spark, table)
+            if cores == 2:
+                yield from others(spark, table)
+                yield from joins(spark, table, 1.0 if whole else None)
+        finally:
+            spark.stop()
 
 
 def goals(results: list[Measured]) -> list[Goal]:
-    """Return the goals of history."""
-    rates = {each.way: each.events_per_s for each in results}
-    return [
-        goal("history_events_per_s", rates["history"], "1/s"),
-        goal("history_vs_kernel", rates["history"] / CORES / rates["kernel"], "ratio", least=0.8),
-        goal("history_vs_equi_join", rates["history"] / rates["equi-join"], "ratio", least=5),
-        goal("history_vs_nested_loop", rates["history"] / rates["nested loop"], "ratio"),
-        goal("history_vs_duckdb", rates["history"] / rates["duckdb"], "ratio"),
+    """Return the goals of history: medians of the ratios of runs that followed each other."""
+    found = [
+        goal("history_events_per_s", max(_rates(results, "history places", 2)), "1/s"),
+        goal("history_vs_kernel", _efficiency(results, "places", 2), "ratio", least=0.8),
+        goal("history_vs_equi_join", _beside(results, "equi-join"), "ratio", least=5),
+        goal("history_vs_duckdb", _beside(results, "duckdb"), "ratio"),
+        goal("history_vs_nested_loop", _beside(results, "nested loop"), "ratio"),
     ]
+    for form in ("places", "ids"):
+        for cores in (1, 2):
+            name = f"history_of_{form}_vs_kernel_on_{cores}"
+            found.append(goal(name, _efficiency(results, form, cores), "ratio"))
+            found.append(goal(f"{name}_by_processor_time", _efficiency(results, form, cores, is_cpu=True), "ratio"))
+    return found
+
+
+def _beside(results: list[Measured], way: str) -> float:
+    """Return the rate of history over that of a join of the same events."""
+    [joined] = _rates(results, way, 2)
+    [ours] = _rates(results, f"history beside {way}", 2)
+    return ours / joined
+
+
+def _rates(results: list[Measured], way: str, cores: int) -> list[float]:
+    return [each.events_per_s for each in results if (each.way, each.cores) == (way, cores)]
+
+
+def _efficiency(results: list[Measured], form: str, cores: int, *, is_cpu: bool = False) -> float:
+    """Return the rate of history for each core over that of the kernel in the run before it: the median."""
+    ratios, alone = [], None
+    for each in results:
+        if each.way == f"kernel {form}":
+            alone = each
+        elif alone is not None and (each.way, each.cores) == (f"history {form}", cores):
+            by_processor = each.events_per_cpu_s / alone.events_per_cpu_s
+            ratios.append(by_processor if is_cpu else each.events_per_s / cores / alone.events_per_s)
+    return median(ratios)
 
 
 def make_table(work: Path, events: int) -> Table:
     """Draw the workload, and write the events."""
     drawn = workload("study", SUBSCRIPTIONS, events)
-    whole = pa.table({"offset": np.arange(events), "subject": pa.repeat("S0", events), **_event_columns(drawn)})
+    numbers = np.arange(events)
+    own = {"offset": numbers, "at_us": numbers * 1_000, "subject": pa.repeat("S0", events)}
+    whole = pa.table({**own, **_event_columns(drawn)})
     directory = work / "events"
     directory.mkdir()
     for number in range(FILES):
@@ -112,7 +147,7 @@ def make_table(work: Path, events: int) -> Table:
         Subscription(str(number), "sip:u@d", "s", drawn.subject_of(number), eci.write(drawn.filter(number).root))
         for number in range(len(drawn))
     ]
-    return Table(directory, events, subscriptions, _predicates(drawn))
+    return Table(directory, events, subscriptions, predicates_of(drawn))
 
 
 def _event_columns(drawn: Workload) -> dict[str, pa.Array]:
@@ -128,128 +163,108 @@ def _event_columns(drawn: Workload) -> dict[str, pa.Array]:
     return columns
 
 
-def _predicates(drawn: Workload) -> pa.Table:
-    """Return for each subscription the ends of its ranges; a string has its only value in the lower one."""
-    conjunction = np.repeat(np.arange(len(drawn)), np.diff(drawn.start))
-    columns: dict[str, Any] = {"id": np.arange(len(drawn)).astype(str), "key": _keys(drawn, conjunction)}
-    for place, name in enumerate(NAMES):
-        low, high = np.full(len(drawn), -1), np.full(len(drawn), -1)
-        its = drawn.attribute == place
-        low[conjunction[its]], high[conjunction[its]] = drawn.low[its], drawn.high[its]
-        if place < STRINGS:
-            columns[name] = pa.array([f"v{code}" if code >= 0 else None for code in low.tolist()], pa.string())
-            continue
-        unit = 1 if place < DOUBLES else 100
-        kind = pa.int64() if place < DOUBLES else pa.float64()
-        columns[f"{name}_low"] = pa.array(low / unit, mask=low <= 0).cast(kind)
-        columns[f"{name}_high"] = pa.array(high / unit, mask=(high < 0) | (high >= DOMAIN - 1)).cast(kind)
-    return pa.table(columns)
-
-
-def _keys(drawn: Workload, conjunction: Any) -> Any:
-    """Return for each subscription its string attribute with most values, or -1."""
-    keys = np.full(len(drawn), -1)
-    strings = drawn.attribute < STRINGS
-    np.maximum.at(keys, conjunction[strings], drawn.attribute[strings])
-    return keys
-
-
 # The ways
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def bare_kernel(table: Table) -> Measured:
-    """Feed the index with the Arrow batches, in this process."""
+def history(spark: SparkSession, table: Table) -> Iterator[Measured]:
+    """Measure history queries and the kernel in turn; the first run of each only warms up."""
+    cores = spark.sparkContext.defaultParallelism
+    files = EventFiles(spark, table.paths)
     matcher = Matcher(queries_of(table.subscriptions))
-    batches = list(_batches(table))
-    pairs = 0
-    rates, cpu_rates = [], []
+    asked = queries_of(table.subscriptions).asked
+    batches = [batch for path in table.paths for batch in batches_of(Part(path, 0, 1), Selection(), asked, ())]
+
+    def alone(form: Callable[[Matcher, pa.RecordBatch], pa.RecordBatch], is_reading: bool = False) -> int:
+        read = (each for path in table.paths for each in batches_of(Part(path, 0, 1), Selection(), asked, ()))
+        return sum(len(form(matcher, each).column(1).values) for each in (read if is_reading else batches))
+
+    queries = {"places": match_places(files, table.subscriptions), "ids": match(files, table.subscriptions)}
+    forms = {"places": matched_places, "ids": matched_batch}
+    pairs = {_pairs(query) for query in queries.values()} | {alone(form) for form in forms.values()}
+    if len(pairs) != 1:
+        raise AssertionError(f"the ways find different numbers of pairs: {sorted(pairs)}")
     for _ in range(RUNS):
-        began_s, cpu_s, pairs = time.monotonic(), time.process_time(), 0
-        for batch in batches:
-            pairs += len(matched_batch(matcher, batch).column("subscriptions").values)
-        rates.append(table.events / (time.monotonic() - began_s))
-        cpu_rates.append(table.events / (time.process_time() - cpu_s))
-    return Measured("kernel", 1, table.events, pairs, max(rates), max(cpu_rates))
+        yield _here("kernel that reads", table.events, lambda: alone(matched_places, is_reading=True))
+        for form, query in queries.items():
+            yield _here(f"kernel {form}", table.events, partial(alone, forms[form]))
+            yield _in_spark(f"history {form}", cores, query, table.events)
 
 
-def _batches(table: Table) -> Iterator[pa.RecordBatch]:
-    for number in range(FILES):
-        yield from pq.read_table(table.directory / f"{number}.parquet").to_batches(max_chunksize=BATCH_ROWS)
+def others(spark: SparkSession, table: Table) -> Iterator[Measured]:
+    """Measure the other questions to history, and events that Spark reads itself."""
+    files = EventFiles(spark, table.paths)
+    rows = spark.read.parquet(str(table.directory))
+    versions = [
+        Version(Subscription(each.id, "sip:u@d", "s", each.subject, each.expression, restrictions=(Frequency(1.0),)))
+        for each in table.subscriptions[:REPLAYED]
+    ]
+    queries = {
+        "history counts": count(files, table.subscriptions),
+        "history of rows": match_places(rows, table.subscriptions),
+        f"replay of {REPLAYED}": replay(files, versions),
+    }
+    for way, query in queries.items():
+        _discard(query)
+        yield _in_spark(way, 2, query, table.events)
 
 
-def _saved(spark: SparkSession, table: Table) -> DataFrame:
+def joins(spark: SparkSession, table: Table, share: float | None) -> Iterator[Measured]:
+    """Measure the joins of the first events, each beside a history query of the same."""
     path = table.directory.with_name("predicates.parquet")
     pq.write_table(table.predicates, path)
-    return spark.read.parquet(str(path)).cache()
-
-
-def _asked(keyed: str | None) -> str:
-    """Return the condition of a match in SQL, for events ``e`` and predicates ``p``; ``keyed`` is asked elsewhere."""
-    parts = []
-    for place, name in enumerate(NAMES):
-        if name == keyed:
-            continue
-        if place < STRINGS:
-            parts.append(f"(p.{name} is null or e.{name} = p.{name})")
+    predicates = spark.read.parquet(str(path)).cache()
+    ways: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {"equi-join": equi_join, "nested loop": nested_loop}
+    for way, its_share in SHARES.items():
+        events = int(table.events * (share if share and way != "nested loop" else its_share))
+        ours = match_places(EventFiles(spark, table.paths, Selection(to_offset=events)), table.subscriptions)
+        found = _pairs(ours)
+        yield _in_spark(f"history beside {way}", 2, ours, events)._replace(pairs=found)
+        if way == "duckdb":
+            engine = DuckDB(table.directory, table.predicates, events, cores=2)
+            joined = _here(way, events, engine.pairs)._replace(cores=2)
+            engine.close()
         else:
-            parts.append(f"(p.{name}_low is null or e.{name} >= p.{name}_low)")
-            parts.append(f"(p.{name}_high is null or e.{name} <= p.{name}_high)")
-            parts.append(f"(e.{name} is not null or coalesce(p.{name}_low, p.{name}_high) is null)")
-    return " and ".join(parts)
+            some = spark.read.parquet(str(table.directory)).where(F.col("offset") < events)
+            joined = _joined(way, ways[way](some, predicates), events)
+        if joined.pairs != found:
+            raise AssertionError(f"{way} finds {joined.pairs} pairs, history {found}")
+        yield joined
 
 
-def nested_loop(events: DataFrame, predicates: DataFrame) -> DataFrame:
-    """Join by a condition that has no equality."""
-    joined = events.alias("e").join(F.broadcast(predicates.alias("p")), F.expr(_asked(None)))
-    return joined.select("e.offset", "p.id")
+def _joined(way: str, query: DataFrame, events: int) -> Measured:
+    """Join and count the pairs, in one run after one of few events that warms up."""
+    _discard(query.where(F.col("offset") < events // 100))
+    return _timed(way, 2, events, query.count, _java(query))
 
 
-def equi_join(events: DataFrame, predicates: DataFrame) -> DataFrame:
-    """Join by an equality for each key; subscriptions without one by a nested loop."""
-    found = nested_loop(events, predicates.where("key < 0"))
-    for place in range(STRINGS):
-        name = NAMES[place]
-        of_key = predicates.where(F.col("key") == place).alias("p")
-        condition = F.expr(f"e.{name} = p.{name} and {_asked(name)}")
-        found = found.union(events.alias("e").join(F.broadcast(of_key), condition).select("e.offset", "p.id"))
-    return found
+def _pairs(query: DataFrame) -> int:
+    return int(query.agg(F.sum(F.size("subscriptions"))).collect()[0][0] or 0)
 
 
-def _in_spark(way: str, query: DataFrame, events: int, cpu_s: Callable[[], float]) -> Measured:
-    column = F.size("subscriptions") if "subscriptions" in query.columns else F.lit(1)
-    pairs = query.agg(F.sum(column)).collect()[0][0]
-    rates, cpu_rates = [], []
-    for _ in range(RUNS):
-        began_s, before_s = time.monotonic(), cpu_s()
-        query.write.format("noop").mode("overwrite").save()
-        rates.append(events / (time.monotonic() - began_s))
-        cpu_rates.append(events / max(cpu_s() - before_s, 0.01))
-    return Measured(way, CORES, events, int(pairs or 0), max(rates), max(cpu_rates))
+def _discard(query: DataFrame) -> None:
+    query.write.format("noop").mode("overwrite").save()
 
 
-def in_duckdb(table: Table) -> Measured:
-    """Do the equi-joins in DuckDB."""
-    count = int(table.events * JOINED_SHARE["duckdb"])
-    rates, cpu_rates, pairs = [], [], 0
-    with duckdb.connect() as connection:
-        connection.execute(f"set threads = {CORES}")
-        connection.register("arrow_predicates", table.predicates)
-        connection.execute("create table predicates as from arrow_predicates")
-        connection.execute(
-            f"create table events as from read_parquet('{table.directory}/*.parquet') where \"offset\" < {count}"
-        )
-        parts = [f"select count(*) n from events e join predicates p on p.key < 0 and {_asked(None)}"]
-        for place in range(STRINGS):
-            name = NAMES[place]
-            parts.append(
-                f"select count(*) n from events e join predicates p on p.key = {place} and e.{name} = p.{name} "
-                f"and {_asked(name)}"
-            )
-        query = f"select sum(n) from ({' union all '.join(parts)})"
-        for _ in range(RUNS):
-            began_s, cpu_s = time.monotonic(), time.process_time()
-            [[pairs]] = connection.execute(query).fetchall()
-            rates.append(count / (time.monotonic() - began_s))
-            cpu_rates.append(count / (time.process_time() - cpu_s))
-    return Measured("duckdb", CORES, count, int(pairs), max(rates), max(cpu_rates))
+def _in_spark(way: str, cores: int, query: DataFrame, events: int) -> Measured:
+    return _timed(way, cores, events, lambda: _discard(query), _java(query))
+
+
+def _here(way: str, events: int, work: Callable[[], int]) -> Measured:
+    return _timed(way, 1, events, work, None)
+
+
+def _timed(way: str, cores: int, events: int, work: Callable[[], Any], java: int | None) -> Measured:
+    """Measure by the clock and by the processor time of Java and its workers, or of this process."""
+
+    def cpu_s() -> float:
+        return time.process_time() if java is None else tree_s(java)
+
+    began_s, before_s = time.monotonic(), cpu_s()
+    pairs = work()
+    taken_s, used_s = time.monotonic() - began_s, cpu_s() - before_s
+    return Measured(way, cores, events, pairs, events / taken_s, events / max(used_s, 0.01))
+
+
+def _java(query: DataFrame) -> int:
+    return int(query.sparkSession.sparkContext._jvm.ProcessHandle.current().pid())  # type: ignore[union-attr]

@@ -172,7 +172,14 @@ def test_a_lake_gives_what_its_log_gives(wanderbus: Run, spark: SparkSession, lo
         ["match", "Delay >= 16"],
         ["match", "Delay >= 16 and Dest prefix IAH", "--subject", "Departure", "--from", "18"],
         ["count", "LENGTH(Dest) = 4", "--language", "cesql"],
+        ["match", "Delay >= 0", "--from", "18", "--to", "2023-11-14T22:13:38Z"],
+        ["match", "Delay >= 0", "--from", "2023-11-14T22:13:22Z", "--to", "8", "--json"],
+        ["count", "", "--from", "2023-11-15"],
+        ["sample", "Delay > 3", "-n", "3", "--seed", "7"],
         ["explain", "Delay > 3 and Dest == X", "--offset", "1"],
         ["replay", "wb-1-5"],
+        ["replay", "wb-1-5", "--from", "7", "--to", "13"],
     ):
         assert wanderbus(*command, "--lake", str(lake)) == wanderbus(*command), command
+    missed = ["explain", "", "--offset", "5", "--lake", str(lake)]
+    assert wanderbus(*missed, status=1) == wanderbus(*missed[:-2], status=1)

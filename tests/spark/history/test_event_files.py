@@ -47,6 +47,7 @@ def test_only_what_is_selected_is_read(path: str) -> None:
     assert offsets(path, 2, Selection("S", 10, 20)) == [10, 12, 14, 16, 18]
     assert offsets(path, 1, Selection(from_us=1_097)) == [97, 98, 99]
     assert offsets(path, 1, Selection(to_us=1_002)) == [0, 1]
+    assert offsets(path, 3, Selection("T", offsets=frozenset({3, 4, 99, 100}))) == [3, 99]
     [batch, *_] = batches_of(Part(path, 0, 1), Selection("S"), frozenset({"n", "gone"}), ["at_us"])
     assert set(batch.schema.names) == {"offset", "subject", "n", "attributes", "at_us"}
 

@@ -25,6 +25,8 @@ from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown, i
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from wanderbus.pipeline.history import Events
+
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
 
 PROGRESS_EACH_S: Final = 1.8
@@ -143,11 +145,11 @@ def sample(
     """
     wanted = _query(expression, subject, language)
     with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
-        from wanderbus.pipeline.history import matching_events
+        from wanderbus.pipeline.history import at_offsets, matching_events
         from wanderbus.pipeline.history import sample as samples
 
         offsets = [row.offset for row in samples(events, [wanted], size, seed).collect()]
-        drawn = events.where(events["offset"].isin(offsets))
+        drawn = at_offsets(events, offsets)
         for row in matching_events(drawn, [wanted]).orderBy("offset").collect():
             _print_event(row, json=json)
 
@@ -222,21 +224,26 @@ def _query(expression: str, subject: str, language: Language) -> Subscription:
 
 
 @contextmanager
-def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, DataFrame]]:
+def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, Events]]:
     """Start Spark, and give the events that are meant; print progress meanwhile."""
     if (place.lake is None) == (place.log is None):
         raise ConfigurationError("give the events either with --lake or with --log")
-    given = (("--from", place.begin, ">="), ("--to", place.end, "<"))
-    bounds = [(_bound(option, text), sign) for option, text, sign in given if text is not None]
+    given = (("from", place.begin), ("to", place.end))
+    bounds = dict(_bound(side, text) for side, text in given if text is not None)
     with _session(place.cores) as spark:
+        from wanderbus.pipeline.history import Selection, lake_events
         from wanderbus.pipeline.session import plain_errors
 
+        wanted = None if subject == EVERY_SUBJECT else subject
+        offsets = bounds.get("from_offset"), bounds.get("to_offset")
+        selection = Selection(wanted, *offsets, bounds.get("from_us"), bounds.get("to_us"))
         with plain_errors(), _progress(spark):
-            events = _of_log(spark, place.log) if place.log else _of_lake(spark, place.lake, subject)
-            if subject != EVERY_SUBJECT:
-                events = events.where(events["subject"] == subject)
-            for (column, number), sign in bounds:
-                events = events.where(f"{column} {sign} {number}")
+            events: Events
+            if place.log:
+                events = selection.of_rows(_log_records(spark, place.log).where("kind = 'published'"))
+            else:
+                assert place.lake is not None
+                events = lake_events(spark, place.lake, selection)
             yield spark, events
 
 
@@ -255,10 +262,6 @@ def _session(cores: int) -> Iterator[SparkSession]:
         spark.stop()
 
 
-def _of_log(spark: SparkSession, directory: Path) -> DataFrame:
-    return _log_records(spark, directory).where("kind = 'published'")
-
-
 def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
     from wanderbus.pipeline.source import FORMAT, log_schema
 
@@ -267,13 +270,6 @@ def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
     if not path.is_dir():
         raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
     return spark.read.format(FORMAT).schema(columns).load(str(path))
-
-
-def _of_lake(spark: SparkSession, lake: Path | None, subject: str) -> DataFrame:
-    from wanderbus.pipeline.lake.reading import table
-
-    assert lake is not None
-    return table(spark, lake, "events", conditions=[] if subject == EVERY_SUBJECT else [("subject", "=", subject)])
 
 
 def _records(spark: SparkSession, place: Place) -> DataFrame:
@@ -286,15 +282,16 @@ def _records(spark: SparkSession, place: Place) -> DataFrame:
     return table(spark, place.lake, "records")
 
 
-def _bound(option: str, text: str) -> tuple[str, int]:
-    """Return the column and the number of a bound."""
+def _bound(side: str, text: str) -> tuple[str, int]:
+    """Return the bound of a selection on the side ``from`` or ``to``: its name and number."""
+    option = f"--{side}"
     if text.isascii() and text.isdigit():
-        return "offset", int(text)
+        return f"{side}_offset", int(text)
     if (instant := read_instant(text, option)) is None:
         raise ConfigurationError(
             f"{option}: invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
         )
-    return "at_us", instant_us(instant)
+    return f"{side}_us", instant_us(instant)
 
 
 @contextmanager

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from wanderbus.pipeline.history.event_files import EventFiles, Selection
 from wanderbus.pipeline.history.explanation import explain
+from wanderbus.pipeline.history.lake_events import lake_events
 from wanderbus.pipeline.history.lifetimes import Absence, Version, absences_of, changes_in, versions_in, versions_of
 from wanderbus.pipeline.history.matches import count, match, match_places, matching_events, sample
+from wanderbus.pipeline.history.queries import Events, at_offsets
 from wanderbus.pipeline.history.replay import replay
 
 __all__ = [
     "Absence",
     "EventFiles",
+    "Events",
     "Selection",
     "Version",
     "absences_of",
+    "at_offsets",
     "changes_in",
     "count",
     "explain",
+    "lake_events",
     "match",
     "match_places",
     "matching_events",

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -136,15 +137,18 @@ def _of_records(batch: pa.RecordBatch) -> list[Attributes]:
     return found
 
 
-def _variants(batch: pa.RecordBatch) -> list[Attributes | None]:
+def _variants(batch: pa.RecordBatch) -> list[Attributes | None] | None:
+    """Return the attributes of each row in the variant; None if no row has any."""
     column, offsets = batch.column("attributes"), batch.column("offset")
     column = column.storage if isinstance(column, pa.ExtensionArray) else column
-    is_there = column.is_valid().to_pylist()
-    values, metadata = column.field("value").to_pylist(), column.field("metadata").to_pylist()
-    found: list[Attributes | None] = []
-    for row, (value, names) in enumerate(zip(values, metadata, strict=True)):
+    if column.null_count == len(column):
+        return None
+    there = pc.indices_nonzero(column.is_valid())
+    values, metadata = (column.field(name).take(there).to_pylist() for name in ("value", "metadata"))
+    found: list[Attributes | None] = [None] * len(column)
+    for row, value, names in zip(there.to_pylist(), values, metadata, strict=True):
         try:
-            found.append(attributes_of(value, names) if is_there[row] else None)
+            found[row] = attributes_of(value, names)
         except ValueError as error:
             raise StorageError(f"the attributes of event {offsets[row]} cannot be read: {error}") from None
     return found

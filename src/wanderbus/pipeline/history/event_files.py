@@ -6,13 +6,15 @@ matching. The files have the columns of :mod:`wanderbus.pipeline.history.event_c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import reduce
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.history.event_columns import columns_in_file
@@ -22,6 +24,7 @@ BATCH_ROWS: Final = 10_000
 PARTS_A_CORE: Final = 4
 """Least tasks for each core, so that all cores end at about the same time."""
 
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"=": operator.eq, ">=": operator.ge, "<": operator.lt}
 _FORMAT: Final = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
 
@@ -34,24 +37,35 @@ class Selection(NamedTuple):
     from_us: int | None = None
     to_us: int | None = None
 
+    offsets: frozenset[int] | None = None
+    """Offsets of the only events that are meant."""
+
+    def bounds(self) -> list[tuple[str, str, str | int]]:
+        """Return the bounds as conditions on columns, such as ``("offset", ">=", 7)``; ``offsets`` give none."""
+        given: tuple[tuple[str, str, str | int | None], ...] = (
+            ("subject", "=", self.subject),
+            ("offset", ">=", self.from_offset),
+            ("offset", "<", self.to_offset),
+            ("at_us", ">=", self.from_us),
+            ("at_us", "<", self.to_us),
+        )
+        return [(column, sign, value) for column, sign, value in given if value is not None]
+
     def condition(self) -> pc.Expression | None:
         """Return the condition on a row; None if all are meant."""
-        offset, at_us = pc.field("offset"), pc.field("at_us")
-        conditions = [
-            each
-            for bound, each in (
-                (self.subject, pc.field("subject") == self.subject),
-                (self.from_offset, offset >= self.from_offset),
-                (self.to_offset, offset < self.to_offset),
-                (self.from_us, at_us >= self.from_us),
-                (self.to_us, at_us < self.to_us),
-            )
-            if bound is not None
-        ]
-        whole: Any = None
-        for each in conditions:
-            whole = each if whole is None else whole & each
-        return whole
+        conditions = [_COMPARED[sign](pc.field(column), value) for column, sign, value in self.bounds()]
+        if self.offsets is not None:
+            conditions.append(pc.field("offset").isin(sorted(self.offsets)))
+        return reduce(operator.and_, conditions) if conditions else None
+
+    def of_rows(self, events: DataFrame) -> DataFrame:
+        """Return the rows within the bounds."""
+        for column, sign, value in self.bounds():
+            events = events.where(_COMPARED[sign](events[column], value))
+        return events
+
+
+EVERY_EVENT: Final = Selection()
 
 
 class Part(NamedTuple):
@@ -67,7 +81,7 @@ class EventFiles(NamedTuple):
 
     spark: SparkSession
     paths: Sequence[str]
-    selection: Selection = Selection()
+    selection: Selection = EVERY_EVENT
 
     def parts(self, cores: int) -> list[Part]:
         """Return the parts that the tasks read: whole files, or parts of them if the files are few."""

@@ -7,16 +7,14 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus import filters
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters.evaluate import evaluate
 from wanderbus.filters.explaining import Deciding, deciding
-from wanderbus.pipeline.history.event_columns import columns_needed, encoded_events, table_of
-from wanderbus.pipeline.history.queries import quoted
+from wanderbus.pipeline.history.event_columns import encoded_events, table_of
+from wanderbus.pipeline.history.queries import Events, Matcher, at_offsets, in_workers, queries_of
 from wanderbus.subscription import Subscription, concerns
 
 _event: Final = msgspec.msgpack.Decoder(Event)
@@ -35,7 +33,7 @@ class Explanation(msgspec.Struct, frozen=True):
     predicates: tuple[Deciding, ...] = ()
 
 
-def explain(events: DataFrame, subscription: Subscription, offset: int) -> Explanation:
+def explain(events: Events, subscription: Subscription, offset: int) -> Explanation:
     """Return the reason for which the event at ``offset`` matches ``subscription``, or does not.
 
     :class:`StorageError` if ``events`` has none there.
@@ -47,17 +45,17 @@ def explain(events: DataFrame, subscription: Subscription, offset: int) -> Expla
     return Explanation(offset, event.subject, True, evaluate(root, event), deciding(root, event))
 
 
-def event_at(events: DataFrame, offset: int) -> Event:
+def event_at(events: Events, offset: int) -> Event:
     """Return the event at ``offset``; :class:`StorageError` if there is none."""
-    columns = columns_needed(events.schema, None)
-    rows = events.where(F.col("offset") == offset).select(*map(quoted, columns)).mapInArrow(_encoded, "event binary")
+    any_attribute = queries_of([])._replace(asked=None)
+    rows = in_workers(at_offsets(events, [offset]), any_attribute, _encoded, "event binary")
     found = rows.take(1)
     if not found:
         raise StorageError(f"there is no event at offset {offset}; check the offset, and the subject")
     return _event.decode(found[0].event)
 
 
-def _encoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _encoded(_: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         table = table_of(batch)
         encoded = encoded_events(table, batch.column("subject").to_pylist(), range(len(table)))

@@ -187,6 +187,13 @@ def _in_readers(events: EventFiles, queries: Queries, work: Work, schema: Schema
     return events.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
 
 
+def at_offsets(events: Events, offsets: Iterable[int]) -> Events:
+    """Return those of the events that have one of the ``offsets``."""
+    if isinstance(events, EventFiles):
+        return events._replace(selection=events.selection._replace(offsets=frozenset(offsets)))
+    return events.where(events["offset"].isin(list(offsets)))
+
+
 def quoted(name: str) -> str:
     """Return a column name as Spark reads it in an expression."""
     return "`" + name.replace("`", "``") + "`"

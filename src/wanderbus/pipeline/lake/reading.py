@@ -34,11 +34,16 @@ def table(
     ``StorageError`` if there is no such table or version.
     """
     delta = opened(lake, named(name), version=version, as_of=as_of)
-    paths = delta.file_uris(file_pruning_predicate=list(conditions) or None)
+    paths = paths_in(delta, conditions)
     schema = spark_schema(columns_in(delta.schema()))
     if not paths:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
+
+
+def paths_in(delta: DeltaTable, conditions: Conditions = ()) -> list[str]:
+    """Return the files of a version, without those in which no row meets the ``conditions``."""
+    return delta.file_uris(file_pruning_predicate=list(conditions) or None)
 
 
 def opened(lake: Path, table: Table, *, version: int | None = None, as_of: datetime | None = None) -> DeltaTable:
