@@ -33,7 +33,7 @@ class AuditHost:
 
     async def start(self) -> None:
         """Start Spark; the job itself waits for :meth:`journeys`."""
-        config = {name: str(self._work / name) for name in ("evidence", "lake", "checkpoint")}
+        config = {name: str(self._work / name) for name in ("evidence", "lake")}
         path = self._work / "audit.json"
         path.write_text(json.dumps({**config, "log": str(self._log)}))
         self._child = await self._crew.start("audit", [*_NICE, *python("demo.audit_process", str(path))], self._on_line)

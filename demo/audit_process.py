@@ -16,7 +16,7 @@ from demo import SUBJECT
 from demo.audit import DECLARED, journeys
 from demo.json_lines import report
 from wanderbus.errors import WanderbusError
-from wanderbus.pipeline.lake import ingest
+from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.session import spark_session
 
 
@@ -28,7 +28,7 @@ def main(config: Mapping[str, Any]) -> None:
     report(phase="Spark is ready")
     if sys.stdin.readline():
         report(phase="reading the event log into the lake")
-        counts = ingest(spark, Path(config["log"]), lake, Path(config["checkpoint"]), declared=DECLARED)
+        counts = PipelineRun(spark, Path(config["log"]), lake, declared=DECLARED).run()
         report(phase=f"judging the journeys over {counts['records'].rows} records")
         report(journeys=journeys(spark, lake, Path(config["evidence"]), SUBJECT).as_dict())
     spark.stop()

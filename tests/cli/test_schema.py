@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.cli.shell import Shell, one_line
+from tests.published import published
+from wanderbus.event import Event
+from wanderbus.records import encode_record
 
 pytestmark = pytest.mark.integration
 
@@ -91,3 +96,18 @@ def test_t03_narrowing_is_refused_and_a_restart_keeps_every_version(office: Shel
     assert "the newest version of the schema of 'Trade' is 2" in one_line(err)
     rows = schema(office, "list", "--versions", "--json")[1].splitlines()
     assert [json.loads(row)["version"] for row in rows] == [1, 2]
+
+
+def test_an_inferred_schema_is_declared(office: Shell) -> None:
+    events = [Event("Trade", {"n": number / 2 if number % 2 else number}) for number in range(4)]
+    records = [encode_record(published(event, number=number)) for number, event in enumerate(events)]
+    columns = {"kind": ["published"] * 4, "subject": ["Trade"] * 4, "record": records, "date": ["2023-11-14"] * 4}
+    write_deltalake(office.directory / "lake" / "bronze" / "records", pa.table(columns), partition_by=["date"])
+    assert schema(office, "set", "Trade", "n:Integer=EUR", name="adam")[0] == 0
+    words = ["infer", "Trade", "--lake", str(office.directory / "lake"), "--set", "--json"]
+    status, out, _ = schema(office, *words, name="adam")
+    assert status == 0
+    found = json.loads(out)
+    assert (found["version"], found["observed"]) == (2, {"n": {"Integer": 2, "Double": 2}})
+    assert found["attributes"] == [{"name": "n", "type": "Double", "unit": "EUR", "meaning": None}]
+    assert found["unfitting"] == {}

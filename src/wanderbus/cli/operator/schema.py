@@ -12,6 +12,7 @@ from wanderbus.cli.connection_options import AsJson, Connection, visiting
 from wanderbus.cli.operator import listings
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_line, run_async
+from wanderbus.cli.pipeline.infer import infer
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.event import TYPE_NAMES, DeclaredAttribute
@@ -102,6 +103,9 @@ def list_schemas(
     Example: wanderbus schema list --user sip:olga@localhost
     """
     listings.show(connection, lambda operator: operator.schemas(every_version=versions), _list, None, json)
+
+
+app.command("infer")(visiting(infer))
 
 
 async def _set(connection: Connection, subject: str, attributes: list[DeclaredAttribute], json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,8 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.log_directory import log_directory
-from wanderbus.cli.output import print_json, print_line, print_progress
+from wanderbus.cli.output import print_json, print_line
+from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.event import Event
 from wanderbus.filters import parse
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from wanderbus.pipeline.history import Events
 
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
-
-PROGRESS_EACH_S: Final = 1.8
 
 _ECI: Final = Language("eci")
 
@@ -237,7 +235,7 @@ def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, Events]]
         wanted = None if subject == EVERY_SUBJECT else subject
         offsets = bounds.get("from_offset"), bounds.get("to_offset")
         selection = Selection(wanted, *offsets, bounds.get("from_us"), bounds.get("to_us"))
-        with plain_errors(), _progress(spark):
+        with plain_errors(), task_progress(spark):
             events: Events
             if place.log:
                 events = selection.of_rows(_log_records(spark, place.log).where("kind = 'published'"))
@@ -292,29 +290,6 @@ def _bound(side: str, text: str) -> tuple[str, int]:
             f"{option}: invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
         )
     return f"{side}_us", instant_us(instant)
-
-
-@contextmanager
-def _progress(spark: SparkSession) -> Iterator[None]:
-    """Print the tasks that are done on standard error, every few seconds."""
-    ended = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
-
-    def watch() -> None:
-        while not ended.wait(PROGRESS_EACH_S):
-            stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-            known = [each for each in stages if each is not None]
-            if known:
-                done, tasks = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
-                print_progress(f"{done} of {tasks} tasks done")
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
 
 
 # Output

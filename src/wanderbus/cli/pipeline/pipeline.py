@@ -1,17 +1,23 @@
-"""``wanderbus pipeline``: programs beside a server that fill the lake and answer from it."""
+"""``wanderbus pipeline``: programs beside a server that fill and keep the lake, and answer from it."""
 
 from __future__ import annotations
 
 import typer
 
-from wanderbus.cli.pipeline import serve
+from wanderbus.cli.pipeline import backfill, compact, reconcile, run, serve, status, vacuum
 
-app = typer.Typer(help="Fill the lake, and answer from it.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Fill and keep the lake, and answer from it.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def pipeline() -> None:
-    """Fill the lake, and answer from it."""
+    """Fill and keep the lake, and answer from it."""
 
 
+app.command("run")(run.run)
+app.command("status")(status.status)
+app.command("backfill")(backfill.backfill)
+app.command("reconcile")(reconcile.reconcile)
+app.command("compact")(compact.compact)
+app.command("vacuum")(vacuum.vacuum)
 app.command("serve")(serve.serve)

@@ -7,6 +7,7 @@ query or, from the begin of the log, without it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -86,8 +87,11 @@ class Ingestion:
         self._has_silver = has_silver
         self._small_files_max = small_files_max
         self._reader_expires_s = reader_expires_s
+        self._registered = 0
+        self._storing = threading.Lock()
+        self._is_stopped = False
         self.counts: LakeCounts = {}
-        self.error: WanderbusError | None = None
+        self.error: Exception | None = None
 
     def start(
         self, checkpoint: Path, *, rows_per_batch: int | None = None, every_s: float | None = None
@@ -108,8 +112,23 @@ class Ingestion:
 
         Within a query, call it only between batches: Spark reads a batch again that it has not recorded as done.
         """
+        self._registered = self.end()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Repeat the last registration, so that it does not expire while there is nothing to read."""
         if self._reader_expires_s is not None:
-            register_lake(self._log, self._lake, self.end(), self._reader_expires_s)
+            register_lake(self._log, self._lake, self._registered, self._reader_expires_s)
+
+    def stop(self, query: StreamingQuery, batch_s_max: float) -> None:
+        """Stop the query between two batches, or after ``batch_s_max`` within one, which the next job repeats."""
+        is_between = self._storing.acquire(timeout=batch_s_max)
+        self._is_stopped = True
+        try:
+            query.stop()
+        finally:
+            if is_between:
+                self._storing.release()
 
     def end(self) -> int:
         """Return the offset up to which all tables durably have the log; its oldest record if one has nothing."""
@@ -141,14 +160,17 @@ class Ingestion:
         self._compact()
 
     def _on_batch(self, rows: DataFrame, batch: int) -> None:
-        try:
-            self.register()  # Spark has recorded the batch before
-            first, last = rows.agg(F.min("offset"), F.max("offset")).collect()[0]
-            if first is not None:
-                self.store(first, last + 1)
-        except WanderbusError as error:
-            self.error = error
-            raise
+        with self._storing:
+            if self._is_stopped:
+                raise StorageError("the job was stopped before this batch")  # not returned: Spark would record it
+            try:
+                self.register()  # Spark has recorded the batch before
+                first, last = rows.agg(F.min("offset"), F.max("offset")).collect()[0]
+                if first is not None:
+                    self.store(first, last + 1)
+            except Exception as error:
+                self.error = error
+                raise
 
     def _compact(self) -> None:
         """Bound the number of small files of each partition."""

@@ -1,0 +1,44 @@
+"""Options for lakes and their logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wanderbus.cli.log_directory import log_directory
+from wanderbus.errors import StorageError
+
+if TYPE_CHECKING:
+    from wanderbus.pipeline.tables import Table
+
+DataDirectory = Annotated[
+    Path, typer.Argument(metavar="DATA_DIR", help="Data directory of a server, or its subdirectory log.")
+]
+Lake = Annotated[Path, typer.Option("--lake", help="Directory of the lake.", show_default=False)]
+Tables = Annotated[
+    list[str] | None, typer.Argument(metavar="TABLE", help="Tables; unless given, all.", show_default=False)
+]
+Lineage = Annotated[
+    Path | None,
+    typer.Option("--lineage", help="Append the OpenLineage events to this file too.", show_default=False),
+]
+
+
+def existing_log(directory: Path) -> Path:
+    """Return the log of a data directory; ``StorageError`` if there is no such directory."""
+    path = log_directory(directory)
+    if not path.is_dir():
+        raise StorageError(f"{path} is not a directory; give the data directory of a server")
+    return path
+
+
+def existing_tables(lake: Path, names: list[str] | None) -> list[Table]:
+    """Return the tables of these names, or all that the lake has; ``StorageError`` if there is no lake."""
+    from wanderbus.pipeline.lake.delta import LakeTable
+    from wanderbus.pipeline.tables import TABLES, named
+
+    if not LakeTable(lake, TABLES[0]).exists:
+        raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
+    return [named(name) for name in names] if names else [each for each in TABLES if LakeTable(lake, each).exists]

@@ -1,0 +1,126 @@
+"""``wanderbus pipeline run``: the job that brings a lake up to the event log (SPEC T-03)."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.output import EndedBySignal, log_to_stderr, print_json, print_line, print_progress
+from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, Lineage, existing_log
+from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
+from wanderbus.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from wanderbus.pipeline.lake import LakeCounts
+    from wanderbus.pipeline.operation.run import PipelineRun, RunProgress
+
+PROGRESS_EACH_S = 1.8
+
+EVERY_S = 5.0
+
+
+def run(
+    data_dir: DataDirectory,
+    lake: Lake,
+    once: Annotated[bool, typer.Option("--once", help="End at the present end of the log.")] = False,
+    every: Annotated[
+        float | None, typer.Option("--every", min=0.1, metavar="SECONDS", help=f"Pause between batches; {EVERY_S:g}.")
+    ] = None,
+    rows_per_batch: Annotated[
+        int | None, typer.Option("--rows-per-batch", min=1, help="Bound of one batch; unless given, all there is.")
+    ] = None,
+    lineage: Lineage = None,
+    cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
+    json: AsJson = False,
+) -> None:
+    """Bring a lake up to the event log of a server, once or until it is stopped.
+
+    SIGINT and SIGTERM end it after the present batch; a second one ends it at once. It may be killed anywhere: the
+    next run continues without a gap or a repetition. One job at a time changes a lake. Progress goes to standard error:
+    the offset, records per second, and the records that the log has beyond.
+
+    Example: wanderbus pipeline run wanderbus-data --lake lake --once
+
+    Example: wanderbus pipeline run wanderbus-data --lake lake --every 10 --rows-per-batch 1000000
+    """
+    if once and every is not None:
+        raise ConfigurationError("--once ends at the present end of the log; give it without --every")
+    log = existing_log(data_dir)
+    log_to_stderr(verbose=False)
+    for name in ("py4j", "DataFrameQueryContextLogger"):  # an error of a batch is reported once, by the job
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with needing_packages("the pipeline"):
+        from wanderbus.pipeline.operation.lake_lock import check_lock
+    check_lock(lake)
+    with session("wanderbus-pipeline", "the pipeline", SparkPlace(cores, master, environment)) as spark:
+        from wanderbus.pipeline.operation.run import PipelineRun
+
+        job = PipelineRun(
+            spark,
+            log,
+            lake,
+            every_s=None if once else every or EVERY_S,
+            rows_per_batch=rows_per_batch,
+            lineage_copy=lineage,
+            on_progress=_Progress(),
+        )
+        with _stopped_by_signals(job):
+            counts = job.run()
+        _print_counts(counts, json=json)
+
+
+@contextmanager
+def _stopped_by_signals(job: PipelineRun) -> Iterator[None]:
+    """Let the first signal stop the job, and a second one interrupt it; at the end raise :class:`EndedBySignal`."""
+    received: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        if received:
+            raise EndedBySignal(number)
+        received.append(number)
+        print_progress(f"{signal.Signals(number).name}: ending after the present batch")
+        job.stop.set()
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if received:
+        raise EndedBySignal(received[0])
+
+
+class _Progress:
+    """Prints progress on standard error, at most every :data:`PROGRESS_EACH_S` seconds."""
+
+    def __init__(self) -> None:
+        self._shown_s = 0.0
+
+    def __call__(self, found: RunProgress) -> None:
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= PROGRESS_EACH_S:
+            self._shown_s = now_s
+            print_progress(f"record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind")
+
+
+def _print_counts(counts: LakeCounts, *, json: bool) -> None:
+    if json:
+        print_json({"added": counts})
+        return
+    if not counts:
+        print_line("the lake is up to date")
+    for name, found in counts.items():
+        notes = [f"{found.rejected} rejected"] if found.rejected else []
+        notes += [f"{found.misfits} misfits"] if found.misfits else []
+        notes += [f"{count} rows do not meet {check}" for check, count in found.unmet.items() if count]
+        print_line(", ".join([f"{name}: {found.rows} rows added", *notes]))

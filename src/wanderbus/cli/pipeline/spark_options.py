@@ -1,0 +1,61 @@
+"""Options for the place where Spark runs, and the session there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from wanderbus.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Cores = Annotated[int, typer.Option("--cores", min=1, help="Threads of Spark on this machine; a cluster has its own.")]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", help="Run on this cluster, as spark://HOST:7077, yarn or k8s://...", show_default=False),
+]
+Environment = Annotated[
+    str | None,
+    typer.Option(
+        "--environment",
+        help="Packages for the workers of the cluster: a file of 'wanderbus pipeline environment', or its address.",
+        show_default=False,
+    ),
+]
+
+
+class SparkPlace(NamedTuple):
+    """Place where Spark runs: on threads of this machine, or on a cluster."""
+
+    cores: int = 2
+    master: str | None = None
+    environment: str | None = None
+
+
+@contextmanager
+def needing_packages(purpose: str) -> Iterator[None]:
+    """Turn a missing package into one line that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{purpose} needs Spark, and {error.name} is not installed: pip install 'wanderbus[pipeline]'"
+        ) from None
+
+
+@contextmanager
+def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
+    """Run Spark for the block; ``purpose`` is named if it is not installed."""
+    if place.environment is not None and place.master is None:
+        raise ConfigurationError("--environment is for a cluster; give --master too")
+    with needing_packages(purpose):
+        from wanderbus.pipeline.session import spark_session
+    spark = spark_session(application, cores=place.cores, master=place.master, environment=place.environment)
+    try:
+        yield spark
+    finally:
+        spark.stop()

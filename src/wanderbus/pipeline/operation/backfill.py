@@ -1,0 +1,147 @@
+"""Backfill: a silver table made again of the bronze records, compared with the present one, and swapped (SPEC T-03).
+
+The new rows are written into files of their own. One commit replaces the files of the table by them, so a reader sees
+either all old rows or all new ones, and the versions before stay readable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+
+from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze
+from wanderbus.pipeline.lake.delta import LOG_PROPERTY, LakeTable, committed
+from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
+from wanderbus.pipeline.lake.jobs import DECODINGS
+from wanderbus.pipeline.lake.lifetimes import CHANGES, lifetimes
+from wanderbus.pipeline.lake.reading import table
+from wanderbus.pipeline.lake.records import Decoding
+from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schema_decoder
+from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
+from wanderbus.pipeline.lake.writing import Written
+from wanderbus.pipeline.tables import RECORDS, SUBSCRIPTIONS, Column, Table, named
+from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.pipeline.tables.declared import events_table
+from wanderbus.pipeline.tables.schemas import columns_in
+
+_MODULUS: Final = 1 << 61
+"""Bound of the checksum of a row, so that the sum of as many rows as a table can have fits a decimal number."""
+
+
+class Sums(msgspec.Struct, frozen=True):
+    """Number of rows, and the sum of their checksums over some columns."""
+
+    rows: int
+    checksum: int
+
+
+class Backfilled(msgspec.Struct, frozen=True):
+    """Result of a backfill: the present table and the new one, over the fixed columns and over all.
+
+    Attributes of events have no fixed place: they move to columns as they are declared.
+    """
+
+    table: str
+    present: Sums
+    rebuilt: Sums
+    is_equal: bool
+    """All columns are equal, so there is nothing to swap."""
+    is_equal_in_fixed: bool
+    """The columns that no declaration changes are equal."""
+    is_swapped: bool
+
+
+def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = False) -> Backfilled:
+    """Make a silver table again, and swap it in if only the places of attributes differ, or if ``is_forced``.
+
+    ``ConfigurationError`` for a bronze table, which has no other source.
+    """
+    target, files, end = _rebuilt(spark, lake, name)
+    try:
+        result = _compared(spark, target, files)
+        is_wanted = not result.is_equal and (result.is_equal_in_fixed or is_forced)
+        if is_wanted:
+            log = _log_of(lake)
+            target.commit(target.load(), files, replaces=True, application=f"{log}/{name}", end=end)
+    except BaseException:
+        target.discard(files)
+        raise
+    if not is_wanted:
+        target.discard(files)
+    return msgspec.structs.replace(result, is_swapped=is_wanted)
+
+
+def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Sequence[LakeFile], int]:
+    """Return the table with its columns as they are declared now, files of the rows decoded again, and its end."""
+    specified = named(name)
+    if specified.layer != "silver":
+        raise ConfigurationError(f"{name} is a bronze table; only silver tables can be made again")
+    events, decodings = _decodings(lake)
+    log, bronze = _log_of(lake), LakeTable(lake, RECORDS)
+    target = LakeTable(lake, events if specified is EVENTS else specified)
+    present = target if not target.exists else LakeTable(lake, specified)
+    delta = target.create(log) if present is target else present.load()
+    end = committed(delta, f"{log}/{name}")
+    if end is None:
+        end = committed(bronze.load(), f"{log}/{RECORDS.name}") or 0
+    decoded = CHANGES if specified is SUBSCRIPTIONS else target.table
+    wanted = [each for each in decodings if name in each.kinds.values()]
+    plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=end)}, wanted)
+    files = decode_bronze(spark, bronze.paths(bronze.load()), end, plan).get(name, Written()).files
+    if specified is SUBSCRIPTIONS and files:
+        changes = LakeTable(lake, CHANGES).rows(spark, files)
+        versions = target.write(lifetimes(target.rows(spark, []), changes)).files
+        target.discard(files)
+        files = versions
+    return target, files, end
+
+
+def _decodings(lake: Path) -> tuple[Table, Sequence[Decoding]]:
+    """Return the table of events with the columns that are declared now, and the decodings of all tables."""
+    declared, found = declared_in(lake), LakeTable(lake, EVENTS)
+    existing = columns_in(found.load().schema())[len(EVENTS.columns) :] if found.exists else ()
+    events = events_table(declared, existing)
+    own = (Decoding(EVENT_KINDS, event_decoder(declared, events)), Decoding(SCHEMA_KINDS, schema_decoder))
+    return events, (*own, *DECODINGS)
+
+
+def _log_of(lake: Path) -> str:
+    """Return the identity of the lake's log."""
+    log = LakeTable(lake, RECORDS).load().metadata().configuration.get(LOG_PROPERTY)
+    if log is None:
+        raise StorageError(f"{lake / RECORDS.directory} does not name its log; it is not a table of a lake")
+    return log
+
+
+def _compared(spark: SparkSession, target: LakeTable, files: Sequence[LakeFile]) -> Backfilled:
+    """Compare the new files with the table as it is."""
+    present = table(spark, target.lake, target.table.name)
+    rebuilt = target.rows(spark, files)
+    fixed = [column for column in named(target.table.name).columns if column.type != "variant"]
+    sums, new_sums = _sums(present, fixed), _sums(rebuilt, fixed)
+    is_equal_in_fixed = sums == new_sums
+    every = target.table.columns
+    is_equal = (
+        is_equal_in_fixed and _types(present) == _types(rebuilt) and _sums(present, every) == _sums(rebuilt, every)
+    )
+    return Backfilled(target.table.name, sums, new_sums, is_equal, is_equal_in_fixed, is_swapped=False)
+
+
+def _types(rows: DataFrame) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in rows.schema}
+
+
+def _sums(rows: DataFrame, columns: Sequence[Column]) -> Sums:
+    values = [
+        F.col(f"`{each.name}`").cast("string") if each.type == "variant" else F.col(f"`{each.name}`")
+        for each in columns
+    ]
+    checksum = F.pmod(F.xxhash64(*values), F.lit(_MODULUS)).cast("decimal(38,0)")
+    row = rows.agg(F.count("*"), F.sum(checksum)).collect()[0]
+    return Sums(int(row[0]), int(row[1] or 0))

@@ -1,0 +1,62 @@
+"""Lock of a lake: one job at a time changes it (SPEC T-03)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import StorageError
+
+LOCK_FILE: Final = "_lock"
+"""File within a lake; its lock ends with the process that has it, however that ends."""
+
+
+@contextmanager
+def lake_lock(lake: Path) -> Iterator[None]:
+    """Hold the lock of a lake; ``StorageError`` if another process has it."""
+    path = lake / LOCK_FILE
+    try:
+        lake.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise StorageError(f"{lake} cannot be written: {error.strerror}; give the directory of a lake") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StorageError(f"another job{_owner(lake)} changes {lake}; end it first, or use another lake") from None
+        file.truncate(0)
+        file.write(str(os.getpid()).encode())
+        file.flush()
+        yield
+
+
+def check_lock(lake: Path) -> None:
+    """Return if no process has the lock of a lake now, for an early answer; ``StorageError`` otherwise."""
+    with lake_lock(lake):
+        pass
+
+
+def is_locked(lake: Path) -> bool:
+    """Return whether a job changes the lake now."""
+    path = lake / LOCK_FILE
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _owner(lake: Path) -> str:
+    try:
+        text = (lake / LOCK_FILE).read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return f" (process {text})" if text.isdigit() else ""

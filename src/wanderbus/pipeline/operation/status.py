@@ -1,0 +1,93 @@
+"""Status of a lake, read without Spark: offsets, files, quarantine, misfits and the last run (SPEC T-03)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from wanderbus.errors import StorageError
+from wanderbus.pipeline.lake.compaction import small_files
+from wanderbus.pipeline.lake.delta import LOG_PROPERTY, LakeTable, committed
+from wanderbus.pipeline.lineage import Run, runs
+from wanderbus.pipeline.operation.lake_lock import is_locked
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, TABLES, Table
+
+
+class TableStatus(msgspec.Struct, frozen=True):
+    """Status of one table.
+
+    :param offset: offset up to which it has the log; None for the quarantine, which has rows of the other tables
+    :param quarantined: rows that it did not take
+    :param misfits: values of declared attributes with another type, by the runs in the lake's lineage
+    """
+
+    name: str
+    version: int
+    offset: int | None
+    lag: int | None
+    rows: int
+    files: int
+    small_files: int
+    bytes: int
+    quarantined: int
+    misfits: int
+
+
+class LakeStatus(msgspec.Struct, frozen=True):
+    """Status of a lake whose log has ``durable`` records; ``is_changing`` while a job has its lock."""
+
+    directory: str
+    log: str
+    durable: int
+    is_changing: bool
+    last_run: Run | None
+    tables: Sequence[TableStatus]
+
+
+def lake_status(lake: Path, durable: int) -> LakeStatus:
+    """Return the status of a lake; ``StorageError`` if there is none, or if a table cannot be read."""
+    if not LakeTable(lake, RECORDS).exists:
+        raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
+    log = LakeTable(lake, RECORDS).load().metadata().configuration[LOG_PROPERTY] or ""
+    past = runs(lake)
+    misfits: Counter[str] = Counter()
+    for run in past:
+        misfits.update(run.misfits)
+    quarantined = _quarantined(lake)
+    tables = [
+        _table(lake, table, log, durable, quarantined, misfits) for table in TABLES if LakeTable(lake, table).exists
+    ]
+    return LakeStatus(str(lake), log, durable, is_locked(lake), past[-1] if past else None, tables)
+
+
+def _table(
+    lake: Path, table: Table, log: str, durable: int, quarantined: Mapping[str, int], misfits: Mapping[str, int]
+) -> TableStatus:
+    target = LakeTable(lake, table)
+    delta = target.load()
+    files = target.files(delta)
+    offset = None if table == QUARANTINE else committed(delta, f"{log}/{table.name}") or 0
+    return TableStatus(
+        name=table.name,
+        version=delta.version(),
+        offset=offset,
+        lag=None if offset is None else durable - offset,
+        rows=sum(file.rows for file in files),
+        files=len(files),
+        small_files=sum(map(len, small_files(files))),
+        bytes=sum(file.size for file in files),
+        quarantined=quarantined.get(table.name, 0),
+        misfits=misfits.get(table.name, 0),
+    )
+
+
+def _quarantined(lake: Path) -> Mapping[str, int]:
+    target = LakeTable(lake, QUARANTINE)
+    found: Counter[str] = Counter()
+    if target.exists:
+        for file in target.files(target.load()):
+            found[file.partition["table"] or ""] += file.rows
+    return found
