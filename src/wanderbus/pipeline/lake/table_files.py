@@ -29,6 +29,9 @@ ATTEMPT: Final = "files-"
 BUFFER_BYTES: Final = 64 << 20
 """Rows of a table that are kept until they are written, so that they are not written in small pieces."""
 
+GROUP_ROWS: Final = 65_536
+"""Rows of a row group, which is as much as one reader of a file takes at once."""
+
 OPEN_FILES_MAX: Final = 32
 """Files of a table that one task has open at once; a partition beyond them gets several."""
 
@@ -120,7 +123,7 @@ class _File:
         )
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._writer.write_table(rows, row_group_size=GROUP_ROWS)
 
     def close(self) -> LakeFile:
         self._writer.close()
