@@ -82,6 +82,7 @@ class Ingestion:
     ) -> None:
         self._spark = spark
         self._log = log
+        self._files = LogFiles(log)  # its index of places grows with the log
         self._lake = lake
         self._declared = declared or {}
         self._has_silver = has_silver
@@ -135,7 +136,7 @@ class Ingestion:
         tables = [RECORDS, *(each for each in TABLES if each.layer == "silver" and self._has_silver)]
         found = [LakeTable(self._lake, each) for each in tables]
         if not all(each.exists for each in found):
-            return LogFiles(self._log).oldest()
+            return self._files.oldest()
         identity = log_identity(self._log)
         versions = [each.load() for each in found]
         for each, version in zip(found, versions, strict=True):
@@ -144,7 +145,7 @@ class Ingestion:
             committed(version, _application(identity, each.table))
             for each, version in zip(found, versions, strict=True)
         ]
-        return min(LogFiles(self._log).oldest() if end is None else end for end in ends)
+        return min(self._files.oldest() if end is None else end for end in ends)
 
     def store(self, first: int, end: int) -> None:
         """Bring all tables up to offset ``end`` of the log; none may lack a record before ``first``."""
@@ -215,7 +216,7 @@ class Ingestion:
             targets[table.name] = Target(table, own_first, quarantined)
         wanted = [each for each in decodings if targets.keys() & set(each.kinds.values())]
         plan = Plan(self._lake, new_attempt(), targets, wanted)
-        parts = LogFiles(self._log).slices(min(each.first for each in behind), end, ROWS_PER_PARTITION)
+        parts = self._files.slices(min(each.first for each in behind), end, ROWS_PER_PARTITION)
         written = decode_log(self._spark, parts, plan, mentioned)
         removed: list[LakeFile] = []
         if SUBSCRIPTIONS.name in targets:
@@ -271,7 +272,7 @@ class Ingestion:
         self.counts[table.name] = self.counts.get(table.name, TableCounts()) + written.counts
 
     def _require_no_gap(self, target: LakeTable, done: int | None, first: int) -> None:
-        have = LogFiles(self._log).oldest() if done is None else done
+        have = self._files.oldest() if done is None else done
         if have < first:
             raise StorageError(
                 f"{target.directory} has the log up to record {have}, but the checkpoint is at {first}: the checkpoint "
