@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -155,3 +156,12 @@ def test_lineage_meets_the_requirements_of_the_specification(
         {"assertion", "success"} <= each.keys() for each in events["facets"]["dataQualityAssertions"]["assertions"]
     )
     assert lake_status(lake, 5).tables[1].misfits == 1
+
+
+def test_a_batch_after_a_stop_is_refused(tmp_path: Path) -> None:
+    job = Ingestion(Mock(), tmp_path / "log", tmp_path / "lake")
+    query = Mock()
+    job.stop(query, batch_s_max=1)
+    query.stop.assert_called_once_with()
+    with pytest.raises(StorageError, match="stopped before this batch"):  # Spark records a batch that returns
+        job._on_batch(Mock(), 1)
