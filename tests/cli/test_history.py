@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import history
+from wanderbus.cli.pipeline.spark_options import SparkPlace
 from wanderbus.event import Event
 from wanderbus.pipeline.lake.jobs import ingest
 from wanderbus.pipeline.session import spark_session
@@ -69,10 +70,10 @@ def wanderbus(
     """Return a function that runs a command on the log, and returns its lines."""
 
     @contextmanager
-    def session(cores: int) -> Iterator[SparkSession]:
+    def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(history, "_session", session)
+    monkeypatch.setattr(history, "session", session)
 
     def command(*arguments: str, status: int = 0) -> list[str]:
         where = [] if {"--log", "--lake"} & set(arguments) else ["--log", str(log)]

@@ -11,12 +11,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from wanderbus.pipeline import session
-from wanderbus.pipeline.session import ENVIRONMENT, SETTINGS, spark_session
+from wanderbus.pipeline.cluster import connection
+from wanderbus.pipeline.cluster.connection import ENVIRONMENT
+from wanderbus.pipeline.session import SETTINGS, spark_session
 
 pytestmark = pytest.mark.spark
 
@@ -146,6 +149,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
+        self.launch_options: str | None = None
 
     def master(self, master: str) -> Builder:
         self.values["master"] = master
@@ -161,6 +165,7 @@ class Builder:
     def getOrCreate(self) -> Any:  # noqa: N802
         self.values["PYSPARK_PYTHON"] = os.environ["PYSPARK_PYTHON"]
         self.values["working directory"] = str(Path.cwd())
+        self.launch_options = os.environ.get("SPARK_SUBMIT_OPTS")
         raise Started
 
 
@@ -176,7 +181,10 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
         builder = made
 
     monkeypatch.setattr(session, "SparkSession", Session)
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP"):
+    monkeypatch.setattr(session, "check_master", lambda master: None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(connection, "_directories", [])
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     return made
@@ -198,8 +206,23 @@ def test_on_a_cluster_nothing_names_this_machine(builder: Builder) -> None:
     own = [name for name, value in values.items() if "127.0.0.1" in value or "localhost" in value or "/home" in value]
     own += [name for name, value in values.items() if str(here) in value or str(Path(session.__file__).parent) in value]
     assert own == []
-    assert "SPARK_LOCAL_IP" not in os.environ
+    assert builder.launch_options == f"-Dlog4j2.configurationFile={log_settings().as_uri()}", "of this Java alone"
+    assert not {"SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS"} & set(os.environ)
     assert "PYTHONPATH" not in os.environ
+
+
+def log_settings() -> Path:
+    return Path(session.__file__).with_name("log4j2.properties")
+
+
+def test_a_second_session_on_a_cluster_starts_where_its_java_runs(builder: Builder) -> None:
+    for _ in range(2):
+        with pytest.raises(Started):
+            spark_session(master="spark://elsewhere:7077", environment="hdfs:///e.tar.gz")
+        found = builder.values["working directory"]
+        SparkContext._gateway = object()
+        assert found == connection._directories[0].name
+    assert len(connection._directories) == 1
 
 
 def test_a_cluster_without_an_environment_runs_its_own_python(builder: Builder) -> None:

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +21,11 @@ from pyspark.sql import SparkSession
 
 import wanderbus
 from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
+from wanderbus.pipeline.cluster.connection import check_master, cluster_settings, python_of_workers
 from wanderbus.pipeline.source import ColumnError, OptionError, register
 
 JAVA_VERSION_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
-
-ENVIRONMENT: Final = "environment"
-"""Name under which the workers of a cluster see the archive of the environment."""
 
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
@@ -60,6 +57,7 @@ partition. Readers other than Spark do not know shredded variants, nor all of th
 variants and Spark's own form of timestamps.
 """
 
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _ADVICE = "install it with: apt-get install openjdk-17-jre-headless"
 _OWN_ERRORS: Final = {error.__name__: error for error in (LogCorrupt, StorageError, OptionError, ColumnError)}
 _OWN_LINE = re.compile(rf"wanderbus\.\S*?\b({'|'.join(_OWN_ERRORS)}): ([^\n]+)")
@@ -82,18 +80,22 @@ def spark_session(
 
     ``master`` is that of a cluster, as ``spark://host:7077``; by default the session runs on this machine on ``cores``
     threads. ``memory`` is for the Java heap of the driver (as ``"1g"``). ``environment`` is the archive of the Python
-    environment for the workers of a cluster (``venv-pack``), as a path or an address that they can reach; without it
-    they run their own ``python3``. ``settings`` are further settings of Spark. The session uses UTC, and ends with this
-    process or with ``stop()``. Raises :class:`JavaMissing` before Spark could fail at length.
+    environment for the workers of a cluster (:mod:`wanderbus.pipeline.cluster.environment`): a path, from which the
+    workers get it through the driver, or an address that they can reach. Without it they run their own ``python3``.
+    ``settings`` are further settings of Spark. The session uses UTC, and ends with this process or with ``stop()``.
+    On a cluster, paths that are given to Spark itself must be absolute. Raises :class:`JavaMissing` and
+    ``ConfigurationError`` before Spark could fail at length.
     """
     check_java()
     is_local = master is None or master.startswith("local")
+    if not is_local:
+        check_master(master or "")
     values = {**SETTINGS, "spark.driver.memory": memory, "spark.sql.shuffle.partitions": str(cores)}
-    values |= _local_settings() if is_local else _cluster_settings(environment)
+    values |= _local_settings() if is_local else cluster_settings(environment)
     builder = SparkSession.builder.master(master or f"local[{cores}]").appName(application)
     for name, value in (values | dict(settings or {})).items():
         builder = builder.config(name, value)
-    with _python_for_workers(is_local, environment):
+    with _own_python() if is_local else python_of_workers(environment, _LOG_SETTINGS):
         spark = builder.getOrCreate()
     if not is_local:
         spark.sparkContext.setLogLevel("ERROR")
@@ -131,44 +133,21 @@ def plain_errors() -> Iterator[None]:
 
 
 def _local_settings() -> dict[str, str]:
-    log_settings = Path(__file__).with_name("log4j2.properties")
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
-        f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
     }
 
 
-def _cluster_settings(environment: str | None) -> dict[str, str]:
-    return {} if environment is None else {"spark.archives": f"{environment}#{ENVIRONMENT}"}
-
-
 @contextmanager
-def _python_for_workers(is_local: bool, environment: str | None) -> Iterator[None]:
-    """Make Spark's workers use this Python and this package, or those of the environment.
-
-    Spark starts the Python processes that plan a source on the driver by the same name as those of the workers. So the
-    driver's Java starts in a directory in which that name leads to the environment of this process.
-    """
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_local:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        root = Path(wanderbus.__file__).resolve().parents[1]
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        if root.name not in ("site-packages", "dist-packages") and str(root) not in paths:
-            os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, paths)])
-        yield
-    elif environment is None:
-        os.environ["PYSPARK_PYTHON"] = "python3"
-        yield
-    else:
-        os.environ["PYSPARK_PYTHON"] = f"./{ENVIRONMENT}/bin/python"
-        directory, here = tempfile.mkdtemp(prefix="wanderbus-driver-"), Path.cwd()
-        Path(directory, ENVIRONMENT).symlink_to(sys.prefix)
-        os.chdir(directory)
-        try:
-            yield
-        finally:
-            os.chdir(here)
+def _own_python() -> Iterator[None]:
+    """Make Spark's workers on this machine use this Python and this package."""
+    os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    root = Path(wanderbus.__file__).resolve().parents[1]
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root.name not in ("site-packages", "dist-packages") and str(root) not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, paths)])
+    yield

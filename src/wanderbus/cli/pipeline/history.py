@@ -16,6 +16,7 @@ from wanderbus.cli.filter_input import InLanguage, Language
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import print_json, print_line
+from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.event import Event
@@ -51,7 +52,6 @@ Log = Annotated[
     Path | None,
     typer.Option("--log", help="Data directory of a server, or its subdirectory log.", show_default=False),
 ]
-Cores = Annotated[int, typer.Option("--cores", min=1, help="Threads of Spark on this machine.")]
 Size = Annotated[int, typer.Option("--size", "-n", min=1, help="Events to draw.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same events.")]
 
@@ -63,7 +63,7 @@ class Place(NamedTuple):
     log: Path | None
     begin: str | None = None
     end: str | None = None
-    cores: int = 2
+    spark: SparkPlace = SparkPlace()
 
 
 @app.callback()
@@ -81,6 +81,8 @@ def match(
     lake: Lake = None,
     log: Log = None,
     cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
     json: AsJson = False,
 ) -> None:
     """Print the events that match a filter, in order of offset.
@@ -88,7 +90,7 @@ def match(
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
+    with _events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), subject) as (_, events):
         from wanderbus.pipeline.history import matching_events
 
         rows = matching_events(events, [wanted]).orderBy("offset")
@@ -106,6 +108,8 @@ def count(
     lake: Lake = None,
     log: Log = None,
     cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
     json: AsJson = False,
 ) -> None:
     """Print the number of events that match a filter.
@@ -113,7 +117,7 @@ def count(
     Example: wanderbus history count "DepDelay > 120" --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
+    with _events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), subject) as (_, events):
         from wanderbus.pipeline.history import count as counts
 
         found = sum(row.events for row in counts(events, [wanted]).collect())
@@ -135,6 +139,8 @@ def sample(
     lake: Lake = None,
     log: Log = None,
     cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
     json: AsJson = False,
 ) -> None:
     """Print some of the events that match a filter, drawn at random.
@@ -142,7 +148,7 @@ def sample(
     Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, begin, end, cores), subject) as (_, events):
+    with _events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), subject) as (_, events):
         from wanderbus.pipeline.history import at_offsets, matching_events
         from wanderbus.pipeline.history import sample as samples
 
@@ -161,6 +167,8 @@ def explain(
     lake: Lake = None,
     log: Log = None,
     cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
     json: AsJson = False,
 ) -> None:
     """Explain why an event matches a filter, or does not: print the parts of the filter that decide.
@@ -168,7 +176,7 @@ def explain(
     Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, cores=cores), EVERY_SUBJECT) as (_, events):
+    with _events(Place(lake, log, spark=SparkPlace(cores, master, environment)), EVERY_SUBJECT) as (_, events):
         from wanderbus.pipeline.history import explain as explained
 
         found = explained(events, wanted, offset)
@@ -190,6 +198,8 @@ def replay(
     lake: Lake = None,
     log: Log = None,
     cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
     json: AsJson = False,
 ) -> None:
     """Print the events of which a subscription generated notifications, and those that its restrictions blocked.
@@ -198,7 +208,7 @@ def replay(
 
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
-    place = Place(lake, log, begin, end, cores)
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment))
     with _events(place, EVERY_SUBJECT) as (spark, events):
         from wanderbus.pipeline.history import absences_of, changes_in, versions_of
         from wanderbus.pipeline.history import replay as replayed
@@ -228,7 +238,7 @@ def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, Events]]
         raise ConfigurationError("give the events either with --lake or with --log")
     given = (("from", place.begin), ("to", place.end))
     bounds = dict(_bound(side, text) for side, text in given if text is not None)
-    with _session(place.cores) as spark:
+    with session("wanderbus-history", "history", place.spark) as spark:
         from wanderbus.pipeline.history import Selection, lake_events
         from wanderbus.pipeline.session import plain_errors
 
@@ -245,21 +255,6 @@ def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, Events]]
             yield spark, events
 
 
-@contextmanager
-def _session(cores: int) -> Iterator[SparkSession]:
-    try:
-        from wanderbus.pipeline.session import spark_session
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"history needs Spark, and {error.name} is not installed: pip install 'wanderbus[pipeline]'"
-        ) from None
-    spark = spark_session("wanderbus-history", cores=cores)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
     from wanderbus.pipeline.source import FORMAT, log_schema
 
@@ -267,7 +262,7 @@ def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
     path = log_directory(directory)
     if not path.is_dir():
         raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
-    return spark.read.format(FORMAT).schema(columns).load(str(path))
+    return spark.read.format(FORMAT).schema(columns).load(str(path.absolute()))
 
 
 def _records(spark: SparkSession, place: Place) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from wanderbus.cli.pipeline import backfill, compact, reconcile, run, serve, status, vacuum
+from wanderbus.cli.pipeline import backfill, compact, environment, reconcile, run, serve, status, vacuum
 
 app = typer.Typer(help="Fill and keep the lake, and answer from it.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -20,4 +20,5 @@ app.command("backfill")(backfill.backfill)
 app.command("reconcile")(reconcile.reconcile)
 app.command("compact")(compact.compact)
 app.command("vacuum")(vacuum.vacuum)
+app.command("environment")(environment.environment)
 app.command("serve")(serve.serve)

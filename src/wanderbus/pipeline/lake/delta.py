@@ -37,9 +37,9 @@ class LakeTable:
     """A table of the lake in ``directory``, which may not exist yet."""
 
     def __init__(self, lake: Path, table: Table) -> None:
-        self.lake = lake
+        self.lake = lake.absolute()  # Spark's Java may run in another directory
         self.table = table
-        self.directory = lake / table.directory
+        self.directory = self.lake / table.directory
 
     @property
     def exists(self) -> bool:

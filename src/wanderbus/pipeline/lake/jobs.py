@@ -81,8 +81,8 @@ class Ingestion:
         reader_expires_s: float | None = EXPIRES_S,
     ) -> None:
         self._spark = spark
-        self._log = log
-        self._files = LogFiles(log)  # its index of places grows with the log
+        self._log = log.absolute()
+        self._files = LogFiles(self._log)  # its index of places grows with the log
         self._lake = lake
         self._declared = declared or {}
         self._has_silver = has_silver
@@ -106,7 +106,7 @@ class Ingestion:
             {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
         )
         writer = records.load().writeStream.foreachBatch(self._on_batch).queryName("wanderbus-lake")
-        return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+        return writer.option("checkpointLocation", str(checkpoint.absolute())).trigger(**trigger).start()
 
     def register(self) -> None:
         """Register that the lake needs the records that a table of it lacks, and none before.

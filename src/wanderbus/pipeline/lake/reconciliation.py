@@ -63,7 +63,12 @@ def reconcile(spark: SparkSession, log: Path, lake: Path) -> list[SegmentReport]
 
 def records_between(spark: SparkSession, log: Path, first: int, end: int, *columns: str) -> DataFrame:
     """Return the records ``first..end-1`` of the log."""
-    rows = spark.read.format(FORMAT).schema(log_schema(*columns)).option("startingOffset", str(first)).load(str(log))
+    rows = (
+        spark.read.format(FORMAT)
+        .schema(log_schema(*columns))
+        .option("startingOffset", str(first))
+        .load(str(log.absolute()))
+    )
     return rows.where((F.col("offset") >= first) & (F.col("offset") < end))
 
 

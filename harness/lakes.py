@@ -1,0 +1,34 @@
+"""Differences between two lakes, row for row, whatever files they have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.tables import TABLES, Table
+
+Rows = Counter[str]
+
+
+def rows_of(lake: Path, table: Table) -> Rows:
+    """Return the rows of a table, all columns included, each with the number of its occurrences."""
+    target = LakeTable(lake, table)
+    rows: Rows = Counter()
+    if target.exists:
+        for path in DeltaTable(target.directory).file_uris():
+            rows.update(repr(sorted(each.items())) for each in pq.ParquetFile(path).read().to_pylist())
+    return rows
+
+
+def differences(one: Path, other: Path) -> dict[str, int]:
+    """Return the number of rows that only one of two lakes has, for each table in which there are any."""
+    found = {}
+    for table in TABLES:
+        ours, theirs = rows_of(one, table), rows_of(other, table)
+        if count := ((ours - theirs) + (theirs - ours)).total():
+            found[table.name] = count
+    return found

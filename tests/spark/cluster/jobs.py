@@ -1,0 +1,134 @@
+"""Jobs that run on this machine and on a cluster, and the program that runs them there.
+
+The program prints a line of JSON when a job has done some of its tasks, and another one when the job has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from wanderbus.pipeline import history
+from wanderbus.pipeline.lake import ingest
+from wanderbus.pipeline.session import spark_session
+from wanderbus.pipeline.source import FORMAT, log_schema
+from wanderbus.pipeline.tables.declared import Declared
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+JOBS: Final = ("whole", "killed-ingest", "killed-history")
+DECLARED: Final[Declared] = {"Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double"}}
+ROWS_PER_BATCH: Final = 3_000
+JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Options that let Java start faster, as on this machine."""
+
+ROWS_PER_PARTITION: Final = 250
+SUBSCRIPTIONS: Final = (
+    ("Departure", "Dest == 'IAH' and Delay > 100"),
+    ("Departure", "Delay > 250"),
+    ("Arrival", "Dest != 'IAH' or Row < 100"),
+    (EVERY_SUBJECT, "Row > 900"),
+)
+
+Matches = list[list[Any]]
+
+
+def fill(spark: SparkSession, log: Path, lake: Path, rows_per_batch: int | None = None) -> None:
+    """Make the lake of the log."""
+    checkpoint = lake.with_name(f"{lake.name}-checkpoint")
+    ingest(spark, log, lake, checkpoint, rows_per_batch=rows_per_batch, declared=DECLARED)
+
+
+def matches(spark: SparkSession, log: Path) -> Matches:
+    """Return the matches of all events of the log, in many tasks."""
+    wanted = [Subscription(f"s{n}", "sip:u@d", "s", *each) for n, each in enumerate(SUBSCRIPTIONS)]
+    columns = log_schema("offset", "at_us", "kind", "subject", "record")
+    source = spark.read.format(FORMAT).schema(columns).option("rowsPerPartition", str(ROWS_PER_PARTITION))
+    found = history.match(source.load(str(log)).where("kind = 'published'"), wanted)
+    return sorted([row.offset, sorted(row.subscriptions)] for row in found.collect())
+
+
+def main(master: str, environment: str, log: Path, work: Path) -> None:
+    """Run all jobs in one application on the cluster."""
+    settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    settings |= dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), JAVA)
+    spark = spark_session("wanderbus-cluster-test", master=master, environment=environment, settings=settings)
+    try:
+        _print(job="begin", packages=_packages(spark), path=_path_in(spark))
+        for job in JOBS:
+            with _reporting(spark, job):
+                if job != "killed-history":
+                    fill(spark, log, work / job, ROWS_PER_BATCH if job == "killed-ingest" else None)
+                found = matches(spark, log) if job != "killed-ingest" else None
+            _print(job=job, ended=True, matches=found, executors=_executors(spark))
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _reporting(spark: SparkSession, job: str) -> Iterator[None]:
+    """Print a line once a stage of several tasks is in the middle."""
+    ended = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        while not ended.wait(0.01):
+            stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+            if any(each and each.numTasks > 1 and 0 < each.numCompletedTasks < each.numTasks for each in stages):
+                _print(job=job, ended=False)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _packages(spark: SparkSession) -> list[str]:
+    """Return the files from which the workers import wanderbus."""
+
+    def imported(numbers: Iterable[int]) -> Iterator[str]:
+        import wanderbus
+
+        yield wanderbus.__file__
+
+    return sorted(set(spark.sparkContext.parallelize(range(8), 8).mapPartitions(imported).collect()))
+
+
+def _path_in(spark: SparkSession) -> list[str]:
+    """Return the paths from which the workers import other packages."""
+
+    def paths(numbers: Iterable[int]) -> Iterator[str]:
+        import sys
+
+        yield from sys.path
+
+    return sorted(set(spark.sparkContext.parallelize(range(8), 8).mapPartitions(paths).collect()))
+
+
+def _executors(spark: SparkSession) -> list[dict[str, Any]]:
+    """Return the executors that there were so far."""
+    found: Any = spark.sparkContext._jsc.sc().statusStore().executorList(False)
+    every = [found.apply(place) for place in range(found.size())]
+    return [
+        {"id": each.id(), "active": each.isActive(), "done": each.completedTasks(), "failed": each.failedTasks()}
+        for each in every
+        if each.id() != "driver"
+    ]
+
+
+def _print(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))

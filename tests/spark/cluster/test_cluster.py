@@ -1,0 +1,159 @@
+"""Jobs on a cluster have the same output as on this machine, also if a worker is killed meanwhile (SPEC T-11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+import wanderbus
+from harness.lakes import differences, rows_of
+from tests.published import published
+from tests.spark.cluster import jobs
+from wanderbus.event import DeclaredAttribute, Event
+from wanderbus.pipeline.cluster import environment
+from wanderbus.pipeline.cluster.distributions import needed
+from wanderbus.pipeline.tables import TABLES
+from wanderbus.records import (
+    Acknowledged,
+    Attached,
+    Dropped,
+    Notified,
+    SchemaDeclared,
+    Started,
+    Subscribed,
+    Unsubscribed,
+    encode_record,
+)
+from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.subscription import Subscription
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
+from wanderbus.testbed.spark_cluster import SparkCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+RECORDS = 6_000
+PER_SEGMENT = 2_000
+START_US = 1_700_000_000_000_000
+STEP_US = 20_000_000
+SCHEMA_AT = 5
+USER = "sip:bob@localhost"
+JOB_S_MAX = 240.0
+
+
+class Run(NamedTuple):
+    """The jobs of a cluster: the log, the directory with their lakes, and the lines that they printed."""
+
+    log: Path
+    work: Path
+    cluster: Path
+    lines: list[dict[str, Any]]
+
+    def end_of(self, job: str) -> dict[str, Any]:
+        """Return the line that a job printed at its end."""
+        [line] = [each for each in self.lines if each["job"] == job and each["ended"]]
+        return line
+
+
+def payload(offset: int) -> bytes:
+    """Return one of the records: of every kind that a silver table has, and some that cannot be decoded."""
+    at_us, kind = START_US + offset * STEP_US, offset % 12
+    name = f"s{offset // 12}"
+    if offset == 0:
+        return encode_record(Started(at_us=at_us, server="wb", incarnation=7))
+    if offset == SCHEMA_AT:
+        attributes = tuple(DeclaredAttribute(*each) for each in jobs.DECLARED["Departure"].items())
+        return encode_record(
+            SchemaDeclared(at_us=at_us, subject="Departure", version=1, attributes=attributes, by=USER)
+        )
+    if offset % 1_001 == 0:
+        return b"\xc1 is no msgpack"
+    if kind == 0:
+        return encode_record(Attached(at_us=at_us, user=USER, session="default", device="d", epoch=offset))
+    if kind == 1:
+        subscription = Subscription(name, USER, "default", "Departure", f"Row == {offset}")
+        return encode_record(Subscribed(at_us=at_us, subscription=subscription, number=offset))
+    if kind == 2:
+        return encode_record(Acknowledged(at_us=at_us, user=USER, session="default", device="d", number=offset))
+    if kind == 3:
+        return encode_record(Dropped(at_us=at_us, user=USER, session="default", first=1, last=offset, reason="full"))
+    if kind == 4 and offset % 24 == 4:
+        return encode_record(Unsubscribed(at_us=at_us, user=USER, subscription=name, reason="asked"))
+    values = {"Row": offset % 1_000, "Dest": ("IAH", "SFO", "JFK")[offset % 3], "Delay": offset % 300 + 0.5}
+    event = Event(("Departure", "Arrival")[offset % 2], {**values, "Note": f"n{offset}"}, published_us=at_us - 500)
+    notified = (Notified(USER, "default", offset, (name,)),)
+    return encode_record(published(event, at_us=at_us, user="sip:airline@localhost", number=offset, notified=notified))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("log")
+    for first in range(0, RECORDS, PER_SEGMENT):
+        offsets = range(first, min(first + PER_SEGMENT, RECORDS))
+        frames = (pack_frame(offset, START_US + offset * STEP_US, payload(offset)) for offset in offsets)
+        (directory / segment_name(first)).write_bytes(HEADER + b"".join(frames))
+    (directory / HIGH_WATER).write_bytes(pack_mark(RECORDS))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run all jobs; kill the first worker in the middle of one, and the second in the middle of another."""
+    work = tmp_path_factory.mktemp("cluster")
+    archive = work / "environment.tar.gz"
+    with pytest.MonkeyPatch.context() as patch:
+        # Each worker would compile numba's kernel for ten seconds; numpy's is the other one.
+        patch.setattr(environment, "needed", lambda included: needed(included) - {"numba", "llvmlite"})
+        environment.pack(archive)
+    lines: list[dict[str, Any]] = []
+    with SparkCluster(work) as cluster:
+        argv = python("tests.spark.cluster.jobs", cluster.master, str(archive), str(log), str(work))
+        with Process("driver", argv, work / "driver.log", read=True) as driver:
+            while not lines or lines[-1].get("job") != jobs.JOBS[-1] or not lines[-1]["ended"]:
+                lines.append(json.loads(driver.line(JOB_S_MAX)))
+                if lines[-1].get("ended") is False and lines[-1]["job"] != "whole":
+                    cluster.workers[jobs.JOBS.index(lines[-1]["job"]) - 1].kill()
+                    cluster.add_worker()
+        yield Run(log, work, work, lines)
+
+
+@pytest.fixture(scope="module")
+def local(log: Path, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the lake that this machine makes of the log."""
+    lake = tmp_path_factory.mktemp("local") / "lake"
+    jobs.fill(spark, log, lake)
+    return lake
+
+
+def test_the_lake_of_a_cluster_is_that_of_this_machine(run: Run, local: Path) -> None:
+    assert all(rows_of(local, table) for table in TABLES), "every table has rows to compare"
+    assert len(differences(local, run.work / "none")) == len(TABLES), "differences are found"
+    assert differences(run.work / "whole", local) == {}
+
+
+def test_a_worker_killed_while_the_lake_is_made_changes_nothing(run: Run, local: Path) -> None:
+    assert differences(run.work / "killed-ingest", local) == {}
+    executors = run.end_of("killed-ingest")["executors"]
+    assert [each["active"] for each in executors].count(False) == 1
+
+
+def test_history_of_a_cluster_is_that_of_this_machine(run: Run, spark: SparkSession) -> None:
+    here = jobs.matches(spark, run.log)
+    assert len(here) > 1_000
+    assert run.end_of("whole")["matches"] == here
+    assert run.end_of("killed-history")["matches"] == here
+    lost = [each for each in run.end_of("killed-history")["executors"] if not each["active"]]
+    assert len(lost) == 2
+    assert all(each["done"] for each in lost), "both had done tasks"
+
+
+def test_workers_import_from_the_environment_of_the_job_alone(run: Run) -> None:
+    began = run.lines[0]
+    assert began["packages"]
+    assert all(path.startswith(str(run.cluster / "work-")) for path in began["packages"])
+    assert str(Path(wanderbus.__file__).parents[1]) not in began["path"]
