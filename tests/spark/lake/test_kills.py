@@ -146,7 +146,7 @@ def test_a_table_that_lacks_records_before_the_batch_is_not_continued(
         Ingestion(spark, log, lake, declared=DECLARED).store(FIRST_BATCH, durable_end(log))
 
 
-def test_what_is_registered_is_durable_after_a_kill_between_commit_and_sync(
+def test_registered_records_are_durable_after_a_kill_between_commit_and_sync(
     spark: SparkSession, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = tmp_path / "lake"
