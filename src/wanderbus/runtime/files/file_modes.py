@@ -15,13 +15,19 @@ _log = logging.getLogger("wanderbus.config")
 
 _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 _ROOT = 0
+_reported: set[Path] = set()
+"""Paths that others can read, each of which is reported once."""
 
 
 def warn_if_open(path: Path, holds: str) -> None:
-    """Log one line, with the command that corrects it, if others can read ``path``, which ``holds`` a secret."""
+    """Log one line, with the command that corrects it, if others can read ``path``, which ``holds`` a secret.
+
+    A process reports a path once: some commands read their settings for each part that needs them.
+    """
     with contextlib.suppress(OSError):
         mode = path.stat().st_mode
-        if mode & _READ_BY_OTHERS:
+        if mode & _READ_BY_OTHERS and path not in _reported:
+            _reported.add(path)
             closed = "700" if stat.S_ISDIR(mode) else "600"
             _log.warning(
                 "%s holds %s and can be read by others: chmod %s %s", path, holds, closed, shlex.quote(str(path))
