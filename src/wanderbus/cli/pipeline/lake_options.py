@@ -9,6 +9,7 @@ import typer
 
 from wanderbus.cli.log_directory import log_directory
 from wanderbus.errors import StorageError
+from wanderbus.runtime.log.log_reader import end_of_log
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.tables import Table
@@ -27,10 +28,11 @@ Lineage = Annotated[
 
 
 def existing_log(directory: Path) -> Path:
-    """Return the log of a data directory; ``StorageError`` if there is no such directory."""
+    """Return the log of a data directory; ``StorageError`` if there is none."""
     path = log_directory(directory)
     if not path.is_dir():
         raise StorageError(f"{path} is not a directory; give the data directory of a server")
+    end_of_log(path)
     return path
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from wanderbus.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.lake import LakeCounts
-    from wanderbus.pipeline.operation.run import PipelineRun, RunProgress
+    from wanderbus.pipeline.operation.run import RunProgress
 
 PROGRESS_EACH_S = 1.8
 
@@ -44,9 +46,9 @@ def run(
 ) -> None:
     """Bring a lake up to the event log of a server, once or until it is stopped.
 
-    SIGINT and SIGTERM end it after the present batch; a second one ends it at once. It may be killed anywhere: the
-    next run continues without a gap or a repetition. One job at a time changes a lake. Progress goes to standard error:
-    the offset, records per second, and the records that the log has beyond.
+    SIGINT and SIGTERM end it after the present batch, with status 0 unless it is --once; a second one ends it at
+    once. It may be killed anywhere: the next run continues without a gap or a repetition. One job at a time changes a
+    lake. Progress goes to standard error: the offset, records per second, and the records that the log has beyond.
 
     Example: wanderbus pipeline run wanderbus-data --lake lake --once
 
@@ -61,7 +63,10 @@ def run(
     with needing_packages("the pipeline"):
         from wanderbus.pipeline.operation.lake_lock import check_lock
     check_lock(lake)
-    with session("wanderbus-pipeline", "the pipeline", SparkPlace(cores, master, environment)) as spark:
+    with (
+        _stopping_signals(is_endless=not once) as stop,
+        session("wanderbus-pipeline", "the pipeline", SparkPlace(cores, master, environment)) as spark,
+    ):
         from wanderbus.pipeline.operation.run import PipelineRun
 
         job = PipelineRun(
@@ -72,31 +77,34 @@ def run(
             rows_per_batch=rows_per_batch,
             lineage_copy=lineage,
             on_progress=_Progress(),
+            stop=stop,
         )
-        with _stopped_by_signals(job):
-            counts = job.run()
-        _print_counts(counts, json=json)
+        _print_counts(job.run(), json=json)
 
 
 @contextmanager
-def _stopped_by_signals(job: PipelineRun) -> Iterator[None]:
-    """Let the first signal stop the job, and a second one interrupt it; at the end raise :class:`EndedBySignal`."""
-    received: list[int] = []
+def _stopping_signals(*, is_endless: bool) -> Iterator[threading.Event]:
+    """Yield the event that the first signal sets, also while Spark starts; a second signal ends the process.
 
-    def stop(number: int, _: object) -> None:
+    A signal is the ordinary end of a job that ``is_endless``; at the end of another one, raise :class:`EndedBySignal`.
+    """
+    received: list[int] = []
+    stop = threading.Event()
+
+    def handle(number: int, _: object) -> None:
         if received:
-            raise EndedBySignal(number)
+            os._exit(EndedBySignal(number).status)
         received.append(number)
         print_progress(f"{signal.Signals(number).name}: ending after the present batch")
-        job.stop.set()
+        stop.set()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    if received:
+    if received and not is_endless:
         raise EndedBySignal(received[0])
 
 

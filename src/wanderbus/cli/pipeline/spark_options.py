@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -47,6 +50,25 @@ def needing_packages(purpose: str) -> Iterator[None]:
         ) from None
 
 
+def _started(start: Callable[[], SparkSession]) -> SparkSession:
+    """Start Spark in a thread: in the main one it takes Ctrl-C, and then calls Java in the middle of another call."""
+    outcome: Future[SparkSession] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(start())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return outcome.result()
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Return false for py4j's report, with a traceback, of a call that Ctrl-C has ended."""
+    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
+
+
 @contextmanager
 def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
     """Run Spark for the block; ``purpose`` is named if it is not installed."""
@@ -54,7 +76,10 @@ def session(application: str, purpose: str, place: SparkPlace) -> Iterator[Spark
         raise ConfigurationError("--environment is for a cluster; give --master too")
     with needing_packages(purpose):
         from wanderbus.pipeline.session import spark_session
-    spark = spark_session(application, cores=place.cores, master=place.master, environment=place.environment)
+    logging.getLogger().addFilter(_is_no_interruption)
+    spark = _started(
+        lambda: spark_session(application, cores=place.cores, master=place.master, environment=place.environment)
+    )
     try:
         yield spark
     finally:

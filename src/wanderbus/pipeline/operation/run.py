@@ -55,6 +55,7 @@ class RunProgress(msgspec.Struct, frozen=True):
 class PipelineRun:
     """A run on ``lake``; :meth:`run` ends at the log's present end, or with ``every_s`` when ``stop`` is set.
 
+    ``stop`` ends any run after its present batch; a signal handler may set it.
     ``declared`` are attributes beside those of the log's own declarations, as for
     :class:`~wanderbus.pipeline.lake.jobs.Ingestion`.
     """
@@ -70,6 +71,7 @@ class PipelineRun:
         rows_per_batch: int | None = None,
         lineage_copy: Path | None = None,
         on_progress: Callable[[RunProgress], None] = lambda _: None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._log = log
         self._lake = lake
@@ -79,8 +81,7 @@ class PipelineRun:
         self._on_progress = on_progress
         self._job = Ingestion(spark, log, lake, declared=declared)
         self._shown = -1
-        self.stop = threading.Event()
-        """Ends the run after its present batch; may be set by a signal handler."""
+        self.stop = stop or threading.Event()
 
     def run(self) -> LakeCounts:
         """Bring the lake up to date and return the counts of what was added, by table.
