@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import spark_history
+from bench import spark_cluster, spark_history
 from bench.process_times import tree_s
 from bench.spark_lake import lake_rates
 from harness.reporting import Goal, finish, goal, progress
@@ -70,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     count = options.records or (QUICK_RECORDS if options.quick else RECORDS)
     if options.section == "history":
         return _history(options)
+    if options.section == "cluster":
+        return _cluster(options)
     if options.section == "lake":
         return _lake(options, count)
     results: list[Measured] = []
@@ -114,6 +116,20 @@ def _lake_goals(results: list[Measured]) -> list[Goal]:
         goal("lake_two_cores_vs_one", whole / rates["lake", 1, "bronze and silver"], "ratio"),
         goal("lake_source_alone_rows_per_s", rates["source", 2, "records"], "1/s"),
     ]
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    """Measure a cluster (:mod:`bench.spark_cluster`)."""
+    count = options.records or (QUICK_RECORDS if options.quick else RECORDS)
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as work:
+        log = Path(work, "log")
+        log.mkdir()
+        progress(f"writing a log of {count} records")
+        write_log(log, count)
+        results = spark_cluster.measure(log, Path(work), count)
+    rows = [each._asdict() for each in results.rates]
+    goals = spark_cluster.goals(results)
+    return finish("bench spark cluster", rows, goals, file=options.json, strict=options.strict)
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -279,7 +295,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         prog="./do bench spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "section", nargs="?", choices=("source", "lake", "history"), default="source", help="what to measure (source)"
+        "section",
+        nargs="?",
+        choices=("source", "lake", "history", "cluster"),
+        default="source",
+        help="what to measure (source)",
     )
     parser.add_argument("--quick", action="store_true", help=f"a log of {QUICK_RECORDS} records, not {RECORDS}")
     parser.add_argument("--records", type=int, metavar="N", help="a log of so many records")

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.tables import TABLES, Table
@@ -19,8 +18,9 @@ def rows_of(lake: Path, table: Table) -> Rows:
     target = LakeTable(lake, table)
     rows: Rows = Counter()
     if target.exists:
-        for path in DeltaTable(target.directory).file_uris():
-            rows.update(repr(sorted(each.items())) for each in pq.ParquetFile(path).read().to_pylist())
+        for file in target.files(target.load()):
+            content = pq.ParquetFile(target.directory / file.path).read()
+            rows.update(repr(sorted(each.items())) for each in content.to_pylist())
     return rows
 
 
