@@ -34,12 +34,12 @@ _decoder: Final = msgspec.msgpack.Decoder(_Identifying)
 def log_identity(log: Path) -> str:
     """Return the identity of the log in a directory; ``StorageError`` if none of its records has it."""
     files, end = LogFiles(log), durable_end(log)
-    for part in files.slices(files.oldest(), end, _RECORDS_AT_ONCE):
-        for group in read_slice(part):
-            for payload in group.payloads:
-                identity = _identity(payload) if payload else None
-                if identity:
-                    return identity
+    for first in range(files.oldest(), end, _RECORDS_AT_ONCE):  # in steps: not a walk over the whole log
+        for part in files.slices(first, min(first + _RECORDS_AT_ONCE, end), _RECORDS_AT_ONCE):
+            for group in read_slice(part):
+                for payload in group.payloads:
+                    if payload and (identity := _identity(payload)):
+                        return identity
     raise StorageError(f"{log} has no record that names its server; the lake needs one with a start or an event")
 
 
