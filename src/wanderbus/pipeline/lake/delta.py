@@ -27,7 +27,7 @@ from wanderbus.pipeline.lake.writing import Written, write_rows
 from wanderbus.pipeline.tables import Table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
 
-LOG_PROPERTY: Final = "wanderbus.log"
+_LOG_PROPERTY: Final = "wanderbus.log"
 """Property of a table with the identity of the log that it is made of."""
 
 _MILLISECONDS: Final = 1_000
@@ -59,10 +59,10 @@ class LakeTable:
             partition_by=list(self.table.partitioned_by),
             name=self.table.name,
             description=self.table.meaning,
-            configuration={LOG_PROPERTY: log},
+            configuration={_LOG_PROPERTY: log},
             raise_if_key_not_exists=False,
         )
-        owner = delta.metadata().configuration.get(LOG_PROPERTY)
+        owner = log_of(delta)
         if owner != log:
             raise StorageError(f"{self.directory} has the log {owner}, not {log}; use another directory for this log")
         existing = {column.name for column in columns_in(delta.schema())}
@@ -170,6 +170,16 @@ class LakeTable:
         if not paths:
             return spark.createDataFrame([], schema)
         return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
+
+
+def application_of(log: str, table: Table) -> str:
+    """Return the application id of the commits to a table that bring it up to an offset of the log ``log``."""
+    return f"{log}/{table.name}"
+
+
+def log_of(delta: DeltaTable) -> str | None:
+    """Return the identity of the log that a table is made of; None if it is no table of a lake."""
+    return delta.metadata().configuration.get(_LOG_PROPERTY)
 
 
 def committed(delta: DeltaTable, application: str) -> int | None:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.pipeline.lake.compaction import SMALL_FILES_MAX, compact
 from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze, decode_log
-from wanderbus.pipeline.lake.delta import LakeTable, committed
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
 from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, change_decoder, lifetimes
 from wanderbus.pipeline.lake.log_identity import log_identity
@@ -142,7 +142,7 @@ class Ingestion:
         for each, version in zip(found, versions, strict=True):
             each.sync_commit(version)
         ends = [
-            committed(version, _application(identity, each.table))
+            committed(version, application_of(identity, each.table))
             for each, version in zip(found, versions, strict=True)
         ]
         return min(self._files.oldest() if end is None else end for end in ends)
@@ -181,13 +181,8 @@ class Ingestion:
 
     def _events(self) -> tuple[Table, Decoding]:
         """Return the table of events with the columns that are declared by now, and its decoding."""
-        declared = {**self._declared, **declared_in(self._lake)}
-        found = LakeTable(self._lake, EVENTS)
-        existing = columns_in(found.load().schema())[len(EVENTS.columns) :] if found.exists else ()
-        events = events_table(declared, existing)
-        decoding = Decoding(EVENT_KINDS, event_decoder(declared, events))
-        types = {column.name: column.type for column in events.columns}
-        if any(types[column.name] != column.type for column in existing):
+        events, decoding, is_wider = declared_events(self._lake, self._declared)
+        if is_wider:
             self._rebuild(events, decoding)
         return events, decoding
 
@@ -195,7 +190,7 @@ class Ingestion:
         """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``table``."""
         target, bronze = LakeTable(self._lake, table), LakeTable(self._lake, RECORDS)
         delta = target.load()
-        end = committed(delta, _application(log_identity(self._log), table)) or 0
+        end = committed(delta, application_of(log_identity(self._log), table)) or 0
         plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=end)}, (decoding,))
         written = decode_bronze(self._spark, bronze.paths(bronze.load()), end, plan)
         target.commit(delta, written.get(table.name, Written()).files, replaces=True)
@@ -229,7 +224,7 @@ class Ingestion:
     def _behind(self, table: Table, identity: str, first: int, end: int) -> _Behind | None:
         target = LakeTable(self._lake, table)
         delta = target.create(identity)
-        done = committed(delta, _application(identity, table))
+        done = committed(delta, application_of(identity, table))
         self._require_no_gap(target, done, first)
         return None if done is not None and done >= end else _Behind(target, delta, max(first, done or 0))
 
@@ -240,9 +235,7 @@ class Ingestion:
         if not changes.files:
             return []
         live = [file for file in target.files(target.load()) if file.partition["is_live"] == "true"]
-        rows = LakeTable(self._lake, CHANGES).rows(self._spark, changes.files)
-        versions = target.write(lifetimes(target.rows(self._spark, live), rows))
-        target.discard(changes.files)
+        versions = write_versions(self._spark, target, live, changes.files)
         rejected = TableCounts(rejected=changes.counts.rejected)
         written[SUBSCRIPTIONS.name] = Written(versions.files, changes.quarantine, versions.counts + rejected)
         return live
@@ -267,7 +260,7 @@ class Ingestion:
             quarantine = LakeTable(self._lake, QUARANTINE)
             rejections = _rejections(identity, table)
             quarantine.commit(quarantine.load(), written.quarantine, application=rejections, end=end)
-        application = _application(identity, table)
+        application = application_of(identity, table)
         behind.target.commit(behind.delta, written.files, removed=removed, application=application, end=end)
         self.counts[table.name] = self.counts.get(table.name, TableCounts()) + written.counts
 
@@ -311,11 +304,31 @@ def ingest(
     return job.counts
 
 
-def _application(identity: str, table: Table) -> str:
-    """Return the application id of the commits of a log to a table."""
-    return f"{identity}/{table.name}"
+def declared_events(lake: Path, declared: Declared) -> tuple[Table, Decoding, bool]:
+    """Return the table of events with the columns that are declared by now, and its decoding.
+
+    The columns are those of the schemas in the lake, and of ``declared``. The last item is true if a column that the
+    lake has gets a wider type.
+    """
+    declared = {**declared, **declared_in(lake)}
+    found = LakeTable(lake, EVENTS)
+    existing = columns_in(found.load().schema())[len(EVENTS.columns) :] if found.exists else ()
+    events = events_table(declared, existing)
+    types = {column.name: column.type for column in events.columns}
+    is_wider = any(types[column.name] != column.type for column in existing)
+    return events, Decoding(EVENT_KINDS, event_decoder(declared, events)), is_wider
+
+
+def write_versions(
+    spark: SparkSession, target: LakeTable, live: Sequence[LakeFile], changes: Sequence[LakeFile]
+) -> Written:
+    """Write the versions of subscriptions that follow from the ``live`` ones and ``changes``, which are discarded."""
+    rows = LakeTable(target.lake, CHANGES).rows(spark, changes)
+    versions = target.write(lifetimes(target.rows(spark, live), rows))
+    target.discard(changes)
+    return versions
 
 
 def _rejections(identity: str, table: Table) -> str:
     """Return the application id of the commits of a table's rejected rows to the quarantine."""
-    return f"{_application(identity, QUARANTINE)}/{table.name}"
+    return f"{application_of(identity, QUARANTINE)}/{table.name}"

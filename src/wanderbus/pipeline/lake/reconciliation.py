@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.pipeline.lake.delta import LakeTable, committed
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source import FORMAT, log_schema
@@ -77,7 +77,7 @@ def lake_end(log: Path, lake: Path) -> int:
     target = LakeTable(lake, RECORDS)
     if not target.exists:
         return 0
-    return committed(target.load(), f"{log_identity(log)}/{RECORDS.name}") or 0
+    return committed(target.load(), application_of(log_identity(log), RECORDS)) or 0
 
 
 def lake_records(spark: SparkSession, lake: Path, first: int, end: int) -> DataFrame:

@@ -16,19 +16,16 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze
-from wanderbus.pipeline.lake.delta import LOG_PROPERTY, LakeTable, committed
-from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
-from wanderbus.pipeline.lake.jobs import DECODINGS
-from wanderbus.pipeline.lake.lifetimes import CHANGES, lifetimes
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
+from wanderbus.pipeline.lake.jobs import DECODINGS, declared_events, write_versions
+from wanderbus.pipeline.lake.lifetimes import CHANGES
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.lake.records import Decoding
-from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schema_decoder
+from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, schema_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import Written
-from wanderbus.pipeline.tables import RECORDS, SUBSCRIPTIONS, Column, Table, named
+from wanderbus.pipeline.tables import RECORDS, SUBSCRIPTIONS, Column, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
-from wanderbus.pipeline.tables.declared import events_table
-from wanderbus.pipeline.tables.schemas import columns_in
 
 _MODULUS: Final = 1 << 61
 """Bound of the checksum of a row, so that the sum of as many rows as a table can have fits a decimal number."""
@@ -68,7 +65,7 @@ def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = Fa
         is_wanted = not result.is_equal and (result.is_equal_in_fixed or is_forced)
         if is_wanted:
             log = _log_of(lake)
-            target.commit(target.load(), files, replaces=True, application=f"{log}/{name}", end=end)
+            target.commit(target.load(), files, replaces=True, application=application_of(log, target.table), end=end)
     except BaseException:
         target.discard(files)
         raise
@@ -82,38 +79,27 @@ def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Seq
     specified = named(name)
     if specified.layer != "silver":
         raise ConfigurationError(f"{name} is a bronze table; only silver tables can be made again")
-    events, decodings = _decodings(lake)
+    events, decoding, _ = declared_events(lake, {})
+    decodings = (decoding, Decoding(SCHEMA_KINDS, schema_decoder), *DECODINGS)
     log, bronze = _log_of(lake), LakeTable(lake, RECORDS)
     target = LakeTable(lake, events if specified is EVENTS else specified)
     present = target if not target.exists else LakeTable(lake, specified)
     delta = target.create(log) if present is target else present.load()
-    end = committed(delta, f"{log}/{name}")
+    end = committed(delta, application_of(log, specified))
     if end is None:
-        end = committed(bronze.load(), f"{log}/{RECORDS.name}") or 0
+        end = committed(bronze.load(), application_of(log, RECORDS)) or 0
     decoded = CHANGES if specified is SUBSCRIPTIONS else target.table
     wanted = [each for each in decodings if name in each.kinds.values()]
     plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=end)}, wanted)
     files = decode_bronze(spark, bronze.paths(bronze.load()), end, plan).get(name, Written()).files
     if specified is SUBSCRIPTIONS and files:
-        changes = LakeTable(lake, CHANGES).rows(spark, files)
-        versions = target.write(lifetimes(target.rows(spark, []), changes)).files
-        target.discard(files)
-        files = versions
+        files = write_versions(spark, target, [], files).files
     return target, files, end
-
-
-def _decodings(lake: Path) -> tuple[Table, Sequence[Decoding]]:
-    """Return the table of events with the columns that are declared now, and the decodings of all tables."""
-    declared, found = declared_in(lake), LakeTable(lake, EVENTS)
-    existing = columns_in(found.load().schema())[len(EVENTS.columns) :] if found.exists else ()
-    events = events_table(declared, existing)
-    own = (Decoding(EVENT_KINDS, event_decoder(declared, events)), Decoding(SCHEMA_KINDS, schema_decoder))
-    return events, (*own, *DECODINGS)
 
 
 def _log_of(lake: Path) -> str:
     """Return the identity of the lake's log."""
-    log = LakeTable(lake, RECORDS).load().metadata().configuration.get(LOG_PROPERTY)
+    log = log_of(LakeTable(lake, RECORDS).load())
     if log is None:
         raise StorageError(f"{lake / RECORDS.directory} does not name its log; it is not a table of a lake")
     return log

@@ -10,7 +10,7 @@ import msgspec
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.compaction import small_files
-from wanderbus.pipeline.lake.delta import LOG_PROPERTY, LakeTable, committed
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
 from wanderbus.pipeline.lineage import Run, runs
 from wanderbus.pipeline.operation.lake_lock import is_locked
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS, TABLES, Table
@@ -51,7 +51,7 @@ def lake_status(lake: Path, durable: int) -> LakeStatus:
     """Return the status of a lake; ``StorageError`` if there is none, or if a table cannot be read."""
     if not LakeTable(lake, RECORDS).exists:
         raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
-    log = LakeTable(lake, RECORDS).load().metadata().configuration[LOG_PROPERTY] or ""
+    log = log_of(LakeTable(lake, RECORDS).load()) or ""
     past = runs(lake)
     misfits: Counter[str] = Counter()
     for run in past:
@@ -69,7 +69,7 @@ def _table(
     target = LakeTable(lake, table)
     delta = target.load()
     files = target.files(delta)
-    offset = None if table == QUARANTINE else committed(delta, f"{log}/{table.name}") or 0
+    offset = None if table == QUARANTINE else committed(delta, application_of(log, table)) or 0
     return TableStatus(
         name=table.name,
         version=delta.version(),

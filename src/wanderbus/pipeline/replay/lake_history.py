@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError
 from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import HistoryRead, HistoryWanted
 from wanderbus.errors import StorageError, WanderbusError
-from wanderbus.pipeline.lake.delta import LOG_PROPERTY, LakeTable, committed
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
 from wanderbus.runtime.services.frames import ServiceAway
 from wanderbus.runtime.services.history import OffsetAsked
@@ -137,9 +137,9 @@ class LakeHistory:
         target = LakeTable(self._lake, RECORDS)
         try:
             delta = target.load()
-            identity = str(delta.metadata().configuration.get(LOG_PROPERTY))
+            identity = str(log_of(delta))
             files = sorted(_files(target, delta), key=lambda each: each.first)
-            end = committed(delta, f"{identity}/{RECORDS.name}") or 0
+            end = committed(delta, application_of(identity, RECORDS)) or 0
         except (StorageError, DeltaError) as error:
             raise ServiceAway(" ".join(str(error).split())) from None
         begin = files[0].first if files else end
