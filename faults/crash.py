@@ -91,9 +91,9 @@ class Run:
             DOMAIN,
         ]
         self._server = Victim("the server", "faults.short_log", *arguments, errors=directory / "server.stderr")
-        told = map(str, (self.data, directory / "archive", self._pieces))
+        places = map(str, (self.data, directory / "archive", self._pieces))
         errors = directory / "service.stderr"
-        self._service = Victim("the service", "faults.archive_service", *told, errors=errors)
+        self._service = Victim("the service", "faults.archive_service", *places, errors=errors)
         self._returning: asyncio.Task[None] | None = None
         place = f"127.0.0.1:{port}"
         self.publishers = [Role(name, name, str(directory), place) for name in PUBLISHERS]

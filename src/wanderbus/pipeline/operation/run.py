@@ -98,7 +98,7 @@ class PipelineRun:
 
     def _follow(self, lineage: LineageRun) -> None:
         query = self._job.start(self._lake / CHECKPOINT, rows_per_batch=self._rows_per_batch, every_s=self._every_s)
-        refreshed_s = told_s = time.monotonic()
+        refreshed_s = emitted_s = time.monotonic()
         try:
             while not (is_done := query.awaitTermination(_POLL_S)) and not self.stop.is_set():
                 has_batch = self._show(query, lineage)
@@ -106,8 +106,8 @@ class PipelineRun:
                 if now_s - refreshed_s >= _REFRESH_S:
                     refreshed_s = now_s
                     self._job.refresh()
-                if has_batch and now_s - told_s >= _RUNNING_EACH_S:
-                    told_s = now_s
+                if has_batch and now_s - emitted_s >= _RUNNING_EACH_S:
+                    emitted_s = now_s
                     lineage.emit("RUNNING")
         finally:
             self._job.stop(query, BATCH_S_MAX)
