@@ -61,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "mobility": {"sip"},
     "relay": {"sip", "rudp", "tcp", "datachannel"},
     "protocol": {"filters"},
+    "planning": {"filters"},
     "broker": {"filters", "matching", "protocol"},
     "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol"},
     "domain": MACHINES - {"client.machine", "domain"},
@@ -71,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     # The socket between a server and the programs beside it.
     "runtime.services": {"broker", "runtime"},
     "pipeline": {
-        *("filters", "matching", "broker"),
+        *("filters", "matching", "broker", "planning"),
         *("runtime.log_readers", "runtime.segment_files", "runtime.services"),
     },
     "simulation": MACHINES,
@@ -89,7 +90,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": MACHINES
     | {
         *("config", "runtime", "runtime.log_readers", "settings", "client", "server", "web", "pipeline"),
-        *("simulation", "evaluation"),
+        *("simulation", "evaluation", "planning"),
     },
     "__init__": {"client", "server"},
     "__main__": {"cli"},

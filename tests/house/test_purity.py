@@ -19,6 +19,7 @@ PURE = {
     "relay",
     "broker",
     "protocol",
+    "planning",
     "client/machine",
     "domain",
 }

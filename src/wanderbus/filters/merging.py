@@ -22,7 +22,7 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
 from wanderbus.filters import Filter, eci
 from wanderbus.filters.merging_adaptive import adaptive
-from wanderbus.filters.merging_perfect import Structure, imperfect, perfect, structure_of
+from wanderbus.filters.merging_perfect import Structure, distinct_uncovered, imperfect, perfect, structure_of
 from wanderbus.filters.merging_results import Change, Counted
 from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
@@ -163,6 +163,11 @@ def merge_conjunctions(
 ) -> list[Conjunction]:
     """Return the merged form of ``conjunctions`` of normal forms; see :func:`merge`."""
     return _merged(conjunctions, merging_of(mode, precision_min, events))
+
+
+def uncovered_conjunctions(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
+    """Return those of ``conjunctions`` that no other of the same structure covers: the set without merging."""
+    return _merged(conjunctions, distinct_uncovered)
 
 
 def _merged(conjunctions: Iterable[Conjunction], merging: Merging) -> list[Conjunction]:

@@ -44,6 +44,14 @@ def imperfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
     return group.conjunctions([group.fused(group.rows)])
 
 
+def distinct_uncovered(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
+    """Return those of ``conjunctions``, of one structure, that no other of them covers."""
+    if len(conjunctions) < 2:
+        return list(conjunctions)
+    group = Group(conjunctions)
+    return group.conjunctions(uncovered(group.rows, group.table))
+
+
 class Group:
     """Conjunctions of one structure as rows of numbers: indices of their attribute filters in a table."""
 
