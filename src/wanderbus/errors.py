@@ -7,6 +7,7 @@
     ├── RemoteProtocolError       the peer broke the protocol (carries the status to respond with)
     │   └── SIPParseError         bytes that are not a SIP message, SDP or digest value
     ├── FilterError               an expression of interest that cannot be parsed (carries the position)
+    │   └── PatternError          a pattern of compound events that cannot be parsed (carries the position)
     ├── EventError                an invalid event
     ├── LimitExceeded             a limit was reached (carries its name)
     ├── Refused                   the broker refused a request
@@ -88,6 +89,10 @@ class FilterError(WanderbusError):
         end = min(end if end >= 0 else len(self.text), start + 2 * _POINTED_CHARACTERS)
         line = self.text[start:end].replace("\t", " ")
         return f"{self}\n  {line}\n  {' ' * (self.position - start)}^"
+
+
+class PatternError(FilterError):
+    """A pattern of compound events that cannot be parsed, with its text and the position as in a filter's error."""
 
 
 class EventError(WanderbusError):

@@ -37,6 +37,7 @@ VOCABULARY = {
 MACHINES = {
     "filters",
     "matching",
+    "patterns",
     "sip",
     "rudp",
     "tcp",
@@ -58,11 +59,12 @@ ALLOWED: dict[str, set[str]] = {
     "tcp": set(),
     "datachannel": {"sip", "rudp", "tcp"},
     "matching": {"filters"},
+    "patterns": {"filters", "matching"},
     "mobility": {"sip"},
     "relay": {"sip", "rudp", "tcp", "datachannel"},
     "protocol": {"filters"},
     "planning": {"filters"},
-    "broker": {"filters", "matching", "protocol"},
+    "broker": {"filters", "matching", "patterns", "protocol"},
     "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol"},
     "domain": MACHINES - {"client.machine", "domain"},
     # Programs that read the log register there; this file alone, without the rest of the room.
@@ -72,14 +74,14 @@ ALLOWED: dict[str, set[str]] = {
     # The socket between a server and the programs beside it.
     "runtime.services": {"broker", "runtime"},
     "pipeline": {
-        *("filters", "matching", "broker", "planning"),
+        *("filters", "matching", "patterns", "broker", "planning"),
         *("runtime.log_readers", "runtime.segment_files", "runtime.services"),
     },
     "simulation": MACHINES,
     "settings": MACHINES,
     "config": MACHINES | {"settings"},
     "runtime": MACHINES | {"runtime.segment_files", "settings"},
-    "client": MACHINES - {"broker", "domain", "matching", "relay"} | {"runtime", "settings"},
+    "client": MACHINES - {"broker", "domain", "matching", "patterns", "relay"} | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"}
     | {"config", "runtime", "runtime.log_readers", "runtime.services", "settings"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},
@@ -109,6 +111,7 @@ PUBLIC = (
     "wanderbus.errors",
     "wanderbus.event_text",
     "wanderbus.filters",
+    "wanderbus.patterns",
     "wanderbus.pipeline",
 )
 

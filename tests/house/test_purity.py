@@ -11,6 +11,7 @@ PACKAGE = Path("src/wanderbus")
 PURE = {
     "filters",
     "matching",
+    "patterns",
     "sip",
     "mobility",
     "rudp",

@@ -1,0 +1,127 @@
+"""Automaton of a pattern: stages, the edges between them, and what is kept at run time (SPEC T-07).
+
+A stage is one place of a step in the pattern; a step in a part of ``and`` has one for each order. A partial match is
+at the stage of the last event that it took. Its open edges are bits of one integer: :data:`LOOP` for another event
+of the same step, a bit for each edge, and a bit for each absence that has to hold until the end of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+LOOP: Final = 1
+EDGE_SHIFT: Final = 1
+"""Bit of the first edge of a stage."""
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """One event as the automaton sees it.
+
+    ``leaves`` has a bit for each step whose leaf it matches, and ``values`` the attributes that the pattern uses, in
+    the order of :attr:`wanderbus.patterns.Pattern.attributes`, None where the event has none. ``time_us`` is the time
+    by which the pattern goes, in microseconds since the Unix epoch. Events are ordered by ``(time_us, offset)``.
+    """
+
+    key: str
+    time_us: int
+    offset: int
+    id: str
+    leaves: int
+    values: tuple[Any, ...]
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """The last event of a partial match with its step, and the events before; ``length`` of them in all."""
+
+    before: Node | None
+    step: int
+    seen: Seen
+    length: int
+
+
+Value = Callable[[Node], Any]
+"""Value of an expression over the events of a partial match; None if it is unknown."""
+
+
+class Joint(msgspec.Struct, frozen=True):
+    """The time between two events of a match: whether any event may lie there, and steps that must not occur."""
+
+    is_next: bool = False
+    absent: tuple[int, ...] = ()
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """An edge to stage ``target``."""
+
+    target: int
+    joint: Joint
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One place of a step: its edges, and the ends of the pattern that are possible here."""
+
+    place: int
+    step: int
+    least: int
+    most: int | None
+    edges: tuple[Edge, ...]
+    ends: tuple[Joint, ...]
+    """Joints before the end of the pattern; none if no match ends here."""
+    uses: frozenset[int]
+    """Steps to which conditions from here on refer."""
+
+    @property
+    def ends_at_once(self) -> bool:
+        """True if a match ends with an event at this stage, without waiting for an absence."""
+        return any(not joint.absent for joint in self.ends)
+
+    @property
+    def waits_for_end(self) -> bool:
+        """True if a match that is here ends at the end of its time, if an absence holds until then."""
+        return bool(self.ends) and not self.ends_at_once
+
+
+class Automaton(msgspec.Struct, frozen=True):
+    """All stages, and those at which a match begins."""
+
+    stages: tuple[Stage, ...]
+    starts: tuple[int, ...]
+
+
+class Fragment(NamedTuple):
+    """A part of an automaton under construction: its beginnings, its ends, and the ways through it without an event."""
+
+    firsts: list[tuple[Joint, int]]
+    lasts: list[tuple[int, Joint]]
+    empties: list[Joint]
+
+
+class Target(NamedTuple):
+    """A stage that an event may take a partial match to: by one of the edges ``bits``, if ``where`` is true."""
+
+    bits: int
+    stage: int
+    step: int
+    where: Value | None
+
+
+class Denial(NamedTuple):
+    """An event of the negated ``step``, which closes the edges ``bits`` if ``where`` is true."""
+
+    bits: int
+    step: int
+    where: Value
+
+
+class Reaction(NamedTuple):
+    """The effect of an event on a partial match."""
+
+    targets: tuple[Target, ...]
+    loop: Target | None
+    """Another event of the same step."""
+    closes: int
+    """Edges that the event closes in any case."""
+    denials: tuple[Denial, ...]

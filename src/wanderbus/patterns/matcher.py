@@ -1,0 +1,231 @@
+"""Matching of one key's events, in order of time and offset, against the tables of an automaton (SPEC T-07).
+
+A partial match that an event continues stays as it is too: it may take a later event instead. Only a repetition never
+skips an event that it could take. Where one match for each first event is wanted, partial matches with the same future
+are reduced to the one that precedes the others in the order of matches.
+
+Order of matches: by the events in turn, an earlier event first, a longer match before its own beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from wanderbus.patterns.automaton import LOOP, Node, Reaction, Seen, Target
+from wanderbus.patterns.reactions import Tables
+from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Run
+from wanderbus.patterns.tree import Selection
+
+Order = list[tuple[int, int, int]]
+"""Time, offset and step of each event, and a sentinel at the end."""
+
+_SENTINEL: Final = (NEVER_US, NEVER_US, NEVER_US)
+
+
+Complete = tuple[int, Node]
+"""Time at which a match was complete, and its last event."""
+
+
+class Matcher:
+    """The automaton of one pattern with its bounds; it has no state of its own."""
+
+    def __init__(self, tables: Tables, within_us: int, selection: Selection, partial_max: int, events_max: int) -> None:
+        self._tables = tables
+        self._within_us = within_us
+        self._selection = selection
+        self._partial_max = partial_max
+        self._events_max = events_max
+
+    def advance(self, key: KeyState, watermark_us: int, counts: Counts) -> list[Complete]:
+        """Process the waiting events below the watermark and end partial matches whose time ended below it."""
+        complete: list[Complete] = []
+        for seen in self._ready(key, watermark_us):
+            if key.expires_us < seen.time_us:
+                self._expire(key, seen.time_us, complete)
+            self._take(key, seen, counts, complete)
+            counts.events += 1
+        if key.expires_us < watermark_us:
+            self._expire(key, watermark_us, complete)
+        first_us = min((time_us for time_us, _ in key.waiting), default=NEVER_US)
+        key.expires_us = _first_deadline(key.runs)
+        key.due_us = min(first_us, key.expires_us)
+        return complete
+
+    def _ready(self, key: KeyState, watermark_us: int) -> list[Seen]:
+        """Remove the events below the watermark from those that wait; return them in order."""
+        waiting = key.waiting
+        places = sorted(place for place in waiting if place[0] < watermark_us)
+        if len(places) == len(waiting):
+            ready = [waiting[place] for place in places]
+            waiting.clear()
+            return ready
+        return [waiting.pop(place) for place in places]
+
+    # One event --------------------------------------------------------------------------------------------------------
+
+    def _take(self, key: KeyState, seen: Seen, counts: Counts, complete: list[Complete]) -> None:
+        made: list[Run] = []
+        done: list[Node] = []
+        if key.runs:
+            tables, leaves = self._tables, seen.leaves
+            kept = []
+            for run in key.runs:
+                reaction = tables.reaction(run.stage, leaves)
+                if reaction is None or self._react(run, reaction, seen, made, done, counts):
+                    kept.append(run)
+            if made and self._selection != "every" and len(kept) + len(made) > 1:
+                kept, made = self._reduced(kept, made)
+            key.runs = kept
+        for target in self._tables.firsts(seen.leaves):
+            node = Node(None, target.step, seen, 1)
+            if target.where is None or target.where(node) is True:
+                self._reach(target, node, seen, 1, seen.time_us + self._within_us, made, done)
+        if done:
+            made = self._finish(key, made, done, seen.time_us, complete)
+        if made:
+            self._keep(key, made, counts)
+
+    def _react(
+        self, run: Run, reaction: Reaction, seen: Seen, made: list[Run], done: list[Node], counts: Counts
+    ) -> bool:
+        """Continue a partial match with an event where it can; return whether it stays too."""
+        targets, loop, closes, denials = reaction
+        edges = run.open
+        before = run.node
+        if before.length >= self._events_max and (targets or loop):
+            counts.long += 1
+            targets, loop = (), None
+        for target in targets:
+            if edges & target.bits:
+                node = Node(before, target.step, seen, before.length + 1)
+                if target.where is None or target.where(node) is True:
+                    self._reach(target, node, run.start, 1, run.deadline_us, made, done)
+        if loop is not None and edges & LOOP:
+            node = Node(before, loop.step, seen, before.length + 1)
+            if loop.where is None or loop.where(node) is True:
+                self._reach(loop, node, run.start, run.count + 1, run.deadline_us, made, done)
+                edges &= ~LOOP
+        edges &= ~closes
+        for denial in denials:
+            if edges & denial.bits and denial.where(Node(before, denial.step, seen, 0)) is True:
+                edges &= ~denial.bits
+        run.open = edges
+        return edges != 0
+
+    def _reach(
+        self, target: Target, node: Node, start: Seen, count: int, deadline_us: int, made: list[Run], done: list[Node]
+    ) -> None:
+        """Put a partial match at a stage that it has reached with its latest event."""
+        place = target.stage
+        if self._tables.is_end(place, count):
+            done.append(node)
+        edges = self._tables.open_edges(place, count)
+        if edges:
+            made.append(Run(node, start, place, count, edges, deadline_us))
+
+    def _keep(self, key: KeyState, made: list[Run], counts: Counts) -> None:
+        room = self._partial_max - len(key.runs)
+        if len(made) > room:
+            counts.partial_full += len(made) - room
+            del made[room:]
+        key.runs += made
+        for run in made:
+            key.expires_us = min(key.expires_us, run.deadline_us)
+
+    def _reduced(self, kept: list[Run], made: list[Run]) -> tuple[list[Run], list[Run]]:
+        """Return the partial matches without those that have the same future as one that precedes them."""
+        best: dict[tuple[object, ...], Run] = {}
+        for run in (*kept, *made):
+            future = self._future(run)
+            other = best.get(future)
+            if other is None or order_of(run.node) < order_of(other.node):
+                best[future] = run
+        left = {id(run) for run in best.values()}
+        return [run for run in kept if id(run) in left], [run for run in made if id(run) in left]
+
+    def _future(self, run: Run) -> tuple[object, ...]:
+        """Return all that decides about the events that a partial match can still take."""
+        stage = self._tables.stages[run.stage]
+        count = min(run.count, stage.least) if stage.most is None else run.count
+        uses = stage.uses
+        used = [(step, *place) for *place, step in order_of(run.node)[:-1] if step in uses] if uses else ()
+        return (run.start.time_us, run.start.offset, run.stage, count, run.open, *used)
+
+    # Complete matches -------------------------------------------------------------------------------------------------
+
+    def _finish(
+        self, key: KeyState, made: list[Run], done: Iterable[Node], at_us: int, complete: list[Complete]
+    ) -> list[Run]:
+        """Detect the matches that are complete at once, as far as the pattern selects them.
+
+        Return the partial matches of ``made`` that go on; remove those of the key that do not.
+        """
+        ordered = _in_order(done)
+        if self._selection == "past":
+            del ordered[1:]
+            key.runs = made = []
+        elif self._selection == "first":
+            firsts = {_start_of(order): (order, node) for order, node in reversed(ordered)}
+            ordered = sorted(firsts.values(), key=_order_alone)
+            key.runs = [run for run in key.runs if (run.start.time_us, run.start.offset) not in firsts]
+            made = [run for run in made if (run.start.time_us, run.start.offset) not in firsts]
+        complete += [(at_us, node) for _, node in ordered]
+        if not key.runs:
+            key.expires_us = NEVER_US
+        return made
+
+    def _expire(self, key: KeyState, before_us: int, complete: list[Complete]) -> None:
+        """End the partial matches whose time ends before ``before_us``; those that wait for an absence are complete."""
+        ended = [run for run in key.runs if run.deadline_us < before_us]
+        key.runs = [run for run in key.runs if run.deadline_us >= before_us]
+        waited = [run for run in ended if run.open & self._tables.end_edges[run.stage]]
+        if waited:
+            self._finish_at_deadlines(key, waited, complete)
+        key.expires_us = _first_deadline(key.runs)
+
+    def _finish_at_deadlines(self, key: KeyState, waited: list[Run], complete: list[Complete]) -> None:
+        deadlines = {id(run.node): run.deadline_us for run in waited}
+        ordered = _in_order(run.node for run in waited)
+        last: tuple[int, int] | None = None
+        for order, node in sorted(ordered, key=lambda each: (deadlines[id(each[1])], each[0])):
+            start = _start_of(order)
+            if last is not None and (start == last if self._selection == "first" else start <= last):
+                continue
+            complete.append((deadlines[id(node)], node))
+            if self._selection == "first":
+                last = start
+            elif self._selection == "past":
+                last = (node.seen.time_us, node.seen.offset)
+        if self._selection == "past" and last is not None:
+            key.runs = [run for run in key.runs if (run.start.time_us, run.start.offset) > last]
+
+
+def order_of(node: Node) -> Order:
+    """Return the events of a match as matches are ordered."""
+    order = [_SENTINEL]
+    last: Node | None = node
+    while last is not None:
+        order.append((last.seen.time_us, last.seen.offset, last.step))
+        last = last.before
+    order.reverse()
+    return order
+
+
+def _first_deadline(runs: list[Run]) -> int:
+    return min([run.deadline_us for run in runs], default=NEVER_US)
+
+
+def _start_of(order: Order) -> tuple[int, int]:
+    time_us, offset, _ = order[0]
+    return time_us, offset
+
+
+def _order_alone(match: tuple[Order, Node]) -> Order:
+    return match[0]
+
+
+def _in_order(nodes: Iterable[Node]) -> list[tuple[Order, Node]]:
+    """Return matches in order, each once: with ``and`` two ways can lead to the same one."""
+    found = {tuple(order): (order, node) for node in nodes if (order := order_of(node))}
+    return [found[order] for order in sorted(found)]

@@ -1,0 +1,239 @@
+"""A compiled pattern of compound events (SPEC T-07, S-06)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
+
+from wanderbus.patterns import state as states
+from wanderbus.patterns.automaton import Node, Seen
+from wanderbus.patterns.classification import Classifier
+from wanderbus.patterns.construction import construct
+from wanderbus.patterns.evaluation import compile_expression
+from wanderbus.patterns.matcher import Matcher, order_of
+from wanderbus.patterns.occurrence import Occurrence
+from wanderbus.patterns.reactions import Tables
+from wanderbus.patterns.reading import read
+from wanderbus.patterns.state import NEVER_US, Detection, KeyState, State, Taken
+from wanderbus.patterns.tree import Leaf
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+    from wanderbus.matching.table import Table
+
+PARTIAL_MATCHES_MAX: Final = 1_000
+"""Partial matches of one key."""
+
+EVENTS_WAITING_MAX: Final = 100_000
+"""Events of one key that wait for the watermark."""
+
+EVENTS_PER_MATCH_MAX: Final = 1_000
+"""Events of one match."""
+
+
+def compile_pattern(
+    text: str,
+    *,
+    partial_matches_max: int = PARTIAL_MATCHES_MAX,
+    events_waiting_max: int = EVENTS_WAITING_MAX,
+    events_per_match_max: int = EVENTS_PER_MATCH_MAX,
+) -> Pattern:
+    """Return the pattern that ``text`` describes; raise :class:`wanderbus.errors.PatternError` with the position.
+
+    The bounds hold for each key. What exceeds one is refused and counted in :attr:`State.counts`.
+    """
+    return Pattern(text, partial_matches_max, events_waiting_max, events_per_match_max)
+
+
+class Pattern:
+    """A compiled pattern: classifies events, and finds detections in them.
+
+    It is immutable and has no state: :meth:`start` makes one and :meth:`advance` moves it. :func:`compile_pattern`
+    makes patterns.
+    """
+
+    def __init__(self, text: str, partial_max: int, waiting_max: int, events_max: int) -> None:
+        self.declaration = read(text)
+        """Syntax tree."""
+        self.automaton = construct(self.declaration)
+        self._classifier = Classifier(self.declaration)
+        places = {name: place for place, name in enumerate(self._classifier.attributes)}
+        tables = Tables(self.automaton, self.declaration.steps, places)
+        self._waiting_max = waiting_max
+        self._matcher = Matcher(tables, self.declaration.within_us, self.declaration.selection, partial_max, events_max)
+        self._emitted = [
+            (name, compile_expression(expression, places)) for name, expression in self.declaration.emitted
+        ]
+
+    @property
+    def text(self) -> str:
+        """Text as given."""
+        return self.declaration.text
+
+    @property
+    def name(self) -> str:
+        """Name of the pattern, ``pattern`` if the text gives none."""
+        return self.declaration.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the meaning of a stored state: that of the text, as hexadecimal digits."""
+        return blake2b(self.text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """Subject and filter of each step, in the order of their bits in :attr:`Seen.leaves`."""
+        return tuple(step.leaf for step in self.declaration.steps)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Attributes of the key; none if all events are one sequence."""
+        return self.declaration.keys
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes that conditions and detections use, in the order of :attr:`Seen.values`."""
+        return self._classifier.attributes
+
+    @property
+    def within_us(self) -> int:
+        """Longest time from the first to the last event of a match, in microseconds."""
+        return self.declaration.within_us
+
+    @property
+    def lateness_us(self) -> int:
+        """Time by which an event may come late, in microseconds."""
+        return self.declaration.lateness_us
+
+    def watermark_us(self, latest_us: int) -> int:
+        """Return the watermark after an event of the time ``latest_us``: events below it count as late."""
+        return latest_us - self.lateness_us
+
+    def leaves_of(self, subject: str, attributes: Mapping[str, Any]) -> int:
+        """Return a bit for each step whose leaf an event matches; an event without any bit takes no part."""
+        return self._classifier.leaves(subject, attributes)
+
+    def leaves_of_table(self, table: Table) -> ndarray[Any, Any]:
+        """Return the same for each row of a table, as 64-bit integers, by the matching index; needs numpy."""
+        return self._classifier.table_leaves(table)
+
+    def seen(
+        self,
+        leaves: int,
+        attributes: Mapping[str, Any],
+        offset: int,
+        id: str,
+        received_us: int,
+        published_us: int | None = None,
+    ) -> Seen | None:
+        """Return an event as :meth:`advance` takes it, None if it takes no part: no leaf, no key, or no time.
+
+        ``attributes`` needs only those of :attr:`keys` and :attr:`attributes`, and the attribute of the event time.
+        """
+        return self._classifier.seen(leaves, attributes, offset, id, received_us, published_us)
+
+    def classify(self, occurrences: Iterable[Occurrence]) -> list[Seen]:
+        """Return the events that take part, as :meth:`advance` takes them."""
+        return self._classifier.classify(occurrences)
+
+    def start(self) -> State:
+        """Return the state before the first event."""
+        return State()
+
+    def advance(
+        self, state: State, events: Iterable[Seen], watermark_us: int, *, late_below_us: int | None = None
+    ) -> tuple[State, list[Detection]]:
+        """Return the state after ``events`` and a watermark, and the detections that are certain by then.
+
+        ``events`` may be in any order and contain repeats. Those below the watermark of the state are late: they are
+        refused and counted. The others wait in the state until the watermark is above them. Detections are in order of
+        :attr:`Detection.at_us`, which is below the watermark. A lower watermark than the last one changes nothing.
+
+        Neither the division into batches nor the order of events within the lateness changes the detections. A state
+        of a single key, that is not advanced while its key has no events, needs ``late_below_us``, the watermark
+        before this batch.
+
+        ``state`` is used up: use the one that is returned.
+        """
+        self._add(state, events, max(state.watermark_us, late_below_us or states.BEFORE_ALL_US))
+        state.watermark_us = watermark_us = max(state.watermark_us, watermark_us)
+        complete: list[tuple[int, Node, str]] = []
+        timers, keys = state.timers, state.keys
+        while timers and timers[0][0] < watermark_us:
+            due_us, name = heappop(timers)
+            key = keys.get(name)
+            if key is None or key.due_us != due_us:
+                continue
+            for at_us, node in self._matcher.advance(key, watermark_us, state.counts):
+                complete.append((at_us, node, name))
+            if key.due_us == NEVER_US:
+                del keys[name]
+            else:
+                heappush(timers, (key.due_us, name))
+        self._drop_stale(state)
+        complete.sort(key=lambda each: (each[0], order_of(each[1])))
+        state.counts.detections += len(complete)
+        return state, [self._detection(*each) for each in complete]
+
+    def save(self, state: State) -> bytes:
+        """Return a state as bytes, which :meth:`load` of the same pattern reads."""
+        return states.save(state, self.fingerprint)
+
+    def load(self, data: bytes) -> State:
+        """Return the state that was saved.
+
+        :raises OtherPattern: the bytes are the state of a pattern with another text, or none
+        """
+        return states.load(data, self.fingerprint)
+
+    def _add(self, state: State, events: Iterable[Seen], late_below_us: int) -> None:
+        """Put events among those that wait."""
+        keys, timers, counts = state.keys, state.timers, state.counts
+        for seen in events:
+            time_us = seen.time_us
+            if time_us < late_below_us:
+                counts.late += 1
+                continue
+            key = keys.get(seen.key)
+            if key is None:
+                key = keys[seen.key] = KeyState({}, [])
+            place = (time_us, seen.offset)
+            if place in key.waiting:
+                counts.repeated += 1
+            elif len(key.waiting) >= self._waiting_max:
+                counts.waiting_full += 1
+            else:
+                key.waiting[place] = seen
+                if time_us < key.due_us:
+                    key.due_us = time_us
+                    heappush(timers, (time_us, seen.key))
+
+    def _drop_stale(self, state: State) -> None:
+        """Remove timers of keys whose time has changed, if they are first or many."""
+        timers, keys = state.timers, state.keys
+        if len(timers) > 2 * len(keys) + 16:
+            timers[:] = [(key.due_us, name) for name, key in keys.items()]
+            heapify(timers)
+        while timers and ((key := keys.get(timers[0][1])) is None or key.due_us != timers[0][0]):
+            heappop(timers)
+
+    def _detection(self, at_us: int, node: Node, key: str) -> Detection:
+        steps = self.declaration.steps
+        taken: list[Taken] = []
+        last: Node | None = node
+        while last is not None:
+            taken.append(Taken(steps[last.step].name, last.seen.offset, last.seen.id))
+            last = last.before
+        attributes = {name: _scalar(value) for name, get in self._emitted if (value := get(node)) is not None}
+        return Detection(self.name, key, at_us, tuple(reversed(taken)), self.declaration.subject, attributes)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a value as an attribute: a duration in seconds, a list as a copy."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return list(value) if isinstance(value, list) else value

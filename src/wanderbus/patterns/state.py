@@ -1,0 +1,225 @@
+"""State of a pattern between two batches, and the detections that come out (SPEC T-07).
+
+Times are integers: microseconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from wanderbus.event import Event
+from wanderbus.patterns.automaton import Node, Seen
+
+NEVER_US: Final = 2**63 - 1
+"""Time after every event."""
+
+BEFORE_ALL_US: Final = -(2**63)
+"""Time before every event."""
+
+
+class Run(msgspec.Struct):
+    """A partial match: its last event, its first one, its stage, and the edges that are still open."""
+
+    node: Node
+    start: Seen
+    stage: int
+    count: int
+    """Events that the current step has taken."""
+    open: int
+    deadline_us: int
+
+
+class KeyState(msgspec.Struct):
+    """All that is kept for one key."""
+
+    waiting: dict[tuple[int, int], Seen]
+    """Events at or above the watermark, by time and offset."""
+    runs: list[Run]
+    due_us: int = NEVER_US
+    """Earliest time at which something happens: that of a waiting event, or of a partial match's end."""
+    expires_us: int = NEVER_US
+    """Earliest end of a partial match."""
+
+
+class Counts(msgspec.Struct):
+    """Counts since the beginning of the state; all but ``events`` and ``detections`` count what was refused."""
+
+    events: int = 0
+    """Events that were processed."""
+    detections: int = 0
+    late: int = 0
+    """Events whose time was below the watermark when they came; repeats of earlier events among them."""
+    repeated: int = 0
+    """Events that were waiting already."""
+    waiting_full: int = 0
+    """Events refused because too many of their key waited for the watermark."""
+    partial_full: int = 0
+    """Partial matches refused because their key had too many."""
+    long: int = 0
+    """Partial matches that were not continued because they had too many events."""
+
+
+class State(msgspec.Struct):
+    """State of one pattern, for any number of keys."""
+
+    watermark_us: int = BEFORE_ALL_US
+    keys: dict[str, KeyState] = msgspec.field(default_factory=dict)
+    timers: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    """Heap of the times at which a key is due; one of a key whose time has changed is skipped."""
+    counts: Counts = msgspec.field(default_factory=Counts)
+
+    @property
+    def due_us(self) -> int:
+        """Earliest time at which something happens; a watermark up to it changes nothing. :data:`NEVER_US` if idle."""
+        return self.timers[0][0] if self.timers else NEVER_US
+
+    @property
+    def partial_matches(self) -> int:
+        """Number of partial matches that are kept."""
+        return sum(len(key.runs) for key in self.keys.values())
+
+    @property
+    def events_waiting(self) -> int:
+        """Number of events that wait for the watermark."""
+        return sum(len(key.waiting) for key in self.keys.values())
+
+
+class Taken(msgspec.Struct, frozen=True, array_like=True):
+    """An event of a detection: the step that took it, the event's offset and its id."""
+
+    step: str
+    offset: int
+    id: str
+
+
+class Detection(msgspec.Struct, frozen=True):
+    """A compound event that was found.
+
+    ``at_us`` is the time at which it was complete: that of its last event, or the end of its time if the pattern waits
+    for an absence. ``attributes`` are those that ``emit`` names; an unknown one is absent.
+    """
+
+    pattern: str
+    key: str
+    at_us: int
+    events: tuple[Taken, ...]
+    subject: str
+    attributes: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Name of the detection: the same events of the same pattern have the same one, in every run."""
+        taken = "".join(f" {each.step}@{each.offset}:{each.id}" for each in self.events)
+        return f"{self.pattern}:{blake2b((self.pattern + taken).encode(), digest_size=12).hexdigest()}"
+
+    def to_event(self) -> Event:
+        """Return the detection as an event: its attributes, its id as ``detection`` and its events' ids as ``events``.
+
+        An attribute that ``emit`` gives has precedence. An event without an id is named by its offset.
+        """
+        names = [each.id or str(each.offset) for each in self.events]
+        return Event(self.subject, {"detection": self.id, "events": names, **self.attributes}, self.at_us)
+
+
+class _SavedRun(msgspec.Struct, frozen=True, array_like=True):
+    node: int
+    start: int
+    stage: int
+    count: int
+    open: int
+    deadline_us: int
+
+
+class _SavedKey(msgspec.Struct, frozen=True, array_like=True):
+    """State of a key, in which each event and each node is stored once."""
+
+    events: list[Seen]
+    nodes: list[tuple[int, int, int]]
+    """Place of the node before, or -1; the step; the place of the event."""
+    runs: list[_SavedRun]
+    waiting: list[Seen]
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    pattern: str
+    watermark_us: int
+    counts: Counts
+    keys: dict[str, _SavedKey]
+
+
+class OtherPattern(ValueError):
+    """The bytes are the state of another pattern, or no state."""
+
+
+def save(state: State, pattern: str) -> bytes:
+    """Return the state of the pattern with the fingerprint ``pattern`` as bytes."""
+    keys = {key: _saved_key(each) for key, each in state.keys.items()}
+    return _ENCODER.encode(_Saved(pattern, state.watermark_us, state.counts, keys))
+
+
+def load(data: bytes, pattern: str) -> State:
+    """Return the state that was saved; raise :class:`OtherPattern` if it is not that of ``pattern``."""
+    try:
+        saved = _DECODER.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise OtherPattern(f"the bytes are no state of a pattern: {error}") from None
+    if saved.pattern != pattern:
+        raise OtherPattern("the state is that of another pattern; begin with an empty one")
+    keys = {key: _loaded_key(each) for key, each in saved.keys.items()}
+    timers = sorted((each.due_us, key) for key, each in keys.items())
+    return State(saved.watermark_us, keys, timers, saved.counts)
+
+
+def _saved_key(key: KeyState) -> _SavedKey:
+    events: dict[tuple[int, int], int] = {}
+    seen: list[Seen] = []
+    nodes: dict[int, int] = {}
+    rows: list[tuple[int, int, int]] = []
+
+    def place_of_event(event: Seen) -> int:
+        place = events.setdefault((event.time_us, event.offset), len(seen))
+        if place == len(seen):
+            seen.append(event)
+        return place
+
+    def place_of_node(node: Node) -> int:
+        chain: list[Node] = []
+        last: Node | None = node
+        while last is not None and id(last) not in nodes:
+            chain.append(last)
+            last = last.before
+        place = -1 if last is None else nodes[id(last)]
+        for each in reversed(chain):
+            rows.append((place, each.step, place_of_event(each.seen)))
+            place = nodes[id(each)] = len(rows) - 1
+        return place
+
+    runs = [
+        _SavedRun(
+            *(place_of_node(run.node), place_of_event(run.start), run.stage, run.count, run.open, run.deadline_us)
+        )
+        for run in key.runs
+    ]
+    return _SavedKey(seen, rows, runs, list(key.waiting.values()))
+
+
+def _loaded_key(saved: _SavedKey) -> KeyState:
+    nodes: list[Node] = []
+    for before, step, event in saved.nodes:
+        previous = None if before < 0 else nodes[before]
+        nodes.append(Node(previous, step, saved.events[event], 1 if previous is None else previous.length + 1))
+    runs = [
+        Run(nodes[run.node], saved.events[run.start], run.stage, run.count, run.open, run.deadline_us)
+        for run in saved.runs
+    ]
+    waiting = {(seen.time_us, seen.offset): seen for seen in saved.waiting}
+    expires_us = min((run.deadline_us for run in runs), default=NEVER_US)
+    due_us = min((time_us for time_us, _ in waiting), default=NEVER_US)
+    return KeyState(waiting, runs, min(due_us, expires_us), expires_us)
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(_Saved)
