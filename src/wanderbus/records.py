@@ -16,7 +16,10 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
+
+SPARK: Final = "spark"
+"""The matching engine that runs on Spark, as a record of an event names it."""
 
 SERVER_LOG: Final = "server"
 """Name of the log with the records of a server's own roles; a process may write several logs, each by its name."""
@@ -32,11 +35,13 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
     """The server ``server`` began to serve, with ``schema`` as its record schema.
 
     ``incarnation`` identifies this log among all that the server has had; the first record of a log determines it.
+    ``spark_subjects`` are the patterns of the subjects whose events the matching engine on Spark matches (SPEC T-06).
     """
 
     server: str
     incarnation: int
     schema: int = SCHEMA_VERSION
+    spark_subjects: tuple[str, ...] = ()
 
 
 class Notified(msgspec.Struct, frozen=True, array_like=True):
@@ -82,15 +87,39 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Published(Record, frozen=True, tag="published", kw_only=True):
-    """An event was accepted and delivered: two decisions of one server, one record, so one commit."""
+    """An event was accepted and delivered: two decisions of one server, one record, so one commit.
+
+    With an ``engine`` (:data:`SPARK`) it was only accepted: that engine matches it, and :class:`Matched` delivers it.
+    """
 
     acceptance: Acceptance
     delivery: Delivery = Delivery()
+    engine: str = ""
 
     @property
     def event(self) -> Event:
         """Return the event, which is decoded at each access; ``msgspec.DecodeError`` if it is none."""
         return _event_decoder.decode(self.acceptance.event)
+
+
+class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event that the matching engine has matched: its id, the time of the record of its acceptance, its delivery."""
+
+    id: EventId
+    at_us: int
+    event: msgspec.Raw
+    notified: tuple[Notified, ...] = ()
+    restricted: tuple[tuple[str, int], ...] = ()
+
+
+class Matched(Record, frozen=True, tag="matched", kw_only=True):
+    """The matching engine has matched all its events below offset ``next``; ``events`` are some of them (SPEC T-06).
+
+    They are those with a delivery since the last such record.
+    """
+
+    next: int
+    events: tuple[MatchedEvent, ...] = ()
 
 
 class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
@@ -151,7 +180,8 @@ class ReplayedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     """A subscription has caught up with the log below offset ``next``; it is live if there is none (SPEC T-05).
 
-    ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` others.
+    ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` others. If it
+    is live, it has all events of the matching engine below offset ``live_from``.
     """
 
     user: str
@@ -161,6 +191,7 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     events: tuple[ReplayedEvent, ...] = ()
     restricted: int = 0
     next: int | None = None
+    live_from: int = 0
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):
@@ -170,11 +201,15 @@ class Changed(Record, frozen=True, tag="changed", kw_only=True):
 
 
 class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
-    """A subscription ended; ``reason`` is ``asked``, ``expired``, ``discarded``, ``history_failed`` or ``removed``."""
+    """A subscription ended; ``reason`` is ``asked``, ``expired``, ``discarded``, ``history_failed`` or ``removed``.
+
+    The device ``abandoned_by`` will not read what still waits for it.
+    """
 
     user: str
     subscription: str
     reason: str
+    abandoned_by: str = ""
 
 
 class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
@@ -281,6 +316,7 @@ AnyRecord = (
     | Acknowledged
     | Subscribed
     | Changed
+    | Matched
     | Replayed
     | Unsubscribed
     | Forgotten

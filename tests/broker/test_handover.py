@@ -61,10 +61,10 @@ def exported(output: Output) -> bytes:
 
 
 def content(server: Desk, names: dict[str, str]) -> Any:
-    """Everything of the session but ids, numbers of subscriptions, and the owner epoch."""
+    """Everything of the session but ids, numbers of subscriptions, offsets of a log, and the owner epoch."""
     whole = export_session(server.broker.state, ALICE, "default", 1)
     for row in (*whole.subscriptions, *whole.ended):
-        row.number = 0
+        row.number = row.live_from = 0
     for device in whole.devices:
         device.redelivered = None
         device.status, device.away_since_us = "DISCONNECTED", None

@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     # Files of the log, which the pipeline reads too.
     "runtime.segment_files": set(),
     # The socket between a server and the programs beside it.
-    "runtime.services": {"broker", "runtime"},
+    "runtime.services": {"broker", "runtime", "runtime.segment_files"},
     "pipeline": {
         *("filters", "matching", "patterns", "broker", "planning"),
         *("runtime.log_readers", "runtime.segment_files", "runtime.services"),

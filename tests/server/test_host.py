@@ -67,8 +67,8 @@ class EchoState:
             case records.Forgotten(subscriptions=(self.name, text)):
                 self.echoes.put(f"{len(self.echoes):09}", Echoed(text))
 
-    def first_needed(self) -> int | None:
-        return None
+    def first_needed(self) -> dict[str, int]:
+        return {}
 
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:
         changed = self.echoes.changes()

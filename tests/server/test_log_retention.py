@@ -56,22 +56,22 @@ def test_a_pass_removes_a_bounded_number_of_segments_and_a_reader_holds_the_rest
 
 def test_t05_records_that_a_subscription_still_reads_are_kept(opened: ServerFiles) -> None:
     retention = LogRetention(opened.log, opened.store, Keep(bytes=0))
-    retention.run(NOW_US, History(30, 4))
+    retention.run(NOW_US, History(30, {"subscriptions": 4}))
     assert opened.log.oldest_offset == 4
     # A crash may undo the move of a cursor by records that are not durable yet.
-    retention.run(NOW_US, History(33, 9))
+    retention.run(NOW_US, History(33, {"subscriptions": 9}))
     assert opened.log.oldest_offset == 4
-    retention.run(NOW_US, History(30, 9))
+    retention.run(NOW_US, History(30, {"subscriptions": 9}))
     assert opened.log.oldest_offset == 9
     assert log_status(opened.directory, NOW_US).held_by == ["subscriptions"]
-    retention.run(NOW_US, History(30, None))
+    retention.run(NOW_US, History(30, {}))
     assert opened.log.oldest_offset == 9 + log_retention.REMOVED_AT_ONCE
     opened.close()
 
 
 def test_t05_nothing_is_removed_before_the_need_of_subscriptions_is_durable(opened: ServerFiles) -> None:
     retention = LogRetention(opened.log, opened.store, Keep(bytes=0))
-    retention.run(NOW_US, History(31, 20))
+    retention.run(NOW_US, History(31, {"subscriptions": 20}))
     assert opened.log.oldest_offset == 0
     opened.close()
 

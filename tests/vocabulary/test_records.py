@@ -61,6 +61,22 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         ),
         "replayed",
     ),
+    (
+        records.Matched(
+            at_us=6,
+            next=9,
+            events=(
+                records.MatchedEvent(
+                    EventId("wb", 1, 8),
+                    5,
+                    msgspec.Raw(b"\xc0"),
+                    (Notified(USER, "default", 9, ("wb-3",)),),
+                    (("wb-4", 0),),
+                ),
+            ),
+        ),
+        "matched",
+    ),
     (records.Forgotten(at_us=7, subscriptions=("wb-3",)), "forgotten"),
     (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),
     (

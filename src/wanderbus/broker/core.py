@@ -15,6 +15,9 @@ from wanderbus import protocol, records
 from wanderbus.broker.admin import Admin
 from wanderbus.broker.backlog import Backlog, LinkMessages
 from wanderbus.broker.disconnection import DisconnectionHook
+from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.engine.matched_delivery import MatchedDelivery
+from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.filter_work import FilterWork
@@ -33,6 +36,7 @@ from wanderbus.broker.messages import (
     KernelLoaded,
     LinkClosed,
     LinkOpened,
+    MatchesRead,
     MessageArrived,
     OffsetFound,
     ServerAnswered,
@@ -102,7 +106,16 @@ class Broker:
         self._presence = Presence(state, self._journal, self._links, self._queue_limits, config, hook)
         self._admin = Admin(state, self._journal, self._links, self._presence, config)
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us))
-        self._catch_up = CatchUp(state, self._journal, self._links, self._queue_limits, config, kinds)
+        self._engine_events = EngineEvents(state, self._journal, config)
+        self._catch_up = CatchUp(
+            state,
+            self._journal,
+            self._links,
+            self._queue_limits,
+            config,
+            kinds,
+            lambda: self._engine_events.matched_below,
+        )
         self._subscriptions = Subscriptions(
             state, self._journal, self._links, self._queue_limits, config, kinds, matcher, self._catch_up, policies
         )
@@ -112,8 +125,18 @@ class Broker:
         self._handover = Handover(state, self._journal, self._links, self._presence, self._subscriptions, self._backlog)
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(
-            state, self._journal, self._links, self._subscriptions, self._queue_limits, may_publish, self._catch_up
+            state,
+            self._journal,
+            self._links,
+            self._subscriptions,
+            self._queue_limits,
+            may_publish,
+            self._catch_up,
+            self._engine_events,
         )
+        matched = MatchedDelivery(state, self._links, self._subscriptions, self._queue_limits, self._catch_up)
+        self.engine = EngineRequests(state, self._journal, config, self._engine_events, matched)
+        """Requests to the matching engine."""
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
@@ -158,6 +181,7 @@ class Broker:
                         self._links.flush()
         self._backlog.go_on()
         self._catch_up.go_on()
+        self.engine.go_on(now)
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
 
@@ -198,7 +222,8 @@ class Broker:
             case DialogChanged():
                 self._on_dialog_changed(given)
             case DiskFull() | DiskFreed():
-                self._publishing.conditions.is_disk_full = self._catch_up.is_paused = isinstance(given, DiskFull)
+                is_full = isinstance(given, DiskFull)
+                self._publishing.conditions.is_disk_full = self._catch_up.is_paused = self.engine.is_paused = is_full
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():
@@ -208,6 +233,8 @@ class Broker:
             case HistoryRead():
                 if unreadable := self._catch_up.read(given):
                     self._subscriptions.end(unreadable, HISTORY_FAILED)
+            case MatchesRead():
+                self.engine.read(given, self._links.now)
             case FenceSession():
                 self._handover.fence(given)
             case ImportSession():
@@ -237,7 +264,12 @@ class Broker:
         state = self.state
         # A clock that runs gives each log of a server another incarnation, and a later one a higher one.
         incarnation = state.incarnation or max(1, state.wall_us // 1_000)
-        started = records.Started(at_us=state.wall_us, server=state.server, incarnation=incarnation)
+        started = records.Started(
+            at_us=state.wall_us,
+            server=state.server,
+            incarnation=incarnation,
+            spark_subjects=self._engine_events.subjects,
+        )
         self._journal.write(started, urgent=True)
         self._presence.start()
         self._sweep_later()
@@ -356,7 +388,7 @@ class Broker:
 
     def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
         """End the session's subscriptions, and drop notifications for this device alone (SPEC G-09, X20)."""
-        self._subscriptions.discard(link.user, session.name, link.device)
+        self._subscriptions.discard(link.user, session.name, link.device, keep_queue=keep_queue)
         if not keep_queue:
             self._queue_limits.discard(session, link.device)
             self._links.acknowledge(session, link.device, session.next - 1)

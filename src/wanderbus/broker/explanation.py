@@ -8,6 +8,8 @@ shown it.
 
 from __future__ import annotations
 
+import msgspec
+
 from wanderbus import filters, records
 from wanderbus.broker.explained import Explained, Reached, Result
 from wanderbus.broker.interest.filter_work import BOUNDS
@@ -54,6 +56,8 @@ class Explanation:
         """Time at which each device acknowledged the notification."""
         self._was_replayed = False
         """True if the subscription read the event from the log."""
+        self._waits_for_engine = False
+        """True if the matching engine has not matched the event."""
         self._left_us: int | None = None
         """Time at which it left the queue."""
         self._dropped: str | None = None
@@ -63,7 +67,8 @@ class Explanation:
     def settled(self) -> bool:
         """Return whether no later record can change the outcome."""
         if self._number is None:
-            return self._published is not None and self._subscription.since is None
+            is_decided = self._published is not None and not self._waits_for_engine
+            return is_decided and self._subscription.since is None
         return self._published is not None and self._left_us is not None
 
     def concerns(self, offset: int, payload: bytes) -> bool:
@@ -81,10 +86,12 @@ class Explanation:
                 self._on_published(record)
             case records.Subscribed(subscription=subscription, inherits=inherits):
                 self._store_subscription(subscription, record.at_us)
-                if inherits == self._waits_for and self._number is not None:
+                if inherits == self._waits_for and (self._number is not None or self._waits_for_engine):
                     self._waits_for = subscription.id
             case records.Changed(subscription=subscription):
                 self._store_subscription(subscription, record.at_us)
+            case records.Matched():
+                self._on_matched(record)
             case records.Replayed(subscription=self._identity):
                 self._on_replayed(record)
             case records.Unsubscribed(subscription=self._identity) if self._published is None:
@@ -111,10 +118,25 @@ class Explanation:
         ours = next((each for each in record.delivery.notified if self._identity in each.subscriptions), None)
         if record.acceptance.id == self._event:
             self._published = record
+            self._waits_for_engine = bool(record.engine)
             self._number = None if ours is None else ours.number
             self._trim(record.at_us)
         elif ours is not None and self._published is None:
             self._last_us = record.at_us
+
+    def _on_matched(self, record: records.Matched) -> None:
+        """Note what the matching engine has decided, about the event or about an earlier one."""
+        for each in record.events:
+            ours = next((one for one in each.notified if self._waits_for in one.subscriptions), None)
+            if each.id == self._event and self._published is not None:
+                delivery = records.Delivery(each.notified, each.restricted)
+                self._published = msgspec.structs.replace(self._published, delivery=delivery)
+                self._number = None if ours is None else ours.number
+                self._trim(record.at_us)
+            elif ours is not None and (self._published is None or self._waits_for_engine):
+                self._last_us = each.at_us
+        if record.next > self._event.number:
+            self._waits_for_engine = False
 
     def _on_replayed(self, record: records.Replayed) -> None:
         """Note that the subscription has read the event from the log."""
@@ -199,6 +221,8 @@ class Explanation:
         if not expression.matches(event):
             predicates = deciding(expression.root, event)
             return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
+        if self._waits_for_engine:
+            return self._outcome("queued", "the event waits in the log for the matching engine")
         received_us = published.acceptance.received_us
         place = dict(published.delivery.restricted).get(self._identity)
         if place is None:

@@ -236,6 +236,46 @@ class HistoryFailed(Output, frozen=True):
     reason: str
 
 
+class MatchesWanted(Output, frozen=True):
+    """Return the matches of the matching engine from offset ``first`` on; :class:`MatchesRead` answers it (SPEC T-06).
+
+    With ``subscriptions`` it has to begin there, with these; ``number`` names this beginning. The matches below
+    ``durable`` are durable.
+    """
+
+    number: int
+    first: int
+    durable: int
+    subscriptions: tuple[Subscription, ...] | None
+    filter_work_max: int
+
+
+class EngineEvent(msgspec.Struct, frozen=True, gc=False):
+    """An accepted event, and the ids of the subscriptions that it matches or may match; too many are allowed.
+
+    ``undecided`` are those whose filters are too costly for this event.
+    """
+
+    event: PastEvent
+    matched: tuple[str, ...]
+    undecided: tuple[str, ...] = ()
+
+
+class MatchesRead(Input, frozen=True):
+    """Answer to :class:`MatchesWanted`: all matches of events below offset ``next``, in order.
+
+    With ``is_lost`` the engine has to begin again. Otherwise ``failed`` is the reason why there is no answer, "" if
+    there is one, and the engine can be asked again after ``retry_s``.
+    """
+
+    number: int
+    next: int
+    events: tuple[EngineEvent, ...] = ()
+    is_lost: bool = False
+    failed: str = ""
+    retry_s: float = 0.0
+
+
 class SendOnLink(Output, frozen=True, gc=False):
     """Send ``payload`` on ``link``, reliably and in order while the link lives."""
 

@@ -133,8 +133,8 @@ class Subscriptions:
         if kernel := self.matcher.wanted_kernel():
             self._journal.emit(KernelWanted(kernel))
 
-    def end(self, subscription: Subscription, reason: str) -> None:
-        """End ``subscription``; its queue stays (SPEC G-07).
+    def end(self, subscription: Subscription, reason: str, abandoned_by: str = "") -> None:
+        """End ``subscription``; its queue stays (SPEC G-07). The device ``abandoned_by`` will not read it.
 
         The broker notifies its devices unless they asked for the end (SPEC G-10). It can be renewed for a while
         (SPEC X21).
@@ -146,6 +146,7 @@ class Subscriptions:
             user=subscription.owner,
             subscription=subscription.id,
             reason=reason,
+            abandoned_by=abandoned_by,
         )
         self._journal.write(ended, urgent=reason != "expired")
         self._ended.add(subscription)
@@ -176,11 +177,11 @@ class Subscriptions:
         if request.reader is not None and (reader is None or reader.is_inherited):
             self.read(link, request.reader, subscription, None)
 
-    def discard(self, user: str, session: str, device: str) -> None:
+    def discard(self, user: str, session: str, device: str, *, keep_queue: bool) -> None:
         """End every subscription of a session but those bound to another device (SPEC G-09, X20)."""
         for subscription in self._of_session(user, session):
             if subscription.device in (None, device):
-                self.end(subscription, "discarded")
+                self.end(subscription, "discarded", "" if keep_queue else device)
 
     def sweep(self) -> bool:
         """End expired subscriptions, forget those ended ``tombstone_s`` ago; return whether some are left (X18)."""
@@ -223,7 +224,7 @@ class Subscriptions:
                 return self._of_session(link.user, link.session)
             case protocol.Unsubscribe(subscription=identity, abandon=abandon):
                 if subscription := self._own(link, identity):
-                    self.end(subscription, "asked")
+                    self.end(subscription, "asked", link.device if abandon else "")
                 elif subscription := self._of_user(link, identity):
                     self.end(subscription, "unsubscribed")
                 if abandon:

@@ -6,6 +6,7 @@ import msgspec
 
 from wanderbus import protocol, records
 from wanderbus.broker.readers import Link
+from wanderbus.broker.state.engine_events import is_coming
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -76,7 +77,7 @@ class Tombstones:
         for identity in reversed(session.ended):
             ended = self._state.tombstones[identity]
             has_left = ended.history or (queue is not None and identity in queue.queues)
-            if has_left and is_same_request(ended.subscription, wanted):
+            if (has_left or is_coming(self._state, ended)) and is_same_request(ended.subscription, wanted):
                 return None if request.reader is not None and link.reader(identity) is not None else identity
         return None
 
@@ -96,7 +97,8 @@ class Tombstones:
         """Return whether notifications wait for an ended subscription; it is kept as long as they wait."""
         subscription = row.subscription
         queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
-        if queue is None or (own := queue.queues.get(subscription.id)) is None or not own.waiting:
+        own = None if queue is None else queue.queues.get(subscription.id)
+        if (own is None or not own.waiting) and not is_coming(self._state, row):
             return False
         again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
         self._index.put(subscription.id, subscription.owner, again_us)

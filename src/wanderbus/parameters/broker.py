@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Final, Literal
 
 import msgspec
 
+from wanderbus.parameters.patterns import overlap
 from wanderbus.subscription import QueuePolicy
 
 SUBSCRIPTIONS_MAX: Final = 1_100
@@ -47,6 +49,11 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     refuse_when_full: tuple[str, ...] = ()
     """Subjects, with ``*`` and ``?`` as in file names, whose events are refused to the publisher instead of dropped if
     ``queue``, ``user_queued_bytes_max`` or ``queued_bytes_max`` is met (SPEC U-02)."""
+
+    spark_subjects: tuple[str, ...] = ()
+    """Subjects, with ``*`` and ``?`` as in file names, whose events the matching engine on Spark matches; ``["*"]`` for
+    all. Such an event is acknowledged when it is durable, and waits in the log while the engine is away (SPEC T-06). A
+    subject may not be in ``refuse_when_full`` too: its publisher is answered before the queues are known."""
 
     user_queued_bytes_max: int = 256 * 2**20
     """Bytes of events that wait for one user, in all sessions."""
@@ -161,6 +168,12 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     ``*``."""
 
     def __post_init__(self) -> None:
+        for one, other in product(self.spark_subjects, self.refuse_when_full):
+            if overlap(one, other):
+                raise ValueError(
+                    f"spark_subjects {one!r} and refuse_when_full {other!r} have subjects in common; an event that "
+                    "Spark matches cannot be refused because of a full queue: leave them out of one of the two"
+                )
         if self.sweep_s is not None and self.sweep_s <= 0:
             raise ValueError("sweep_s must be above 0, or None")
         if self.lifetime_s_max is not None and self.lifetime_s_max < self.lifetime_s_min:

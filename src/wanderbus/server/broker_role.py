@@ -15,6 +15,7 @@ from wanderbus.broker.messages import (
     ExtensionFailed,
     HistoryFailed,
     HistoryWanted,
+    MatchesWanted,
     OffsetWanted,
     ServerAnswered,
     ServerAsked,
@@ -45,7 +46,9 @@ from wanderbus.refusals import Limited
 from wanderbus.runtime.log.history_source import LogHistory
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.runtime.services.history import RemoteHistory
+from wanderbus.runtime.services.remote_engine import RemoteEngine
 from wanderbus.runtime.system_random import SystemRandom, wall_us
+from wanderbus.server.engine_reading import EngineReading
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
@@ -96,6 +99,7 @@ class BrokerRole(StatefulRole):
         """Address of its user agent, once started."""
         self._history: HistoryReading | None = None
         self._remote: RemoteHistory | None = None
+        self._engine: EngineReading | None = None
         self._registered = asyncio.Event()
         self._rejection: AuthenticationError | None = None
         self._trouble = ""
@@ -121,6 +125,7 @@ class BrokerRole(StatefulRole):
 
         self._remote = RemoteHistory(files.directory, identity)
         self._history = HistoryReading([LogHistory(files.log.directory, identity), self._remote], offer.feed)
+        self._engine = EngineReading(RemoteEngine(files.directory, identity), offer.feed)
         named = msgspec.structs.replace(self._config, server=self._state.server)
         extensions = self._extensions
         self.broker = Broker(self._state, named, extensions.restrictions, kernel, extensions.hook, extensions.policies)
@@ -237,6 +242,9 @@ class BrokerRole(StatefulRole):
                 self._reads().look_up(output)
             case HistoryWanted():
                 self._reads().read(output)
+            case MatchesWanted():
+                assert self._engine is not None, "the role is not open"
+                self._engine.read(output)
             case HistoryFailed(subscription=subscription, reason=reason):
                 _log.error("subscription %s has ended, its history cannot be read: %s", subscription, reason)
             case UserStatusChanged(user=user, status=status):
@@ -249,7 +257,9 @@ class BrokerRole(StatefulRole):
                 self._on_extension_failed(count, reason)
 
     def close(self) -> None:
-        """Read no further history."""
+        """Read no further history, and no matches."""
+        if self._engine is not None:
+            self._engine.close()
         if self._history is not None:
             self._history.close()
         if self._remote is not None:

@@ -7,7 +7,7 @@ sync them, decide again with that offset, and remove the oldest segment first, e
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,9 +27,6 @@ _log = logging.getLogger("wanderbus.server")
 STATE: Final = "state"
 """Name of the hold of the server's state."""
 
-SUBSCRIPTIONS: Final = "subscriptions"
-"""Name of the hold of subscriptions that begin in the past and have not caught up."""
-
 POLICY_FILE: Final = "retention.json"
 """File in the log's directory with the :class:`LogPolicy` of the server that writes it."""
 
@@ -38,17 +35,23 @@ REMOVED_AT_ONCE: Final = 16
 
 
 class History(NamedTuple):
-    """First record that subscriptions still need, as of the records below ``offset``; None if they need none."""
+    """First records that readers within the server still need, by name, as of the records below ``offset``.
+
+    They are the ``subscriptions`` that begin in the past and have not caught up, and the matching ``engine``.
+    """
 
     offset: int
-    needed: int | None
+    needed: Mapping[str, int]
 
 
-NO_HISTORY: Final = History(0, None)
+NO_HISTORY: Final = History(0, {})
+
+_UNKNOWN: Final = History(0, {"subscriptions": 0})
+"""Before the first records of a run are durable, everything may be needed."""
 
 
 class LogPolicy(msgspec.Struct, frozen=True):
-    """Settings of retention, and the records that subscriptions still read; for ``wanderbus log status``."""
+    """Settings of retention, and the records that readers within the server need; for ``wanderbus log status``."""
 
     keep: Keep = Keep()
     subscriptions: Sequence[Hold] = ()
@@ -64,7 +67,7 @@ class LogRetention:
         self._disk = disk
         self._warned: set[str] = set()
         self._published: LogPolicy | None = None
-        self._history = History(0, 0)
+        self._history = _UNKNOWN
         self._durable_history: History | None = None
         """Latest value of it that is durable, so that no crash can undo it."""
         self.fault: Exception | None = None
@@ -73,7 +76,7 @@ class LogRetention:
     def run(self, now_us: int, history: History = NO_HISTORY) -> None:
         """Remove the segments that nobody needs; an error ends retention until the next start, with a line in the log.
 
-        :param history: records that subscriptions need now
+        :param history: records that readers within the server need now
         """
         if self.fault is not None:
             return
@@ -97,14 +100,14 @@ class LogRetention:
         self._published = policy
 
     def _history_holds(self, history: History) -> Sequence[Hold]:
-        """Return the holds for subscriptions: a crash may set their cursors back to the last durable ones."""
+        """Return the holds for readers within the server: a crash may set them back to the last durable offsets."""
         if self._history.offset <= self._log.durable_offset:
             self._durable_history = self._history
         if history.offset <= self._log.durable_offset:
             self._durable_history = history
         self._history = history
-        known = [history, self._durable_history or History(0, 0)]
-        return [Hold(SUBSCRIPTIONS, each.needed) for each in known if each.needed is not None]
+        known = [history, self._durable_history or _UNKNOWN]
+        return [Hold(name, offset) for each in known for name, offset in each.needed.items()]
 
     def _run(self, now_us: int, history: Sequence[Hold]) -> None:
         segments = log_segments(self._log.directory, self._log.durable_offset)

@@ -50,8 +50,9 @@ class LogStatus(msgspec.Struct, frozen=True):
     """Offset of each state file, None if it cannot be read."""
     readers: Sequence[ReaderStatus]
     held_by: Sequence[str]
-    """Reasons why the oldest segment is kept: names of readers, ``subscriptions`` that read the past, ``state``,
-    ``age``, ``size``, ``written`` if it is the only one, ``not configured``; empty if the next pass removes it."""
+    """Reasons why the oldest segment is kept: names of readers, ``subscriptions`` that read the past, the matching
+    ``engine``, ``state``, ``age``, ``size``, ``written`` if it is the only one, ``not configured``; empty if the next
+    pass removes it."""
     warnings: Sequence[str]
 
 

@@ -154,8 +154,8 @@ class Storage:
 
     def _retain_again(self) -> None:
         if self._committer is not None:
-            needed = [each for state in self._states if (each := state.first_needed()) is not None]
-            history = History(self._states[0].offset, min(needed, default=None))
+            needed = {name: offset for state in self._states for name, offset in state.first_needed().items()}
+            history = History(self._states[0].offset, needed)
             self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000, history))
         self._retain_timer = asyncio.get_running_loop().call_later(RETAIN_S, self._retain_again)
 

@@ -20,6 +20,8 @@ from wanderbus.records import (
     ExportDropped,
     Forgotten,
     Left,
+    Matched,
+    MatchedEvent,
     Notified,
     Record,
     Replayed,
@@ -70,6 +72,13 @@ replayed_events = st.builds(
     event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
     is_history=st.booleans(),
 )
+matched_events = st.builds(
+    MatchedEvent,
+    id=st.builds(EventId, texts, numbers, numbers),
+    at_us=times,
+    event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
+    notified=st.lists(notified, max_size=2).map(tuple),
+)
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(
@@ -87,6 +96,7 @@ records: st.SearchStrategy[Record] = st.one_of(
         events=st.lists(replayed_events, max_size=2).map(tuple),
         next=numbers | st.none(),
     ),
+    st.builds(Matched, at_us=times, next=numbers, events=st.lists(matched_events, max_size=2).map(tuple)),
     st.builds(Unsubscribed, at_us=times, user=texts, subscription=texts, reason=texts),
     st.builds(Forgotten, at_us=times, subscriptions=st.lists(texts, max_size=2).map(tuple)),
     st.builds(Attached, **_member, device=texts, epoch=numbers),

@@ -13,7 +13,7 @@ the cursor is at H or before, and the held events are read from the log like all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -63,7 +63,9 @@ class CatchUp:
         queue_limits: QueueLimits,
         config: BrokerConfig,
         kinds: CustomRestrictions,
+        matched_below: Callable[[], int],
     ) -> None:
+        """Create it; ``matched_below`` returns the offset below which the matching engine has matched its events."""
         self.is_paused = False
         """True if nothing is read because the disk has no room for the records."""
         self._state = state
@@ -74,6 +76,7 @@ class CatchUp:
         self._per_s = config.backlog_per_s
         self._filter_work_max = config.filter_work_max
         self._kinds = kinds
+        self._matched_below = matched_below
         self._pieces = 0
         self._asked: AskedPiece | None = None
         self._reached: dict[str, int] = {}
@@ -123,17 +126,20 @@ class CatchUp:
         else:
             self._turns.add(row.subscription.owner, identity)
 
-    def hold(self, behind: Sequence[str], published: records.Published, *, is_undecided: bool) -> None:
-        """Hold an accepted event that matches the subscriptions ``behind``, if one of them waits for its last piece."""
+    def hold(self, behind: Sequence[str], event: PastEvent, *, is_undecided: bool) -> None:
+        """Hold an accepted event that matches the subscriptions ``behind``, if one of them waits for its last piece.
+
+        The matching engine also names events of that piece, which are read.
+        """
         asked = self._asked
         if asked is None or asked.held is None or asked.wanted.subscription.id not in behind:
             return
-        accepted, at_us = published.acceptance, published.at_us
-        received_us = at_us if accepted.received_us is None else accepted.received_us
+        if event.offset < asked.wanted.end:
+            return
         if is_undecided or len(asked.held) >= HELD_MAX:
             asked.held = None
         else:
-            asked.held.append(PastEvent(accepted.id.number, accepted.id, at_us, received_us, bytes(accepted.event)))
+            asked.held.append(event)
 
     def read(self, given: HistoryRead) -> Subscription | None:
         """Use a piece that was read; return the subscription if its history cannot be read, so that it has to end."""
@@ -216,7 +222,7 @@ class CatchUp:
                 taken.last_us, list(taken.events), list(taken.is_history), taken.restricted, taken.bytes
             )
             if self._take(session, row, taken, asked.held, is_history=False) is None:
-                self._write(session, row, taken, None)
+                self._write(session, row, taken, None, live_from=max(given.end, self._matched_below()))
                 return
             taken = before
         self._write(session, row, taken, given.end)
@@ -262,7 +268,9 @@ class CatchUp:
         )
         return place is not None
 
-    def _write(self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None) -> None:
+    def _write(
+        self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None, live_from: int = 0
+    ) -> None:
         """Write cursor and notifications as one record, and send what the windows allow."""
         identity, first = row.subscription.id, session.next
         if cursor is not None and not taken.events and not taken.restricted and self._is_early(row, cursor):
@@ -282,6 +290,7 @@ class CatchUp:
             events=tuple(events),
             restricted=taken.restricted,
             next=cursor,
+            live_from=live_from,
         )
         self._journal.write(replayed, urgent=bool(events))
         for number, event in enumerate(taken.events, first):

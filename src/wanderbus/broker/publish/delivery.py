@@ -18,7 +18,8 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
-_number = attrgetter("number")
+by_number = attrgetter("number")
+"""Order of subscriptions in a notification."""
 
 
 class Delivery:
@@ -46,7 +47,7 @@ class Delivery:
         recorded: list[records.Notified] = []
         for key, rows in matched.items():
             session = self._state.sessions[key]
-            notification = _notification(session, rows)
+            notification = notification_of(session, session.next, rows)
             notified.append((session, notification))
             recorded.append(notification)
         decided = recorded
@@ -70,7 +71,7 @@ class Delivery:
         state = self._state
         rows = list(map(state.subscriptions.__getitem__, self._matcher.matching(event)))
         if len(rows) > 1:
-            rows.sort(key=_number)
+            rows.sort(key=by_number)
         for row in rows:
             subscription = row.subscription
             if subscription.expires_us is not None and subscription.expires_us <= state.wall_us:
@@ -97,7 +98,8 @@ class Delivery:
         )
 
 
-def _notification(session: SessionRow, rows: list[SubscriptionRow]) -> records.Notified:
+def notification_of(session: SessionRow, number: int, rows: list[SubscriptionRow]) -> records.Notified:
+    """Return the notification with this number for the subscriptions of one session."""
     identities: list[str] = []
     bound: list[tuple[str, str]] = []
     for row in rows:
@@ -105,4 +107,4 @@ def _notification(session: SessionRow, rows: list[SubscriptionRow]) -> records.N
         identities.append(subscription.id)
         if subscription.device is not None:
             bound.append((subscription.id, subscription.device))
-    return records.Notified(session.user, session.name, session.next, tuple(identities), tuple(bound))
+    return records.Notified(session.user, session.name, number, tuple(identities), tuple(bound))

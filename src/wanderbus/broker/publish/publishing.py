@@ -8,8 +8,10 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.links import Links
+from wanderbus.broker.messages import PastEvent
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated
@@ -39,6 +41,7 @@ class Publishing:
         queue_limits: QueueLimits,
         permissions: Permissions,
         catch_up: CatchUp,
+        engine: EngineEvents,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
         """The state of the server that the acceptance of an event needs."""
@@ -48,6 +51,7 @@ class Publishing:
         self._subscriptions = subscriptions
         self._queue_limits = queue_limits
         self._catch_up = catch_up
+        self._engine = engine
         self._delivery = Delivery(state, links, subscriptions, queue_limits)
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
@@ -64,6 +68,8 @@ class Publishing:
             if publisher is not None and is_repeated(publisher, epoch, message.number):
                 continue
             event = message.event
+            if self._engine.takes(event.subject):
+                continue
             try:
                 self._encoded[id(event)] = event, checked_bytes(event)
             except EventError:
@@ -86,6 +92,9 @@ class Publishing:
             self._refuse(link, message, decided.reason, decided.limit)
             return
         assert type(decided) is Acceptance
+        if self._engine.takes(message.event.subject):
+            self._answer(link, message, self._engine.accept(decided))
+            return
         delivered = self._delivery.deliver(message.event, decided, self.conditions.received_us)
         if limit := delivered.full:
             self._refuse(link, message, f"a destination queue is full ({limit}); try again later", limit)
@@ -102,8 +111,10 @@ class Publishing:
         published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivered.delivery)
         self._journal.write(published, urgent=True)
         if delivered.behind:
+            received_us = state.wall_us if acceptance.received_us is None else acceptance.received_us
+            event = PastEvent(acceptance.id.number, acceptance.id, state.wall_us, received_us, bytes(acceptance.event))
             is_undecided = any(each in delivered.undecided for each in delivered.behind)
-            self._catch_up.hold(delivered.behind, published, is_undecided=is_undecided)
+            self._catch_up.hold(delivered.behind, event, is_undecided=is_undecided)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in delivered.notified:
             if delivered.undecided:

@@ -105,10 +105,10 @@ class QueueLimits:
         if queue is None:
             return
         state, system = self._state, self._system
-        rows = state.subscriptions
+        rows, ended = state.subscriptions, state.tombstones
         bounded: list[SubscriptionRow] = []
         for each in notified.subscriptions:
-            row = rows[each]
+            row = rows.get(each) or ended[each]
             if system.policy is not None or row.subscription.queue != _UNBOUNDED:
                 bounded.append(row)
         if bounded:

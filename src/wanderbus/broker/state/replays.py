@@ -28,6 +28,8 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
     row = state.subscriptions[record.subscription]
     session = state.sessions[session_key(record.user, record.session)]
     row.history = _advanced(row.history, record.next)
+    if not row.history:
+        row.live_from = record.live_from
     session.restricted += record.restricted
     state.subscriptions.put(record.subscription, row)
     state.sessions.put(session.key, session)
@@ -53,6 +55,7 @@ def closed(row: SubscriptionRow, end: int) -> SubscriptionRow:
 
 def continued(state: BrokerState, row: SubscriptionRow) -> None:
     """Let an imported subscription read this server's log from now on, after those of the former owners."""
+    row.live_from, row.former, row.heir = state.offset, (), ""
     if row.history:
         row.history = (*row.history, LogSpan(state.server, state.incarnation, state.offset))
 

@@ -103,6 +103,12 @@ class ServerRow(msgspec.Struct):
     """Part of the ids that the server gives; 0 before the first record."""
     subscriptions: int = 0
     """Number of the subscription that was created last."""
+    engine_next: int = 0
+    """Offset below which the matching engine has matched all its events, durably (SPEC T-06)."""
+    engine_end: int = 0
+    """Offset behind the last event for the matching engine."""
+    engine_subjects: tuple[str, ...] = ()
+    """Patterns of the subjects whose events it matches."""
 
 
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):
@@ -115,6 +121,18 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
     next: int
     end: int | None = None
+
+
+class Life(msgspec.Struct, frozen=True, array_like=True):
+    """Time in which a subscription was live: for events from offset ``first`` up to ``end``, before ``until_us``.
+
+    The device ``abandoned_by`` ended it, and does not read what it still gets.
+    """
+
+    first: int
+    end: int
+    until_us: int | None
+    abandoned_by: str = ""
 
 
 class SubscriptionRow(msgspec.Struct):
@@ -136,6 +154,12 @@ class SubscriptionRow(msgspec.Struct):
     reason: str = ""
     history: tuple[LogSpan, ...] = ()
     """Records to read before it is live, in order; empty if it is live (SPEC T-05)."""
+    live_from: int = 0
+    """First offset of the events that it gets from the matching engine, if it is live."""
+    former: tuple[Life, ...] = ()
+    """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
+    heir: str = ""
+    """The subscription that gets the events of these times, because it has inherited the queue."""
 
 
 class EventRow(msgspec.Struct, gc=False, array_like=True):

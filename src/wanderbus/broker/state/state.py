@@ -14,6 +14,15 @@ from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
+from wanderbus.broker.state.engine_events import (
+    abandons,
+    accepted,
+    apply_matched,
+    begin_life,
+    change_life,
+    end_life,
+    is_waited_for,
+)
 from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, history_of
 from wanderbus.broker.state.rows import (
     DeviceRow,
@@ -33,7 +42,6 @@ from wanderbus.broker.state.session_moves import fence_session, import_session
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
-from wanderbus.subscription import Subscription
 
 __all__ = [
     "BrokerState",
@@ -118,8 +126,14 @@ class BrokerState:
             self._reported_offset = self.offset
         return {table.name: changed for table in self.tables if (changed := table.changes())}
 
-    def first_needed(self) -> int | None:
-        """Return the offset of the first record that a subscription still reads, None if all are live (SPEC T-05)."""
+    def first_needed(self) -> Mapping[str, int]:
+        """Return the offset of the first record that is still read, by reader: subscriptions, the matching engine."""
+        found = {"subscriptions": self._first_of_history()}
+        if is_waited_for(self):
+            found["engine"] = self.servers[self.server].engine_next
+        return {name: offset for name, offset in found.items() if offset is not None}
+
+    def _first_of_history(self) -> int | None:
         own = self.server, self.incarnation
         rows = (row for table in (self.subscriptions, self.tombstones) for row in table.values() if row.history)
         spans = (span for row in rows for span in row.history)
@@ -166,14 +180,18 @@ class BrokerState:
         match record:
             case records.Published():
                 self._on_published(record)
+                if record.engine:
+                    accepted(self, offset)
+            case records.Matched():
+                apply_matched(self, record)
             case records.Acknowledged():
                 self._on_acknowledged(record)
             case records.Dropped():
                 self._on_dropped(record)
             case records.Subscribed():
                 self._on_subscribed(record)
-            case records.Changed(subscription=subscription):
-                self._on_changed(subscription)
+            case records.Changed():
+                self._on_changed(record)
             case records.Replayed():
                 apply_replayed(self, record)
             case records.Unsubscribed():
@@ -214,16 +232,20 @@ class BrokerState:
     def _on_published(self, record: records.Published) -> None:
         acceptance, delivery = record.acceptance, record.delivery
         self._remember_publish(acceptance)
-        for identity, _ in delivery.restricted:
-            subscription = self.subscriptions[identity].subscription
-            session = self.ensure_session(subscription.owner, subscription.session)
-            session.restricted += 1
-            self.sessions.put(session.key, session)
+        self.count_restricted(delivery.restricted)
         if delivery.notified:
             event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), len(delivery.notified))
             self.events.add(event)
             for notified in delivery.notified:
                 self.enqueue(notified, event)
+
+    def count_restricted(self, restricted: Iterable[tuple[str, int]]) -> None:
+        """Count notifications that restrictions of these subscriptions blocked."""
+        for identity, _ in restricted:
+            if (row := self.known(identity)) is not None:
+                session = self.ensure_session(row.subscription.owner, row.subscription.session)
+                session.restricted += 1
+                self.sessions.put(session.key, session)
 
     def _remember_publish(self, acceptance: records.Acceptance) -> None:
         key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
@@ -247,11 +269,13 @@ class BrokerState:
         size, number, subscriptions = len(event.data), notified.number, notified.subscriptions
         session.next = number + 1
         session.generated += len(subscriptions)
-        rows = self.subscriptions
+        rows, at_us = self.subscriptions, event.at_us
         for identity in subscriptions:
-            row = rows[identity]
-            row.last_us = event.at_us
-            rows.put(identity, row)
+            # The matching engine also notifies one that has ended since, and in another order than the events came.
+            row = rows.get(identity) or self.tombstones[identity]
+            if row.last_us is None or row.last_us < at_us:
+                row.last_us = at_us
+            self._put_known(row)
         if notified.bound and session.devices:
             strays = {identity for identity, device in notified.bound if device not in session.devices}
             subscriptions = tuple(each for each in subscriptions if each not in strays)
@@ -362,6 +386,7 @@ class BrokerState:
         subscription = record.subscription
         self.servers[self.server].subscriptions = record.number
         row = SubscriptionRow(subscription, record.number, history=history_of(self, record))
+        begin_life(row, self.offset)
         self._revive(row)
         if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
             return
@@ -370,6 +395,7 @@ class BrokerState:
             queue.rename(record.inherits, subscription.id)
         row.cursors, row.settled, row.history = ended.cursors, ended.settled, ended.history
         ended.cursors, ended.settled, ended.history = None, session.next - 1, ()
+        ended.heir = subscription.id if is_waited_for(self) else ""
         self.tombstones.put(record.inherits, ended)
         for device in session.devices:
             self._inherit_redelivered(self.devices[device_key(session.user, device)], record)
@@ -379,15 +405,18 @@ class BrokerState:
             device.redelivered[record.subscription.id] = device.redelivered.pop(record.inherits)
             self.devices.put(device_key(device.user, device.device), device)
 
-    def _on_changed(self, subscription: Subscription) -> None:
+    def _on_changed(self, record: records.Changed) -> None:
         """Change a subscription; an ended one lives again with its state (SPEC X21)."""
+        subscription = record.subscription
         if (row := self.subscriptions.get(subscription.id)) is not None:
+            change_life(self, row, subscription, record.at_us, self.offset)
             row.subscription = subscription
             self.subscriptions.put(subscription.id, row)
             return
         row = self.tombstones[subscription.id]
         self._unbury(row)
         row.subscription, row.ended_us, row.reason = subscription, 0, ""
+        begin_life(row, self.offset)
         self._revive(row)
 
     def _revive(self, row: SubscriptionRow) -> None:
@@ -404,6 +433,10 @@ class BrokerState:
             return
         self.subscriptions.drop(identity)
         row.ended_us, row.reason = record.at_us, record.reason
+        if abandons(self, row, record):
+            row.former = ()
+        else:
+            end_life(self, row, self.offset - 1, record.abandoned_by)
         if record.reason == HISTORY_FAILED:
             row.history = ()
         self.tombstones.put(identity, row)
@@ -520,6 +553,7 @@ class BrokerState:
         """Mark every device as disconnected: a server that starts has no links yet."""
         server = self.servers[self.server]
         server.incarnation = self.incarnation = server.incarnation or record.incarnation
+        server.engine_subjects = record.spark_subjects
         for key, device in list(self.devices.items()):
             if not device.session:
                 self.devices.drop(key)

@@ -17,8 +17,8 @@ from wanderbus.pipeline.tables.specification import Table, Type
 from wanderbus.records import Notified
 from wanderbus.subject_schemas import typed
 
-EVENT_KINDS: Final = {"published": EVENTS.name, "replayed": NOTIFICATIONS.name}
-"""Kinds of record with events; a replayed record generates notifications for events of the past."""
+EVENT_KINDS: Final = {"published": EVENTS.name, "matched": NOTIFICATIONS.name, "replayed": NOTIFICATIONS.name}
+"""Kinds of record with events; the last two generate notifications for events of other records."""
 
 _FITTING: Final[Mapping[Type, frozenset[type]]] = {
     "string": frozenset({str, type(None)}),
@@ -58,6 +58,17 @@ class _Subject(msgspec.Struct, gc=False):
     subject: str
 
 
+class _MatchedEvent(msgspec.Struct, array_like=True, gc=False):
+    id: EventId
+    at_us: int
+    event: _Subject
+    notified: tuple[Notified, ...] = ()
+
+
+class _Matched(msgspec.Struct, gc=False, tag_field="kind", tag="matched"):
+    events: tuple[_MatchedEvent, ...] = ()
+
+
 class _ReplayedEvent(msgspec.Struct, array_like=True, gc=False):
     id: EventId
     at_us: int
@@ -79,7 +90,7 @@ def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
     """
 
     def make() -> Decode:
-        decode = msgspec.msgpack.Decoder(_Published | _Replayed).decode
+        decode = msgspec.msgpack.Decoder(_Published | _Matched | _Replayed).decode
         attribute_types = {
             subject: {attribute: (column.name, column.type) for attribute, column in found.items()}
             for subject in declared
@@ -165,7 +176,7 @@ def _put_back(
         misfits[places[row]] += fitting is None
 
 
-def _notifications(found: Sequence[tuple[int, int, _Published | _Replayed]]) -> Columns:
+def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Replayed]]) -> Columns:
     offsets: list[int] = []
     times: list[int] = []
     subjects: list[str] = []
@@ -174,6 +185,9 @@ def _notifications(found: Sequence[tuple[int, int, _Published | _Replayed]]) -> 
         if isinstance(record, _Published):
             own: Sequence[Notified] = record.delivery.notified
             subjects += [record.acceptance.event.subject] * len(own)
+        elif isinstance(record, _Matched):
+            own = [notified for each in record.events for notified in each.notified]
+            subjects += [each.event.subject for each in record.events for _ in each.notified]
         else:
             own = _replayed(record)
             subjects += [each.event.subject for each in record.events]

@@ -41,8 +41,8 @@ class LoggedState(Protocol):
         """Change the state by the record at ``offset``, which is the next one; ignore a record of another state."""
         ...
 
-    def first_needed(self) -> int | None:
-        """Return the offset of the oldest record that the state still reads, None if there is none."""
+    def first_needed(self) -> Mapping[str, int]:
+        """Return the offset of the oldest record that the state still reads, by the name of what reads it."""
         ...
 
     def changes(self) -> Mapping[str, Mapping[str, bytes | None]]:

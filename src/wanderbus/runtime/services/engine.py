@@ -10,6 +10,10 @@ in the server alone: an engine stores nothing that matters, and begins where the
    what it has answered until a later request begins behind that. An engine that was started since, or cannot continue
    at ``first``, answers with ``is_lost``, and the server begins again.
 
+The engine's events are the records :class:`~wanderbus.records.Published` whose ``engine`` is
+:data:`~wanderbus.records.SPARK`; the server ignores matches of others. The answers pass over all other records:
+``next`` advances over them too.
+
 An engine may name too many subscriptions, never too few: the server knows from which offset on each one holds, and
 leaves out the others. So the engine may add a subscription early and remove it late.
 """

@@ -1,0 +1,73 @@
+"""Events for the matching engine: they are accepted and acknowledged before they are matched (SPEC T-06)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import translate
+
+from wanderbus.broker.state.engine_events import is_coming, is_waited_for
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import EventId
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.records import SPARK, Acceptance, Published
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+
+class EngineEvents:
+    """The subjects that the engine matches, and the offset below which it has matched their events."""
+
+    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig) -> None:
+        self._state = state
+        self._journal = journal
+        server = state.servers[state.server]
+        # A subject stays with the engine while its events wait there: the broker's own match would overtake them.
+        left = server.engine_subjects if is_waited_for(state) else ()
+        self.subjects: tuple[str, ...] = tuple(dict.fromkeys((*config.spark_subjects, *left)))
+        """Patterns of the subjects that the engine matches until the next start."""
+        self.remaining: tuple[str, ...] = tuple(each for each in left if each not in config.spark_subjects)
+        """Those of them that are there only because their events wait."""
+        self._pattern = re.compile("|".join(map(translate, self.subjects))) if self.subjects else None
+        self._reached = 0
+
+    def takes(self, subject: str) -> bool:
+        """Return whether the engine matches the events of ``subject``."""
+        return self._pattern is not None and self._pattern.match(subject) is not None
+
+    def accept(self, acceptance: Acceptance) -> EventId:
+        """Write an accepted event, which the engine will match; return its id."""
+        published = Published(at_us=self._state.wall_us, acceptance=acceptance, engine=SPARK)
+        self._journal.write(published, urgent=True)
+        return acceptance.id
+
+    @property
+    def is_in_use(self) -> bool:
+        """Return whether there are such subjects, or such events."""
+        return self._pattern is not None or is_waited_for(self._state)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether an event waits for the engine."""
+        return self.matched_below < self._state.servers[self._state.server].engine_end
+
+    @property
+    def matched_below(self) -> int:
+        """Return the offset below which the engine has matched all its events."""
+        return max(self._reached, self._state.servers[self._state.server].engine_next)
+
+    def reach(self, offset: int) -> None:
+        """Remember that the engine has matched all its events below ``offset``."""
+        self._reached = max(self._reached, offset)
+
+    def subscriptions(self) -> Iterator[Subscription]:
+        """Yield every subscription that may get events that the engine has not matched."""
+        for row in self._state.subscriptions.values():
+            if self._concerns(row.subscription.subject):
+                yield row.subscription
+        for row in self._state.tombstones.values():
+            if self._concerns(row.subscription.subject) and is_coming(self._state, row):
+                yield row.subscription
+
+    def _concerns(self, subject: str) -> bool:
+        return subject == EVERY_SUBJECT or self.takes(subject)

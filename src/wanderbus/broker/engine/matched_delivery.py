@@ -1,0 +1,152 @@
+"""Delivery of events that the matching engine has matched: as of the moment at which each was accepted (SPEC T-06).
+
+The engine names subscriptions by their subject and filter alone, and too many of them. Whether one was live when the
+event was accepted, and what its restrictions allow, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from wanderbus import protocol, records
+from wanderbus.broker.engine.decided import Decided
+from wanderbus.broker.history.catch_up import CatchUp
+from wanderbus.broker.interest.filter_accounts import Undecided
+from wanderbus.broker.links import Links
+from wanderbus.broker.messages import EngineEvent, PastEvent
+from wanderbus.broker.publish.delivery import by_number, notification_of
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.engine_events import life_at
+from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscriptions import Subscriptions
+
+
+class MatchedDelivery:
+    """Decides which subscriptions get matched events; :meth:`send` follows the record of the decisions."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        links: Links,
+        subscriptions: Subscriptions,
+        queue_limits: QueueLimits,
+        catch_up: CatchUp,
+    ) -> None:
+        self._state = state
+        self._links = links
+        self._subscriptions = subscriptions
+        self._queue_limits = queue_limits
+        self._catch_up = catch_up
+        self.leaving: dict[str, int] = {}
+        """Sessions that move to another server, with the offset from which on they get nothing here."""
+
+    def decide(self, events: Sequence[EngineEvent]) -> Decided:
+        """Return the decisions about these events, which are in order; what history holds is held."""
+        decided = Decided()
+        for each in events:
+            self._decide(each, decided)
+        return decided
+
+    def send(self, decided: Decided) -> None:
+        """Bound the queues, and send what the windows allow."""
+        for session, notified, undecided in decided.notified:
+            if undecided:
+                self._queue_limits.leave_undecided(session, notified, undecided)
+            self._queue_limits.enforce(session, notified)
+            self._links.notify(session, notified.subscriptions)
+        for session, number, identity, device in decided.abandoned:
+            self._links.acknowledge(session, device, number, (identity,))
+        for subscription in decided.expired.values():
+            self._subscriptions.end(subscription, "expired")
+
+    def _decide(self, matched: EngineEvent, decided: Decided) -> None:
+        event, behind = matched.event, list[str]()
+        restricted: list[tuple[str, int]] = []
+        of_session: dict[str, list[tuple[SubscriptionRow, Life]]] = {}
+        for row, life in self._receiving(matched, decided, behind):
+            subscription = row.subscription
+            if (place := self._blocked(row, event, decided)) is not None:
+                restricted.append((subscription.id, place))
+                continue
+            of_session.setdefault(session_key(subscription.owner, subscription.session), []).append((row, life))
+            decided.last_us[subscription.id] = event.at_us
+        if behind:
+            self._catch_up.hold(behind, event, is_undecided=any(each in matched.undecided for each in behind))
+        undecided = {each: Undecided("filter_work_max", 0) for each in matched.undecided}
+        recorded = [self._notification(key, rows, undecided, decided) for key, rows in of_session.items()]
+        if recorded or restricted:
+            raw = msgspec.Raw(event.event)
+            decided.events.append(records.MatchedEvent(event.id, event.at_us, raw, tuple(recorded), tuple(restricted)))
+
+    def _notification(
+        self,
+        key: str,
+        rows: list[tuple[SubscriptionRow, Life]],
+        undecided: dict[str, Undecided],
+        decided: Decided,
+    ) -> records.Notified:
+        session = self._state.sessions[key]
+        number = decided.numbers.get(key, session.next)
+        decided.numbers[key] = number + 1
+        notified = notification_of(session, number, [row for row, _ in rows])
+        decided.notified.append((session, notified, undecided))
+        for row, life in rows:
+            if life.abandoned_by in session.devices:
+                decided.abandoned.append((session, number, row.subscription.id, life.abandoned_by))
+        return notified
+
+    def _receiving(
+        self, matched: EngineEvent, decided: Decided, behind: list[str]
+    ) -> Iterator[tuple[SubscriptionRow, Life]]:
+        """Yield the subscriptions that were live when the event was accepted, by number, each with that life.
+
+        Add those that have not caught up with the log to ``behind``, and expired ones to ``decided``.
+        """
+        event, state = matched.event, self._state
+        found = {each: row for each in (*matched.matched, *matched.undecided) if (row := state.known(each))}
+        for identity, row in sorted(found.items(), key=lambda item: by_number(item[1])):
+            subscription, is_live = row.subscription, identity in state.subscriptions
+            if event.offset >= self.leaving.get(
+                session_key(subscription.owner, subscription.session), event.offset + 1
+            ):
+                continue
+            if row.history:
+                if is_live:
+                    behind.append(identity)
+                continue
+            life = life_at(row, event.offset, event.at_us, is_live=is_live)
+            if life is not None:
+                if life in row.former:
+                    row = self._heir(row)
+                yield row, life
+            elif (
+                is_live
+                and event.offset >= row.live_from
+                and event.at_us >= (subscription.expires_us or event.at_us + 1)
+            ):
+                decided.expired[identity] = subscription
+
+    def _heir(self, row: SubscriptionRow) -> SubscriptionRow:
+        """Return the subscription that has the queue of a former life."""
+        while row.heir and (heir := self._state.known(row.heir)) is not None:
+            row = heir
+        return row
+
+    def _blocked(self, row: SubscriptionRow, event: PastEvent, decided: Decided) -> int | None:
+        """Return the place of the restriction that forbids a notification, by the times of the event."""
+        wanted = row.subscription
+        if not wanted.restrictions:
+            return None
+        return blocked_by(
+            wanted.restrictions,
+            now_us=event.at_us,
+            received_us=event.received_us,
+            last_us=decided.last_us.get(wanted.id, row.last_us),
+            away=self._links.status(wanted.owner) == "DISCONNECTED",
+            event=protocol.decode_event(event.event),
+            kinds=self._subscriptions.kinds,
+        )

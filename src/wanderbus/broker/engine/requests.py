@@ -1,0 +1,105 @@
+"""Requests to the matching engine: one at a time, from the watermark on (SPEC T-06; DESIGN 7.5).
+
+The watermark is durable with the notifications of the events below it, as one record. So whatever is killed, the engine
+is asked again from the last durable record on, and nothing is repeated or missed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wanderbus import records
+from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.engine.matched_delivery import MatchedDelivery
+from wanderbus.broker.messages import MatchesRead, MatchesWanted
+from wanderbus.broker.state.engine_events import is_waited_for
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.machine import SetTimer
+from wanderbus.parameters.broker import BrokerConfig
+
+WATERMARK_RECORDS_MIN: Final = 65_536
+"""Records after which the watermark is written although no event had a delivery: such records are in the log too."""
+
+LOST_AGAIN_S: Final = 1.0
+"""Pause after an engine that is lost again just after it has begun."""
+
+
+class EngineRequests:
+    """The request to the engine that waits for its answer."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        config: BrokerConfig,
+        events: EngineEvents,
+        delivery: MatchedDelivery,
+    ) -> None:
+        self.is_paused = False
+        """True if nothing is requested because the disk has no room for the records."""
+        self._state = state
+        self._journal = journal
+        self._filter_work_max = config.filter_work_max
+        self._events = events
+        self._delivery = delivery
+        self._asked: MatchesWanted | None = None
+        self._number = 0
+        self._has_to_begin = False
+        self._not_before = 0.0
+        self.away_since_us: int | None = None
+        """Time since which the engine has not answered; None while it answers."""
+        self.away_reason = ""
+
+    def go_on(self, now: float) -> None:
+        """Request the next matches, at monotonic second ``now``."""
+        if self._asked is not None or self.is_paused or now < self._not_before or not self._events.is_in_use:
+            return
+        state, events = self._state, self._events
+        subscriptions = None
+        if self._has_to_begin:
+            if not events.is_waiting:
+                events.reach(self._journal.durable)  # nothing below it is for the engine
+            self._number = max(self._number + 1, state.wall_us)
+            subscriptions = tuple(events.subscriptions())
+        self._asked = MatchesWanted(
+            self._number,
+            events.matched_below,
+            state.servers[state.server].engine_next,
+            subscriptions,
+            self._filter_work_max,
+        )
+        self._journal.emit_now(self._asked)
+
+    def read(self, given: MatchesRead, now: float) -> bool:
+        """Deliver matched events; return whether it was the answer to the request that waits."""
+        asked = self._asked
+        if asked is None or given.number != asked.number:
+            return False
+        self._asked = None
+        if given.is_lost and asked.subscriptions is None:
+            self._has_to_begin = True
+        elif given.is_lost or given.failed:
+            self._is_away(given, now)
+        else:
+            self._has_to_begin, self.away_since_us, self.away_reason = False, None, ""
+            self._deliver(given)
+        return True
+
+    def _deliver(self, given: MatchesRead) -> None:
+        decided = self._delivery.decide(given.events)
+        self._events.reach(given.next)
+        passed = given.next - self._state.servers[self._state.server].engine_next
+        is_late = passed >= WATERMARK_RECORDS_MIN and is_waited_for(self._state)
+        if decided.events or is_late:
+            matched = records.Matched(at_us=self._state.wall_us, next=given.next, events=tuple(decided.events))
+            self._journal.write(matched, urgent=bool(decided.events))
+        self._delivery.send(decided)
+
+    def _is_away(self, given: MatchesRead, now: float) -> None:
+        pause_s = given.retry_s or LOST_AGAIN_S
+        if self.away_since_us is None:
+            self.away_since_us = self._state.wall_us
+        self.away_reason = given.failed or "it is lost again as soon as it has begun"
+        self._not_before = now + pause_s
+        self._journal.emit_now(SetTimer(("engine",), self._not_before))

@@ -1,0 +1,94 @@
+"""Events that the matching engine matches, and which subscriptions they are for, applied to the state (SPEC T-06).
+
+The engine answers later than the event was accepted, so each subscription knows for which offsets it was live. Times
+that the engine has passed are forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wanderbus import records
+from wanderbus.broker.state.rows import EventRow, Life, SubscriptionRow
+from wanderbus.subscription import Subscription
+
+if TYPE_CHECKING:
+    from wanderbus.broker.state.state import BrokerState
+
+FORMER_MAX: Final = 16
+"""Former lives of a subscription that are told apart; of more, the oldest two become one."""
+
+
+def accepted(state: BrokerState, offset: int) -> None:
+    """Add an event for the engine; if no other one waits, the engine has nothing to match below it."""
+    server = state.servers[state.server]
+    if not is_waited_for(state):
+        server.engine_next = offset
+    server.engine_end = offset + 1
+
+
+def is_waited_for(state: BrokerState) -> bool:
+    """Return whether the records name events that the engine may not have matched."""
+    server = state.servers[state.server]
+    return server.engine_next < server.engine_end
+
+
+def apply_matched(state: BrokerState, record: records.Matched) -> None:
+    """Add the notifications of matched events to the queues, and advance the watermark."""
+    state.servers[state.server].engine_next = record.next
+    for each in record.events:
+        state.count_restricted(each.restricted)
+        for notified in each.notified:
+            event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))
+            state.enqueue(notified, event)
+
+
+def is_coming(state: BrokerState, row: SubscriptionRow) -> bool:
+    """Return whether the engine may still match events for former lives of a subscription."""
+    engine_next = state.servers[state.server].engine_next
+    return is_waited_for(state) and any(life.end > engine_next for life in row.former)
+
+
+def begin_life(row: SubscriptionRow, offset: int) -> None:
+    """Let a subscription be live from ``offset`` on."""
+    row.live_from = offset
+
+
+def end_life(state: BrokerState, row: SubscriptionRow, end: int, abandoned_by: str = "") -> None:
+    """Note that a subscription was live until offset ``end``, if the engine has events to match from before."""
+    if row.history or not is_waited_for(state):
+        row.former = ()
+        return
+    until_us = row.subscription.expires_us
+    former = [life for life in row.former if life.end > state.servers[state.server].engine_next]
+    former.append(Life(row.live_from, end, until_us, abandoned_by))
+    if len(former) > FORMER_MAX:
+        first, second, *_ = former
+        former[:2] = [Life(first.first, second.end, second.until_us, second.abandoned_by)]
+    row.former = tuple(former)
+
+
+def change_life(state: BrokerState, row: SubscriptionRow, changed: Subscription, at_us: int, offset: int) -> None:
+    """Begin another life if a live subscription expired before it was renewed, or expires at once."""
+    expiries = (row.subscription.expires_us, changed.expires_us)
+    if any(each is not None and each <= at_us for each in expiries):
+        end_life(state, row, offset)
+        begin_life(row, offset)
+
+
+def abandons(state: BrokerState, row: SubscriptionRow, record: records.Unsubscribed) -> bool:
+    """Return whether the only device that could read what the subscription still gets will not do so."""
+    subscription, device = row.subscription, record.abandoned_by
+    session = state.ensure_session(subscription.owner, subscription.session)
+    return bool(device) and (session.devices == [device] or subscription.device == device)
+
+
+def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> Life | None:
+    """Return the life in which a subscription gets the event at ``offset`` of time ``at_us``, None if it does not."""
+    for life in row.former:
+        if life.first <= offset < life.end and (life.until_us is None or at_us < life.until_us):
+            return life
+    until_us = row.subscription.expires_us
+    if is_live and offset >= row.live_from and (until_us is None or at_us < until_us):
+        return Life(row.live_from, offset + 1, until_us)
+    return None

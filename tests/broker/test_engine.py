@@ -1,0 +1,336 @@
+"""T-06: events that a matching engine beside the broker matches, later than they are accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
+from tests.broker.engine_desk import EngineDesk
+from wanderbus.broker import subscriptions
+from wanderbus.broker.engine import requests
+from wanderbus.broker.explained import Explained
+from wanderbus.broker.explanation import Explanation
+from wanderbus.broker.history import catch_up
+from wanderbus.event import EventId, Position
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.protocol import Notify, NotifyGap, PublishAccepted, Renew, Unsubscribe
+from wanderbus.records import Matched, Published, Started, decode_record
+from wanderbus.subscription import EVERY_SUBJECT, Frequency, QueuePolicy, Since, Subscription
+
+
+@pytest.fixture
+def desk() -> EngineDesk:
+    """A broker that has just started for the first time, with an engine that answers when it is told to."""
+    desk = EngineDesk()
+    desk.answers = False
+    return desk
+
+
+def match_all(desk: EngineDesk) -> None:
+    while desk.match():
+        pass
+
+
+def test_t06_an_event_is_acknowledged_before_it_is_matched_and_delivered_after(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    assert desk.accepted(publisher) == [1]
+    assert desk.stream(phone) == []
+    (published,) = desk.written(Published)
+    assert (published.engine, published.delivery.notified) == ("spark", ())
+    match_all(desk)
+    assert desk.stream(phone) == [1]
+    (matched,) = desk.written(Matched)
+    assert [each.id for each in matched.events] == [published.acceptance.id]
+    assert matched.next == len(desk.log) - 1
+
+
+def test_t06_each_subscription_holds_exactly_from_its_offset(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.publish(publisher, 1)
+    first = desk.subscribed(phone, "N > 0")
+    desk.publish(publisher, 2)
+    desk.ask(phone, Unsubscribe(50, first.id))
+    desk.publish(publisher, 3)
+    desk.send(phone, Renew(51, first.id, None))
+    desk.publish(publisher, 4)
+    match_all(desk)
+    assert desk.stream(phone) == [2, 4]
+
+
+def test_t06_a_subscription_that_expires_gets_the_events_before_and_no_other(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    expiring = desk.subscribed(phone, lifetime_s=10)
+    desk.publish(publisher, 1)
+    desk.later(20)
+    desk.publish(publisher, 2)
+    desk.send(phone, Renew(51, expiring.id, None))
+    desk.publish(publisher, 3)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 3]
+
+
+def test_t06_an_expired_subscription_that_is_renewed_before_its_end_was_noticed_has_a_gap_in_its_life(
+    desk: EngineDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "EXPIRED_PER_PUBLISH_MAX", 0)
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    expiring = desk.subscribed(phone, lifetime_s=10)
+    desk.publish(publisher, 1)
+    desk.later(20)
+    desk.publish(publisher, 2)
+    desk.send(phone, Renew(51, expiring.id, None))
+    desk.publish(publisher, 3)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 3]
+
+
+@pytest.mark.parametrize("with_rows", [True, False])
+def test_t06_a_killed_broker_asks_again_from_the_durable_watermark(desk: EngineDesk, with_rows: bool) -> None:
+    desk.engine.events_max = 3
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone)
+    for n in range(1, 11):
+        desk.publish(publisher, n)
+    for _ in range(3):
+        desk.match()
+    before = desk.stream(phone)
+    assert 0 < len(before) < 10
+    if with_rows:
+        desk.save()
+    desk.restart(with_rows=with_rows)
+    assert rows_of(desk.broker.state) == rows_of(desk.recovered(from_log_alone=True))
+    phone = desk.attach(epoch=2)
+    match_all(desk)
+    numbers = [n for n in desk.stream(phone) if n not in before]
+    assert before + numbers == list(range(1, 11))
+    assert sum(len(each.events) for each in desk.written(Matched)) == 10
+
+
+def test_t06_an_engine_that_has_lost_its_memory_begins_again(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone)
+    for n in range(1, 4):
+        desk.publish(publisher, n)
+        match_all(desk)
+        desk.engine.forget()
+    match_all(desk)
+    assert desk.stream(phone) == [1, 2, 3]
+
+
+def test_t06_events_wait_in_the_log_while_the_engine_is_away(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone)
+    match_all(desk)
+    desk.publish(publisher, 1)
+    desk.is_away()
+    assert not desk.match()
+    desk.publish(publisher, 2)
+    assert desk.broker.engine.away_since_us == desk.wall_us
+    assert desk.broker.state.first_needed() == {"engine": desk.received(publisher, PublishAccepted)[0].id.number}
+    desk.later(1.5)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 2]
+    assert not desk.broker.engine.away_reason
+    assert desk.broker.state.first_needed() == {}
+
+
+def test_t06_restrictions_use_the_time_of_each_event(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone, restrictions=(Frequency(20),))
+    for n in range(1, 7):
+        desk.publish(publisher, n)
+        desk.later(10)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 3, 5]
+    assert desk.broker.state.sessions[f"{ALICE}/default"].restricted == 3
+
+
+def test_t06_bounds_of_queues_apply_when_an_event_is_matched(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(reads=False), desk.attach(BOB, "desk")
+    subscription = desk.subscribed(phone, queue=QueuePolicy(notifications_max=2), reads=False)
+    for n in range(1, 6):
+        desk.publish(publisher, n)
+    match_all(desk)
+    assert desk.waiting(subscription.id) == 2
+    desk.read(phone, subscription.id)
+    assert desk.stream(phone)[-2:] == [4, 5]
+
+
+def test_t06_a_filter_that_is_too_costly_for_an_event_leaves_a_gap() -> None:
+    desk = EngineDesk(BrokerConfig(filter_work_max=2_000))
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone, "UPPER(T) = 'X'", language="cesql")
+    desk.publish(publisher, 1, T="x" * 20_000)
+    desk.publish(publisher, 2, T="x")
+    (gap,) = desk.received(phone, NotifyGap)
+    assert [each.reason for each in gap.lost] == ["filter_work_max"]
+    assert desk.stream(phone)[-1] == 2
+
+
+def test_t06_an_ended_subscription_leaves_its_coming_events_to_its_heir(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    ended = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, ended.id))
+    desk.close(phone)
+    phone = desk.attach(epoch=2, reads=False)
+    heir = desk.subscribed(phone)
+    desk.publish(publisher, 2)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 2]
+    assert all(heir.id in each.subscriptions for each in desk.received(phone, Notify))
+
+
+def test_t06_an_abandoned_subscription_gets_nothing_more(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    ended = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, ended.id, abandon=True))
+    match_all(desk)
+    assert desk.stream(phone) == []
+    assert len(desk.broker.state.queue) == 0
+
+
+def test_t06_a_queue_that_one_of_two_devices_abandons_waits_for_the_other_alone(desk: EngineDesk) -> None:
+    phone, laptop, publisher = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB, "desk")
+    ended = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, ended.id, abandon=True))
+    match_all(desk)
+    assert desk.stream(laptop) == [1]
+    desk.take(laptop, 1)
+    assert len(desk.broker.state.queue) == 0
+
+
+def test_t06_subjects_of_the_broker_are_matched_at_once_and_those_of_the_engine_later() -> None:
+    desk = EngineDesk(BrokerConfig(spark_subjects=("Fl*",)))
+    desk.answers = False
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone, subject=EVERY_SUBJECT)
+    desk.publish(publisher, 1, "Flight")
+    desk.publish(publisher, 2)
+    assert desk.stream(phone) == [2]
+    match_all(desk)
+    assert desk.stream(phone) == [2, 1]
+
+
+def test_t06_a_subscription_since_the_past_gets_each_event_of_the_engine_once(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.reads_history = False
+    for n in (1, 2):
+        desk.publish(publisher, n)
+    match_all(desk)
+    desk.publish(publisher, 3)  # in the last piece, and not matched yet
+    desk.subscribed(phone, since=Since())
+    desk.publish(publisher, 4)  # behind the last piece, and matched while it is read
+    match_all(desk)
+    desk.publish(publisher, 5)  # behind the last piece, and matched after it
+    desk.read_history()
+    match_all(desk)
+    desk.publish(publisher, 6)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 2, 3, 4, 5, 6]
+
+
+def test_t06_a_subscription_that_became_live_before_a_kill_gets_nothing_twice(
+    desk: EngineDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catch_up, "HELD_MAX", 4)
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.reads_history = False
+    desk.publish(publisher, 1)
+    desk.subscribed(phone, since=Since())
+    desk.publish(publisher, 2)
+    match_all(desk)  # held alone, so the watermark is not durable
+    assert not desk.written(Matched)
+    desk.read_history()
+    assert desk.stream(phone) == [1, 2]
+    desk.restart()
+    phone = desk.attach(epoch=2)
+    match_all(desk)
+    assert desk.stream(phone) == [1, 2]
+    assert not desk.written(Matched)
+
+
+def test_t06_a_watermark_without_matches_is_written_seldom(desk: EngineDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "WATERMARK_RECORDS_MIN", 10)
+    publisher = desk.attach(BOB, "desk")
+    match_all(desk)
+    for n in range(1, 31):
+        desk.publish(publisher, n)
+        match_all(desk)
+    assert 2 <= len(desk.written(Matched)) <= 3
+    length = len(desk.log)
+    match_all(desk)
+    assert len(desk.log) == length
+
+
+def test_t06_a_subject_stays_with_the_engine_until_its_events_are_matched(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.config = BrokerConfig()
+    desk.restart()
+    phone, publisher = desk.attach(epoch=2), desk.attach(BOB, "desk", epoch=2)
+    desk._published.clear()
+    desk.publish(publisher, 2)
+    assert desk.stream(phone) == []
+    match_all(desk)
+    assert desk.stream(phone) == [1, 2]
+    desk.restart()
+    assert desk.written(Started)[-1].spark_subjects == ()
+    publisher = desk.attach(BOB, "desk", epoch=3)
+    desk._published.clear()
+    desk.publish(publisher, 3)
+    assert desk.written(Published)[-1].engine == ""
+    assert desk.asked is None
+
+
+def test_t06_without_subjects_for_it_the_engine_is_not_asked() -> None:
+    desk = Desk()
+    publisher = desk.attach(BOB, "desk")
+    desk.publish(publisher, 1, SUBJECT)
+    assert desk.broker.state.first_needed() == {}
+    assert desk.written(Published)[0].engine == ""
+
+
+@pytest.mark.parametrize(("one", "other"), [("*", "Alarm"), ("Al?rm", "*m"), ("a*c", "*b*"), ("[ab]x", "ax")])
+def test_t06_a_subject_of_the_engine_may_not_refuse_events_for_full_queues(one: str, other: str) -> None:
+    with pytest.raises(ValueError, match="spark_subjects"):
+        BrokerConfig(spark_subjects=(one,), refuse_when_full=(other,))
+
+
+def test_t06_patterns_without_a_common_subject_are_allowed() -> None:
+    BrokerConfig(spark_subjects=("Flight*", "a?"), refuse_when_full=("Alarm", "?", "abc"))
+
+
+def test_t06_an_explanation_names_the_engine_while_an_event_waits_and_the_delivery_then(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    subscription = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    event = desk.received(publisher, PublishAccepted)[0].id
+    assert explained(desk, event, subscription).reason == "the event waits in the log for the matching engine"
+    match_all(desk)
+    assert explained(desk, event, subscription).outcome == "queued"
+    desk.take(phone, 1)
+    assert explained(desk, event, subscription).outcome == "delivered"
+
+
+def explained(desk: EngineDesk, event: EventId, subscription: Subscription) -> Explained:
+    pair = Explanation(event, subscription)
+    for payload in desk.log:
+        pair.apply(decode_record(payload))
+    return pair.explained()
+
+
+def test_t06_a_position_of_the_engine_is_a_point_in_the_past(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone)
+    for n in (1, 2, 3):
+        desk.publish(publisher, n)
+    match_all(desk)
+    since = Since(position=Position(desk.epoch(), desk.received(phone, Notify)[1].number))
+    desk.subscribed(phone, "N > 0", since=since)
+    assert desk.stream(phone) == [1, 2, 3, 3]
