@@ -27,6 +27,7 @@ from wanderbus.broker.messages import (
     DiskFull,
     HistoryRead,
     KernelLoaded,
+    MatchesRead,
     OffsetFound,
     ServerAnswered,
     ServerStarted,
@@ -197,6 +198,7 @@ class AccessServer:
                 | ServerAnswered()
                 | OffsetFound()
                 | HistoryRead()
+                | MatchesRead()
             ):
                 self._parts.give(BROKER, [given])
             case DatagramReceived(socket="eci"):

@@ -6,6 +6,7 @@ It names too many subscriptions: those that were added after an event, and those
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from wanderbus import filters
 from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted, PastEvent
@@ -15,6 +16,9 @@ from wanderbus.filters.work import Sizes, work_of
 from wanderbus.records import Changed, Published, SessionImported, Subscribed, decode_record
 from wanderbus.subscription import Subscription, concerns
 
+RETRY_S: Final = 0.4
+"""Time after which an engine that is away is asked again."""
+
 
 class SimulatedEngine:
     """Answers requests from ``log``, the payloads of the durable records, which the caller extends."""
@@ -23,6 +27,10 @@ class SimulatedEngine:
         self.log = log
         self.events_max = 256
         """Events of one answer."""
+        self.delay_s_max = 0.5
+        """Longest time until an answer, in the worlds that have time."""
+        self.is_away = False
+        """True while it cannot answer."""
         self._number = 0
         self._next = 0
         self._followed = 0
@@ -33,6 +41,12 @@ class SimulatedEngine:
     def forget(self) -> None:
         """Lose everything, as a process that is killed and started again."""
         self._number, self._known = 0, {}
+
+    def answer(self, wanted: MatchesWanted, end: int) -> MatchesRead:
+        """Return the answer of an engine that may be away."""
+        if self.is_away:
+            return MatchesRead(wanted.number, wanted.first, failed="the engine is away", retry_s=RETRY_S)
+        return self.read(wanted, end)
 
     def read(self, wanted: MatchesWanted, end: int) -> MatchesRead:
         """Return the matches in the records below ``end``."""

@@ -7,7 +7,15 @@ from typing import Final
 
 from wanderbus.broker.core import Broker
 from wanderbus.broker.history.piece import find_position, read_piece
-from wanderbus.broker.messages import Append, Appended, HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
+from wanderbus.broker.messages import (
+    Append,
+    Appended,
+    HistoryRead,
+    HistoryWanted,
+    MatchesWanted,
+    OffsetFound,
+    OffsetWanted,
+)
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
 from wanderbus.domain.baseline import Baseline
@@ -22,6 +30,7 @@ from wanderbus.refusals import Limited
 from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.segments import Frame
 from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.engine import SimulatedEngine
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
@@ -71,6 +80,8 @@ class SimulatedServer:
         relays: Sequence[Address] = (),
     ) -> None:
         self.disk = Disk(world)
+        self.engine = SimulatedEngine(())
+        """The matching engine beside the server; a crash of the server leaves it running."""
         self.crashes = 0
         self.refusals = RefusalTable()
         self._config = config
@@ -181,6 +192,8 @@ class SimulatedServer:
             self.disk.append(output.log, output.entries, appended, urgent=output.urgent)
         elif isinstance(output, HistoryWanted | OffsetWanted):
             self._read_later(output)
+        elif isinstance(output, MatchesWanted):
+            self._match_later(output)
 
     def _read_later(self, wanted: HistoryWanted | OffsetWanted) -> None:
         """Answer a question about the past after a while, as the log is then."""
@@ -191,6 +204,17 @@ class SimulatedServer:
                 node.feed([self._read(wanted)])
 
         self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
+
+    def _match_later(self, wanted: MatchesWanted) -> None:
+        """Answer for the matching engine, after a delay of its own."""
+        node = self._access
+
+        def answer() -> None:
+            if node is self._access and node is not None and node.alive:
+                self.engine.log = [payload for _, _, payload in self.disk.log]
+                node.feed([self.engine.answer(wanted, self.disk.durable)])
+
+        self._world.after(self._world.random.uniform(0.001, self.engine.delay_s_max), answer)
 
     def _read(self, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
         frames = [Frame(offset, at_us, payload, 0) for offset, at_us, payload in self.disk.log]

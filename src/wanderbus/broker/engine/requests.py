@@ -51,6 +51,11 @@ class EngineRequests:
         """Time since which the engine has not answered; None while it answers."""
         self.away_reason = ""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether events wait for the engine."""
+        return self._events.is_waiting
+
     def go_on(self, now: float) -> None:
         """Request the next matches, at monotonic second ``now``."""
         if self._asked is not None or self.is_paused or now < self._not_before or not self._events.is_in_use:

@@ -87,10 +87,8 @@ class Scenario:
         )
         rudp = RudpConfig()
         encryption = draw.random() < 0.85
-        queue_max = 15 if draw.random() < 0.2 else 10_000
-        broker = BrokerConfig(queue=QueuePolicy(notifications_max=queue_max))
         self.server = SimulatedServer(
-            self.world, self.network, broker, rudp, encryption=encryption, relays=self.relay_addresses
+            self.world, self.network, self._broker_config(), rudp, encryption=encryption, relays=self.relay_addresses
         )
         self.travellers = [
             self.traveller_class(
@@ -165,6 +163,10 @@ class Scenario:
             # transport.
             if self.at_rest():
                 return
+
+    def _broker_config(self) -> BrokerConfig:
+        queue_max = 15 if self.world.random.random() < 0.2 else 10_000
+        return BrokerConfig(queue=QueuePolicy(notifications_max=queue_max))
 
     def _conditions(self) -> Conditions:
         """Draw the conditions of the paths to the travellers, sometimes as long as over a satellite."""
