@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.cli.pipeline_jobs import WAIT_S, offset, wait_for
 from tests.cli.shell import Shell
 from tests.published import published
 from wanderbus.cli.application import run
@@ -24,7 +23,6 @@ from wanderbus.records import encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 
 START_US = 1_700_000_000_000_000
-WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -57,7 +55,7 @@ def spark() -> Iterator[SparkSession]:
 def test_a_signal_ends_a_run_between_batches(shell: Shell, data_dir: Path) -> None:
     lake = str(shell.directory / "lake")
     job = shell.start("pipeline", "run", str(data_dir), "--lake", lake, "--every", "0.5", "--rows-per-batch", "8")
-    wait_for(lambda: offset(data_dir, lake) == 20, job)
+    wait_for(lambda: offset(Path(lake)) == 20, job)
     assert run(["pipeline", "compact", "--lake", lake]) == 1
     job.send_signal(signal.SIGTERM)
     out, err = job.communicate(timeout=WAIT_S)
@@ -65,25 +63,6 @@ def test_a_signal_ends_a_run_between_batches(shell: Shell, data_dir: Path) -> No
     assert "SIGTERM: ending after the present batch" in err
     assert "records/s, " in err
     assert "Traceback" not in err
-
-
-def offset(data_dir: Path, lake: str) -> int | None:
-    from wanderbus.errors import WanderbusError
-    from wanderbus.pipeline.operation.status import lake_status
-
-    try:
-        offsets = [each.offset for each in lake_status(Path(lake), 20).tables if each.offset is not None]
-    except WanderbusError:
-        return None
-    return min(offsets) if len(offsets) == 7 else None
-
-
-def wait_for(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert job.poll() is None, job.communicate()
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
 
 
 @pytest.mark.spark

@@ -24,6 +24,21 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+def write_records(
+    directory: Path, records: Sequence[Record], *, per_segment: int = 1_000_000, durable: int | None = None
+) -> Path:
+    """Write records as a log, some per segment, and publish the mark."""
+    directory.mkdir(exist_ok=True)
+    for first in range(0, len(records), per_segment):
+        packed = b"".join(
+            pack_frame(offset, record.at_us, encode_record(record))
+            for offset, record in enumerate(records[first : first + per_segment], first)
+        )
+        (directory / segment_name(first)).write_bytes(HEADER + packed)
+    (directory / HIGH_WATER).write_bytes(pack_mark(len(records) if durable is None else durable))
+    return directory
+
+
 @pytest.fixture
 def write_log(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes records as a log, some per segment, and publishes the mark."""
@@ -31,16 +46,7 @@ def write_log(tmp_path: Path) -> Callable[..., Path]:
     def write(
         records: Sequence[Record], *, per_segment: int = 1_000_000, durable: int | None = None, name: str = "log"
     ) -> Path:
-        directory = tmp_path / name
-        directory.mkdir(exist_ok=True)
-        for first in range(0, len(records), per_segment):
-            packed = b"".join(
-                pack_frame(offset, record.at_us, encode_record(record))
-                for offset, record in enumerate(records[first : first + per_segment], first)
-            )
-            (directory / segment_name(first)).write_bytes(HEADER + packed)
-        (directory / HIGH_WATER).write_bytes(pack_mark(len(records) if durable is None else durable))
-        return directory
+        return write_records(tmp_path / name, records, per_segment=per_segment, durable=durable)
 
     return write
 

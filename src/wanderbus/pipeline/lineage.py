@@ -48,8 +48,6 @@ class Run(msgspec.Struct, frozen=True):
     changed: str
     """Time of the last event."""
     error: str | None
-    misfits: Mapping[str, int]
-    """Misfits of the run, by table."""
 
 
 class _Written(NamedTuple):
@@ -94,7 +92,7 @@ class LineageRun:
         run: dict[str, Any] = {"runId": self._id}
         if error is not None:
             message = {"message": str(error) or type(error).__name__, "programmingLanguage": "python"}
-            run["facets"] = {"errorMessage": _facet("facets/1-0-0/ErrorMessageRunFacet.json", **message)}
+            run["facets"] = {"errorMessage": _facet("1-0-1/ErrorMessageRunFacet", **message)}
         event = {
             "eventType": state,
             "eventTime": datetime.now(UTC).isoformat(),
@@ -141,11 +139,11 @@ class LineageRun:
         statistics = {"rowCount": written.rows, "size": written.size, "fileCount": written.files}
         facets = {
             "version": _version_facet(now),
-            "schema": _facet("facets/1-1-1/SchemaDatasetFacet.json", fields=fields),
+            "schema": _facet("1-2-0/SchemaDatasetFacet", fields=fields),
         }
         if (counts := self.counts.get(table.name)) is not None:
-            facets |= _quality(table, counts)
-        facet = _facet("facets/1-0-2/OutputStatisticsOutputDatasetFacet.json", **statistics)
+            facets["wanderbus_quality"] = _quality(table, counts)
+        facet = _facet("1-0-2/OutputStatisticsOutputDatasetFacet", **statistics)
         return {**_dataset(self._lake, table), "facets": facets, "outputFacets": {"outputStatistics": facet}}
 
 
@@ -179,25 +177,20 @@ def runs(lake: Path) -> list[Run]:
         identifier, at = event["run"]["runId"], event["eventTime"]
         error = event["run"].get("facets", {}).get("errorMessage", {}).get("message")
         began = found[identifier].began if identifier in found else at
-        found[identifier] = Run(identifier, event["job"]["name"], event["eventType"], began, at, error, _misfits(event))
+        found[identifier] = Run(identifier, event["job"]["name"], event["eventType"], began, at, error)
     return list(found.values())
 
 
-def _misfits(event: Mapping[str, Any]) -> dict[str, int]:
-    quality = {Path(each["name"]).name: each["facets"].get("wanderbus_quality", {}) for each in event["outputs"]}
-    return {name: facet["misfits"] for name, facet in quality.items() if facet.get("misfits")}
-
-
 def _quality(table: Table, counts: TableCounts) -> dict[str, Any]:
-    """Return the facets of the checks; those of all checks that drop rows are one."""
+    """Return the facet of the checks; those of all checks that drop rows are one.
+
+    It is no standard facet: OpenLineage has assertions for the inputs of a run alone.
+    """
     warned = [check for check in table.all_checks if check.action != "drop"]
     assertions = [{"assertion": each.name, "success": not counts.unmet.get(each.name)} for each in warned]
     assertions.append({"assertion": "no_rows_rejected", "success": not counts.rejected})
     own = {"rejected": counts.rejected, "misfits": counts.misfits, "unmet": dict(counts.unmet)}
-    return {
-        "dataQualityAssertions": _facet("facets/1-0-1/DataQualityAssertionsDatasetFacet.json", assertions=assertions),
-        "wanderbus_quality": {"_producer": _producer(), "_schemaURL": f"{_CORE}/DatasetFacet", **own},
-    }
+    return {"_producer": _producer(), "_schemaURL": f"{_CORE}/DatasetFacet", "assertions": assertions, **own}
 
 
 def _written(directory: Path, before: int, now: int) -> _Written:
@@ -227,11 +220,13 @@ def _dataset(lake: Path, table: Table) -> dict[str, str]:
 
 
 def _version_facet(number: int) -> dict[str, Any]:
-    return _facet("facets/1-0-1/DatasetVersionDatasetFacet.json", datasetVersion=str(number))
+    return _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=str(number))
 
 
 def _facet(schema: str, **values: Any) -> dict[str, Any]:
-    return {"_producer": _producer(), "_schemaURL": f"{_SPEC}/{schema}", **values}
+    """Return a standard facet, by the version and name of its schema."""
+    pointer = f"{_SPEC}/facets/{schema}.json#/$defs/{schema.partition('/')[2]}"
+    return {"_producer": _producer(), "_schemaURL": pointer, **values}
 
 
 def _producer() -> str:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import SparkStageInfo
 from pyspark.sql import SparkSession
 
+from wanderbus.cli.pipeline.task_progress import watched_stages
 from wanderbus.pipeline import history
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
@@ -62,7 +62,7 @@ def main(master: str, environment: str, log: Path, work: Path) -> None:
     try:
         _print(job="begin", packages=_packages(spark), path=_path_in(spark))
         for job in JOBS:
-            with _reporting(spark, job):
+            with watched_stages(spark, 0.01, _report_of(job)):
                 if job != "killed-history":
                     fill(spark, log, work / job, ROWS_PER_BATCH if job == "killed-ingest" else None)
                 found = matches(spark, log) if job != "killed-ingest" else None
@@ -71,26 +71,18 @@ def main(master: str, environment: str, log: Path, work: Path) -> None:
         spark.stop()
 
 
-@contextmanager
-def _reporting(spark: SparkSession, job: str) -> Iterator[None]:
-    """Print a line once a stage of several tasks is in the middle."""
-    ended = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
+def _report_of(job: str) -> Callable[[Sequence[SparkStageInfo]], None]:
+    """Return a function that prints a line once a stage of several tasks is in the middle."""
+    is_reported = False
 
-    def watch() -> None:
-        while not ended.wait(0.01):
-            stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-            if any(each and each.numTasks > 1 and 0 < each.numCompletedTasks < each.numTasks for each in stages):
-                _print(job=job, ended=False)
-                return
+    def report(stages: Sequence[SparkStageInfo]) -> None:
+        nonlocal is_reported
+        is_middle = any(each.numTasks > 1 and 0 < each.numCompletedTasks < each.numTasks for each in stages)
+        if is_middle and not is_reported:
+            is_reported = True
+            _print(job=job, ended=False)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
+    return report
 
 
 def _packages(spark: SparkSession) -> list[str]:

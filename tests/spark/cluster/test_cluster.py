@@ -33,7 +33,7 @@ from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segmen
 from wanderbus.subscription import Subscription
 from wanderbus.testbed.launch import python
 from wanderbus.testbed.processes import Process
-from wanderbus.testbed.spark_cluster import SparkCluster
+from wanderbus.testbed.spark_cluster import HOST, SparkCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
@@ -119,7 +119,17 @@ def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 if lines[-1].get("ended") is False and lines[-1]["job"] != "whole":
                     cluster.workers[jobs.JOBS.index(lines[-1]["job"]) - 1].kill()
                     cluster.add_worker()
+        _run_command(log, work, cluster, archive)
         yield Run(log, work, work, lines)
+
+
+def _run_command(log: Path, work: Path, cluster: SparkCluster, archive: Path) -> None:
+    """Make a lake by ``wanderbus pipeline run`` on the cluster, with its end in ``command.log``."""
+    options = ["--once", "--json", "--master", cluster.master, "--environment", str(archive)]
+    argv = python("wanderbus", "pipeline", "run", str(log), "--lake", str(work / "command"), *options)
+    with Process("command", argv, work / "command.log", more_environment={"SPARK_LOCAL_IP": HOST}) as command:
+        command.wait(JOB_S_MAX)
+        assert command.status == 0, command
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +160,14 @@ def test_history_of_a_cluster_is_that_of_this_machine(run: Run, spark: SparkSess
     lost = [each for each in run.end_of("killed-history")["executors"] if not each["active"]]
     assert len(lost) == 2
     assert all(each["done"] for each in lost), "both had done tasks"
+
+
+def test_the_command_makes_the_same_lake_on_a_cluster(run: Run, local: Path) -> None:
+    assert differences(run.work / "command", local) == {}
+    added = json.loads((run.work / "command.log").read_text().splitlines()[-1])["added"]
+    assert added["records"]["rows"] == rows_of(local, TABLES[0]).total()
+    applications = {path.name for path in run.cluster.glob("work-*/app-*")}
+    assert len(applications) == 2, "the workers ran the jobs and the command"
 
 
 def test_workers_import_from_the_environment_of_the_job_alone(run: Run) -> None:

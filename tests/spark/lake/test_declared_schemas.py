@@ -11,7 +11,10 @@ from pyspark.sql import SparkSession
 from tests.spark.lake.conftest import START_US, departure
 from wanderbus.event import DeclaredAttribute, TypeName
 from wanderbus.pipeline.lake import Ingestion, ingest, table
+from wanderbus.pipeline.lake.delta import LakeTable, misfits_in
+from wanderbus.pipeline.lake.reading import opened
 from wanderbus.pipeline.lake.schema_rows import newest_schemas
+from wanderbus.pipeline.tables import named
 from wanderbus.records import Record, SchemaDeclared
 from wanderbus.segments import segment_name
 
@@ -73,6 +76,9 @@ def test_a_wider_type_replaces_the_column_and_loses_no_value(
     log = write_log(records, per_segment=2)
     for first, end in ((0, 1), (1, 5), (5, 8)):
         Ingestion(spark, log, lake).store(first, end)
+    target = LakeTable(lake, named("events"))
+    assert misfits_in(opened(lake, target.table, version=3)) == 2
+    assert misfits_in(target.load()) == 1, "2.5 fits the wider type"
     before = table(spark, lake, "events", version=3).select("Delay").schema[0].dataType.simpleString()
     assert before == "bigint"
     left = "variant_get(attributes, '$.Delay', 'string') as left"

@@ -17,8 +17,8 @@ from tests.spark.lake.killed_steps import FILES, Killed, KilledSteps, Step
 from wanderbus.errors import StorageError
 from wanderbus.event import DeclaredAttribute
 from wanderbus.pipeline.lake import Ingestion, reconcile
-from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.tables import RECORDS, TABLES
+from wanderbus.pipeline.lake.delta import LakeTable, misfits_in
+from wanderbus.pipeline.tables import RECORDS, TABLES, named
 from wanderbus.pipeline.tables.declared import Declared
 from wanderbus.records import Record, SchemaDeclared, encode_record
 from wanderbus.runtime.log.event_log import EventLog
@@ -27,7 +27,10 @@ from wanderbus.runtime.segment_files import durable_end
 MakeRecords = Callable[[int], list[Record]]
 pytestmark = pytest.mark.spark
 
-DECLARED: Declared = {"Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double"}}
+DECLARED: Declared = {
+    "Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double"},
+    "Arrival / É 100%": {"Delay": "Double"},
+}
 START_US = 1_700_000_000_000_000
 FIRST_BATCH = 9
 LIVES_MAX = 300
@@ -88,6 +91,7 @@ def test_a_job_killed_after_every_step_has_the_lake_of_one_that_was_not(
     }
     store(spark, log, whole)
     assert set(differences(spark, lake, whole).values()) == {0}
+    assert [misfits_in(LakeTable(each, named("events")).load()) for each in (lake, whole)] == [1, 1]
     assert not any(segment.differs for segment in reconcile(spark, log, lake))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,30 +10,19 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.lake.conftest import departure
+from tests.spark.lake.conftest import START_US, departure
+from tests.spark.lake.killed_steps import Killed, KilledSteps, Step
+from tests.spark.operation.conftest import records
 from wanderbus.errors import StorageError
-from wanderbus.event import DeclaredAttribute
-from wanderbus.pipeline.lake import Ingestion, reconcile
-from wanderbus.pipeline.lineage import LINEAGE_FILE, runs
+from wanderbus.pipeline.lake import Ingestion, compact, reconcile
+from wanderbus.pipeline.lineage import runs
 from wanderbus.pipeline.operation.lake_lock import is_locked, lake_lock
 from wanderbus.pipeline.operation.run import PipelineFailed, PipelineRun, RunProgress
 from wanderbus.pipeline.operation.status import lake_status
-from wanderbus.records import Record, SchemaDeclared
+from wanderbus.pipeline.tables import named
 
 WriteLog = Callable[..., Path]
-START_US = 1_700_000_000_000_000
 pytestmark = pytest.mark.spark
-
-
-def records(count: int = 8) -> list[Record]:
-    delay = SchemaDeclared(
-        at_us=START_US,
-        subject="Departure",
-        version=1,
-        attributes=(DeclaredAttribute("Delay", "Integer"),),
-        by="sip:a@b",
-    )
-    return [delay, *(departure(number, START_US + number, Delay=number) for number in range(1, count))]
 
 
 def test_a_run_stops_between_batches_and_the_next_one_continues(
@@ -64,6 +52,27 @@ def test_a_run_stops_between_batches_and_the_next_one_continues(
     assert {each.name: (each.offset, each.lag) for each in status.tables if each.name != "quarantine"} == dict.fromkeys(
         ("records", "events", "notifications", "deliveries", "sessions", "subscriptions", "schemas"), (8, 0)
     )
+
+
+def test_misfits_of_a_run_that_was_killed_before_its_lineage_are_counted(
+    spark: SparkSession, write_log: WriteLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log([*records(4), *(departure(number, START_US, Delay="late") for number in range(4, 7))], durable=6)
+    lake = tmp_path / "lake"
+
+    def is_commit_of_events(step: Step) -> bool:
+        return (step.call, step.table) == ("create_write_transaction", "silver/events")
+
+    with monkeypatch.context() as patch:
+        KilledSteps(lake, patch, is_commit_of_events)
+        with pytest.raises(Killed):
+            Ingestion(spark, log, lake).store(0, 6)
+    assert (lake_status(lake, 6).tables[1].misfits, runs(lake)) == (2, [])
+    write_log([*records(4), *(departure(number, START_US, Delay="late") for number in range(4, 7))])
+    PipelineRun(spark, log, lake).run()
+    assert lake_status(lake, 7).tables[1].misfits == 3
+    compact(spark, lake, named("events"))
+    assert lake_status(lake, 7).tables[1].misfits == 3
 
 
 def test_a_batch_that_a_stop_overtakes_is_not_recorded_as_done(
@@ -123,39 +132,6 @@ def test_a_failure_is_one_line_with_its_place(
     assert f"{log}/00000000000000000003.seg (record 4)" in text
     last = runs(lake)[-1]
     assert (last.state, last.error) == ("FAIL", text)
-
-
-def test_lineage_meets_the_requirements_of_the_specification(
-    spark: SparkSession, write_log: WriteLog, tmp_path: Path
-) -> None:
-    log, lake = write_log([*records(4), departure(4, START_US, Delay="late")]), tmp_path / "lake"
-    PipelineRun(spark, log, lake, lineage_copy=tmp_path / "copy.jsonl").run()
-    text = (lake / LINEAGE_FILE).read_text()
-    assert (tmp_path / "copy.jsonl").read_text() == text
-    start, complete = map(json.loads, text.splitlines())
-    for event in (start, complete):
-        assert {"eventTime", "producer", "schemaURL", "run", "job"} <= event.keys()
-        assert event["run"]["runId"] == start["run"]["runId"]
-        assert event["job"] == {"namespace": "wanderbus", "name": "run"}
-        for dataset in (*event["inputs"], *event["outputs"]):
-            assert {"namespace", "name"} <= dataset.keys()
-            for kind in ("facets", "inputFacets", "outputFacets"):
-                for facet in dataset.get(kind, {}).values():
-                    assert {"_producer", "_schemaURL"} <= facet.keys()
-    assert (start["eventType"], start["outputs"], complete["eventType"]) == ("START", [], "COMPLETE")
-    (source,) = complete["inputs"]
-    assert (source["name"], source["inputFacets"]["wanderbus_offsets"]["end"]) == (str(log), 5)
-    events = next(each for each in complete["outputs"] if each["name"].endswith("silver/events"))
-    assert events["outputFacets"]["outputStatistics"]["rowCount"] == 4
-    assert events["outputFacets"]["outputStatistics"]["size"] > 0
-    assert events["facets"]["version"]["datasetVersion"] == str(lake_status(lake, 5).tables[1].version)
-    assert {"name": "Delay", "type": "bigint"} in [
-        {name: each[name] for name in ("name", "type")} for each in events["facets"]["schema"]["fields"]
-    ]
-    assert all(
-        {"assertion", "success"} <= each.keys() for each in events["facets"]["dataQualityAssertions"]["assertions"]
-    )
-    assert lake_status(lake, 5).tables[1].misfits == 1
 
 
 def test_a_batch_after_a_stop_is_refused(tmp_path: Path) -> None:

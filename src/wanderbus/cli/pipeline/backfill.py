@@ -8,7 +8,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_error, print_json, print_line
-from wanderbus.cli.pipeline.lake_options import Lake, Lineage, existing_tables
+from wanderbus.cli.pipeline.lake_options import Lake, Lineage, chosen_tables
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 
@@ -33,7 +33,7 @@ def backfill(
     with needing_packages("the pipeline"):
         from wanderbus.pipeline.operation.lake_lock import check_lock, lake_lock
 
-        existing_tables(lake, [table])
+        chosen_tables(lake, [table])
     check_lock(lake)
     with session("wanderbus-backfill", "the pipeline", SparkPlace(cores, master, environment)) as spark:
         from wanderbus.pipeline.lineage import LineageRun, recorded

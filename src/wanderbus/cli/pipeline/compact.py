@@ -8,7 +8,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_json, print_line, print_progress
-from wanderbus.cli.pipeline.lake_options import Lake, Lineage, Tables, existing_tables
+from wanderbus.cli.pipeline.lake_options import Lake, Lineage, Tables, chosen_tables
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 
 _MIB = 1 << 20
@@ -33,7 +33,7 @@ def compact(
     with needing_packages("the pipeline"):
         from wanderbus.pipeline.operation.lake_lock import check_lock, lake_lock
 
-        wanted = existing_tables(lake, tables)
+        wanted = chosen_tables(lake, tables)
     check_lock(lake)
     with session("wanderbus-compact", "the pipeline", SparkPlace(cores, master, environment)) as spark:
         from wanderbus.pipeline.lake import compact as compacted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +10,10 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection
 from wanderbus.cli.operator.listings import Columns, aligned
-from wanderbus.cli.output import print_json, print_line, print_progress, run_async
+from wanderbus.cli.output import print_json, print_line, run_async
 from wanderbus.cli.pipeline.lake_options import Lake
+from wanderbus.cli.pipeline.progress_lines import PROGRESS_EACH_S, ProgressLines
 from wanderbus.cli.pipeline.spark_options import needing_packages
-from wanderbus.cli.pipeline.task_progress import PROGRESS_EACH_S
 from wanderbus.errors import StorageError
 from wanderbus.event import DeclaredAttribute
 from wanderbus.event_text import escaped
@@ -50,7 +49,8 @@ def infer(
     with needing_packages("schema infer"):
         from wanderbus.pipeline.lake.observed_types import observed_types
         from wanderbus.pipeline.lake.schema_rows import newest_schemas
-    observed = observed_types(lake, subject, _Progress())
+    lines = ProgressLines(silent_s=PROGRESS_EACH_S)
+    observed = observed_types(lake, subject, lambda done, files: lines.show(f"{done} of {files} files read"))
     if not observed.events:
         raise StorageError(f"{lake} has no events of the subject {subject!r}; check the subject, or run the pipeline")
     if is_set:
@@ -103,15 +103,3 @@ def _lines(subject: str, observed: Observed, found: Proposal, schema: SubjectSch
     elif found.attributes:
         words = [f"{each.name}:{each.type}" + (f"={each.unit}" if each.unit else "") for each in found.attributes]
         yield f"declare it with --set, or with: wanderbus schema set {shlex.join([subject, *words])}"
-
-
-class _Progress:
-    """Prints the files that are read on standard error, at most every :data:`PROGRESS_EACH_S` seconds."""
-
-    def __init__(self) -> None:
-        self._shown_s = time.monotonic()
-
-    def __call__(self, done: int, files: int) -> None:
-        if time.monotonic() - self._shown_s >= PROGRESS_EACH_S:
-            self._shown_s = time.monotonic()
-            print_progress(f"{done} of {files} files read")

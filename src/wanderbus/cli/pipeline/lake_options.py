@@ -36,11 +36,10 @@ def existing_log(directory: Path) -> Path:
     return path
 
 
-def existing_tables(lake: Path, names: list[str] | None) -> list[Table]:
+def chosen_tables(lake: Path, names: list[str] | None) -> list[Table]:
     """Return the tables of these names, or all that the lake has; ``StorageError`` if there is no lake."""
-    from wanderbus.pipeline.lake.delta import LakeTable
-    from wanderbus.pipeline.tables import TABLES, named
+    from wanderbus.pipeline.lake.reading import existing_tables
+    from wanderbus.pipeline.tables import named
 
-    if not LakeTable(lake, TABLES[0]).exists:
-        raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
-    return [named(name) for name in names] if names else [each for each in TABLES if LakeTable(lake, each).exists]
+    tables = existing_tables(lake)
+    return [named(name) for name in names] if names else tables

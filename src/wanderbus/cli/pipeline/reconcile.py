@@ -7,7 +7,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_error, print_json, print_line
-from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, existing_log, existing_tables
+from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, chosen_tables, existing_log
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 
@@ -28,7 +28,7 @@ def reconcile(
     """
     log = existing_log(data_dir)
     with needing_packages("the pipeline"):
-        existing_tables(lake, None)
+        chosen_tables(lake, None)
     with session("wanderbus-reconcile", "the pipeline", SparkPlace(cores, master, environment)) as spark:
         from wanderbus.pipeline.lake import reconcile as reconciled
         from wanderbus.pipeline.session import plain_errors

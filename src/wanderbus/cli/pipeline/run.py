@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -16,14 +15,13 @@ import typer
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import EndedBySignal, log_to_stderr, print_json, print_line, print_progress
 from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, Lineage, existing_log
+from wanderbus.cli.pipeline.progress_lines import ProgressLines
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.lake import LakeCounts
     from wanderbus.pipeline.operation.run import RunProgress
-
-PROGRESS_EACH_S = 1.8
 
 EVERY_S = 5.0
 
@@ -69,6 +67,7 @@ def run(
     ):
         from wanderbus.pipeline.operation.run import PipelineRun
 
+        lines = ProgressLines()
         job = PipelineRun(
             spark,
             log,
@@ -76,7 +75,7 @@ def run(
             every_s=None if once else every or EVERY_S,
             rows_per_batch=rows_per_batch,
             lineage_copy=lineage,
-            on_progress=_Progress(),
+            on_progress=lambda found: lines.show(_progress(found)),
             stop=stop,
         )
         _print_counts(job.run(), json=json)
@@ -108,17 +107,8 @@ def _stopping_signals(*, is_endless: bool) -> Iterator[threading.Event]:
         raise EndedBySignal(received[0])
 
 
-class _Progress:
-    """Prints progress on standard error, at most every :data:`PROGRESS_EACH_S` seconds."""
-
-    def __init__(self) -> None:
-        self._shown_s = 0.0
-
-    def __call__(self, found: RunProgress) -> None:
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= PROGRESS_EACH_S:
-            self._shown_s = now_s
-            print_progress(f"record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind")
+def _progress(found: RunProgress) -> str:
+    return f"record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind"
 
 
 def _print_counts(counts: LakeCounts, *, json: bool) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_json, print_line, print_progress
-from wanderbus.cli.pipeline.lake_options import Lake, Tables, existing_tables
+from wanderbus.cli.pipeline.lake_options import Lake, Tables, chosen_tables
 from wanderbus.cli.pipeline.spark_options import needing_packages
 
 HOURS: Final = 168
@@ -33,7 +33,7 @@ def vacuum(
     with needing_packages("the pipeline"):
         from wanderbus.pipeline.lake import vacuum as vacuumed
 
-        wanted = existing_tables(lake, tables)
+        wanted = chosen_tables(lake, tables)
     found = {}
     for table in wanted:
         print_progress(f"vacuuming {table.name}")

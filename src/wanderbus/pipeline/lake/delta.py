@@ -30,6 +30,9 @@ from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_sc
 _LOG_PROPERTY: Final = "wanderbus.log"
 """Property of a table with the identity of the log that it is made of."""
 
+_MISFITS: Final = "wanderbus.misfits"
+"""Application id under which commits record the misfits in the rows that the table then has."""
+
 _MILLISECONDS: Final = 1_000
 
 
@@ -104,6 +107,7 @@ class LakeTable:
         removed: Sequence[LakeFile] = (),
         application: str | None = None,
         end: int = 0,
+        misfits: int = 0,
         replaces: bool = False,
     ) -> None:
         """Make ``added`` part of the table and take ``removed`` out of it, in one version.
@@ -112,9 +116,14 @@ class LakeTable:
 
         ``delta`` is the version on which the choice of files is based. With an ``application`` the commit records that
         the table has its log up to offset ``end``; without one the rows stay the same, as after a compaction.
+        ``misfits`` are those in the rows of ``added``.
         """
         changes = application is not None or replaces
         transactions = [Transaction(application, end)] if application is not None else []
+        before = misfits_in(delta)
+        after = misfits if replaces else before + misfits
+        if after != before:
+            transactions.append(Transaction(_MISFITS, after))
         now_ms = int(time.time() * _MILLISECONDS)
         actions: list[AddAction | RemoveAction] = [
             AddAction(file.path, file.size, file.partition, now_ms, changes, file.statistics) for file in added
@@ -185,6 +194,11 @@ def log_of(delta: DeltaTable) -> str | None:
 def committed(delta: DeltaTable, application: str) -> int | None:
     """Return the offset up to which a table has its log; None if it has nothing yet."""
     return delta.transaction_version(application)
+
+
+def misfits_in(delta: DeltaTable) -> int:
+    """Return the number of values of declared attributes in the rows of a table that have another type."""
+    return delta.transaction_version(_MISFITS) or 0
 
 
 def _line(error: Exception) -> str:

@@ -192,8 +192,8 @@ class Ingestion:
         delta = target.load()
         end = committed(delta, application_of(log_identity(self._log), table)) or 0
         plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=end)}, (decoding,))
-        written = decode_bronze(self._spark, bronze.paths(bronze.load()), end, plan)
-        target.commit(delta, written.get(table.name, Written()).files, replaces=True)
+        written = decode_bronze(self._spark, bronze.paths(bronze.load()), end, plan).get(table.name, Written())
+        target.commit(delta, written.files, misfits=written.counts.misfits, replaces=True)
 
     def _bring(
         self, tables: Sequence[Table], decodings: Sequence[Decoding], first: int, end: int, *mentioned: str
@@ -260,8 +260,10 @@ class Ingestion:
             quarantine = LakeTable(self._lake, QUARANTINE)
             rejections = _rejections(identity, table)
             quarantine.commit(quarantine.load(), written.quarantine, application=rejections, end=end)
-        application = application_of(identity, table)
-        behind.target.commit(behind.delta, written.files, removed=removed, application=application, end=end)
+        application, misfits = application_of(identity, table), written.counts.misfits
+        behind.target.commit(
+            behind.delta, written.files, removed=removed, application=application, end=end, misfits=misfits
+        )
         self.counts[table.name] = self.counts.get(table.name, TableCounts()) + written.counts
 
     def _require_no_gap(self, target: LakeTable, done: int | None, first: int) -> None:

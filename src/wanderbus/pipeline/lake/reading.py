@@ -12,11 +12,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.tables import Table, named
+from wanderbus.pipeline.tables import RECORDS, TABLES, Table, named
 from wanderbus.pipeline.tables.schemas import columns_in, spark_schema
 
 Conditions = Sequence[tuple[str, str, str | int | list[str]]]
 """Conditions on columns, as ``("subject", "=", "Departure")`` or ``("offset", ">=", 1_000)``; all of them hold."""
+
+
+def existing_tables(lake: Path) -> list[Table]:
+    """Return the tables that a lake has; ``StorageError`` if there is no lake."""
+    if not LakeTable(lake, RECORDS).exists:
+        raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
+    return [each for each in TABLES if LakeTable(lake, each).exists]
 
 
 def table(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
@@ -59,23 +60,25 @@ def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = Fa
 
     ``ConfigurationError`` for a bronze table, which has no other source.
     """
-    target, files, end = _rebuilt(spark, lake, name)
+    target, written, end = _rebuilt(spark, lake, name)
     try:
-        result = _compared(spark, target, files)
+        result = _compared(spark, target, written.files)
         is_wanted = not result.is_equal and (result.is_equal_in_fixed or is_forced)
         if is_wanted:
-            log = _log_of(lake)
-            target.commit(target.load(), files, replaces=True, application=application_of(log, target.table), end=end)
+            application, misfits = application_of(_log_of(lake), target.table), written.counts.misfits
+            target.commit(
+                target.load(), written.files, replaces=True, application=application, end=end, misfits=misfits
+            )
     except BaseException:
-        target.discard(files)
+        target.discard(written.files)
         raise
     if not is_wanted:
-        target.discard(files)
+        target.discard(written.files)
     return msgspec.structs.replace(result, is_swapped=is_wanted)
 
 
-def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Sequence[LakeFile], int]:
-    """Return the table with its columns as they are declared now, files of the rows decoded again, and its end."""
+def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Written, int]:
+    """Return the table with its columns as they are declared now, the rows decoded again, and its end."""
     specified = named(name)
     if specified.layer != "silver":
         raise ConfigurationError(f"{name} is a bronze table; only silver tables can be made again")
@@ -91,10 +94,10 @@ def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Seq
     decoded = CHANGES if specified is SUBSCRIPTIONS else target.table
     wanted = [each for each in decodings if name in each.kinds.values()]
     plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=end)}, wanted)
-    files = decode_bronze(spark, bronze.paths(bronze.load()), end, plan).get(name, Written()).files
-    if specified is SUBSCRIPTIONS and files:
-        files = write_versions(spark, target, [], files).files
-    return target, files, end
+    written = decode_bronze(spark, bronze.paths(bronze.load()), end, plan).get(name, Written())
+    if specified is SUBSCRIPTIONS and written.files:
+        written = write_versions(spark, target, [], written.files)
+    return target, written, end
 
 
 def _log_of(lake: Path) -> str:
@@ -110,12 +113,11 @@ def _compared(spark: SparkSession, target: LakeTable, files: Sequence[LakeFile])
     present = table(spark, target.lake, target.table.name)
     rebuilt = target.rows(spark, files)
     fixed = [column for column in named(target.table.name).columns if column.type != "variant"]
-    sums, new_sums = _sums(present, fixed), _sums(rebuilt, fixed)
+    has_types = _types(present) == _types(rebuilt)
+    choices = [fixed, target.table.columns] if has_types else [fixed]
+    (sums, *every), (new_sums, *new_every) = _sums(present, choices), _sums(rebuilt, choices)
     is_equal_in_fixed = sums == new_sums
-    every = target.table.columns
-    is_equal = (
-        is_equal_in_fixed and _types(present) == _types(rebuilt) and _sums(present, every) == _sums(rebuilt, every)
-    )
+    is_equal = is_equal_in_fixed and has_types and every == new_every
     return Backfilled(target.table.name, sums, new_sums, is_equal, is_equal_in_fixed, is_swapped=False)
 
 
@@ -123,11 +125,16 @@ def _types(rows: DataFrame) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in rows.schema}
 
 
-def _sums(rows: DataFrame, columns: Sequence[Column]) -> Sums:
+def _sums(rows: DataFrame, choices: Sequence[Sequence[Column]]) -> list[Sums]:
+    """Return the sums over each choice of columns, in one pass over the rows."""
+    checksums = [F.sum(_checksum(columns)) for columns in choices]
+    count, *found = rows.agg(F.count("*"), *checksums).collect()[0]
+    return [Sums(int(count), int(each or 0)) for each in found]
+
+
+def _checksum(columns: Sequence[Column]) -> SparkColumn:
     values = [
         F.col(f"`{each.name}`").cast("string") if each.type == "variant" else F.col(f"`{each.name}`")
         for each in columns
     ]
-    checksum = F.pmod(F.xxhash64(*values), F.lit(_MODULUS)).cast("decimal(38,0)")
-    row = rows.agg(F.count("*"), F.sum(checksum)).collect()[0]
-    return Sums(int(row[0]), int(row[1] or 0))
+    return F.pmod(F.xxhash64(*values), F.lit(_MODULUS)).cast("decimal(38,0)")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.compaction import small_files
-from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of, misfits_in
+from wanderbus.pipeline.lake.reading import existing_tables
 from wanderbus.pipeline.lineage import Run, runs
 from wanderbus.pipeline.operation.lake_lock import is_locked
-from wanderbus.pipeline.tables import QUARANTINE, RECORDS, TABLES, Table
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, Table
 
 
 class TableStatus(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class TableStatus(msgspec.Struct, frozen=True):
 
     :param offset: offset up to which it has the log; None for the quarantine, which has rows of the other tables
     :param quarantined: rows that it did not take
-    :param misfits: values of declared attributes with another type, by the runs in the lake's lineage
+    :param misfits: values of declared attributes in its rows with another type
     """
 
     name: str
@@ -49,23 +49,15 @@ class LakeStatus(msgspec.Struct, frozen=True):
 
 def lake_status(lake: Path, durable: int) -> LakeStatus:
     """Return the status of a lake; ``StorageError`` if there is none, or if a table cannot be read."""
-    if not LakeTable(lake, RECORDS).exists:
-        raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
+    found = existing_tables(lake)
     log = log_of(LakeTable(lake, RECORDS).load()) or ""
     past = runs(lake)
-    misfits: Counter[str] = Counter()
-    for run in past:
-        misfits.update(run.misfits)
     quarantined = _quarantined(lake)
-    tables = [
-        _table(lake, table, log, durable, quarantined, misfits) for table in TABLES if LakeTable(lake, table).exists
-    ]
+    tables = [_table(lake, table, log, durable, quarantined) for table in found]
     return LakeStatus(str(lake), log, durable, is_locked(lake), past[-1] if past else None, tables)
 
 
-def _table(
-    lake: Path, table: Table, log: str, durable: int, quarantined: Mapping[str, int], misfits: Mapping[str, int]
-) -> TableStatus:
+def _table(lake: Path, table: Table, log: str, durable: int, quarantined: Mapping[str, int]) -> TableStatus:
     target = LakeTable(lake, table)
     delta = target.load()
     files = target.files(delta)
@@ -80,7 +72,7 @@ def _table(
         small_files=sum(map(len, small_files(files))),
         bytes=sum(file.size for file in files),
         quarantined=quarantined.get(table.name, 0),
-        misfits=misfits.get(table.name, 0),
+        misfits=misfits_in(delta),
     )
 
 

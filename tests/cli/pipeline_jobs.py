@@ -1,0 +1,49 @@
+"""Jobs of ``wanderbus pipeline run`` as processes: how far they are, and the processes that they start."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from wanderbus.errors import WanderbusError
+
+WAIT_S = 120.0
+GONE_S_MAX = 30.0
+"""Longest time until the processes of a killed job are gone: Java ends with the pipe to its driver."""
+
+
+def offset(lake: Path) -> int:
+    """Return the offset up to which all tables of a lake have the log; -1 while one of them does not exist."""
+    from wanderbus.pipeline.operation.status import lake_status
+
+    try:
+        offsets = [each.offset for each in lake_status(lake, 0).tables if each.offset is not None]
+    except WanderbusError:
+        return -1
+    return min(offsets) if len(offsets) == 7 else -1
+
+
+def wait_for(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:
+    """Wait until something is so; the job must not end before."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert job.poll() is None, job.communicate()
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def wait_until_gone(pids: set[int]) -> None:
+    """Wait until processes have ended by themselves; a zombie has ended."""
+    deadline_s = time.monotonic() + GONE_S_MAX
+    while left := {pid for pid in pids if is_running(pid)}:
+        assert time.monotonic() < deadline_s, f"processes {sorted(left)} outlived their job"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
