@@ -124,20 +124,12 @@ class LakeTable:
         after = misfits if replaces else before + misfits
         if after != before:
             transactions.append(Transaction(_MISFITS, after))
-        now_ms = int(time.time() * _MILLISECONDS)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(file.path, file.size, file.partition, now_ms, changes, file.statistics) for file in added
-        ]
-        actions += [
-            RemoveAction(file.path, changes, now_ms, size=file.size, partition_values=file.partition)
-            for file in removed
-        ]
         for attempt in {(self.directory / file.path).parent for file in added}:
             sync(attempt)
         sync(self.directory)
         try:
             delta.create_write_transaction(
-                actions,
+                _actions(added, removed, changes),
                 mode="overwrite" if replaces else "append",
                 schema=delta_schema(self.table) if replaces else delta.schema(),
                 partition_by=list(self.table.partitioned_by),
@@ -199,6 +191,18 @@ def committed(delta: DeltaTable, application: str) -> int | None:
 def misfits_in(delta: DeltaTable) -> int:
     """Return the number of values of declared attributes in the rows of a table that have another type."""
     return delta.transaction_version(_MISFITS) or 0
+
+
+def _actions(added: Iterable[LakeFile], removed: Iterable[LakeFile], changes: bool) -> list[AddAction | RemoveAction]:
+    """Return the actions of a commit; it ``changes`` rows, or only the files that they are in."""
+    now_ms = int(time.time() * _MILLISECONDS)
+    return [
+        *(AddAction(each.path, each.size, each.partition, now_ms, changes, each.statistics) for each in added),
+        *(
+            RemoveAction(each.path, changes, now_ms, size=each.size, partition_values=each.partition)
+            for each in removed
+        ),
+    ]
 
 
 def _line(error: Exception) -> str:
