@@ -12,7 +12,8 @@ from tests.spark.lake.conftest import START_US, departure
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import DeclaredAttribute
 from wanderbus.pipeline.lake import Ingestion, compact, reconcile, table
-from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.delta import LakeTable, misfits_in
+from wanderbus.pipeline.lake.reading import opened
 from wanderbus.pipeline.operation.backfill import backfill
 from wanderbus.pipeline.tables import named
 from wanderbus.records import Record, SchemaDeclared
@@ -46,21 +47,22 @@ def test_each_silver_table_is_made_again_as_it_was(
 def test_events_of_the_past_get_the_columns_of_later_declarations(
     spark: SparkSession, write_log: WriteLog, tmp_path: Path
 ) -> None:
-    declared = SchemaDeclared(
-        at_us=START_US, subject="Departure", version=1, attributes=(DeclaredAttribute("Dest", "String"),), by="sip:a@b"
-    )
-    log = write_log([departure(0, START_US), declared, departure(2, START_US)])
+    attributes = (DeclaredAttribute("Dest", "String"), DeclaredAttribute("Delay", "Double"))
+    declared = SchemaDeclared(at_us=START_US, subject="Departure", version=1, attributes=attributes, by="sip:a@b")
+    log = write_log([departure(0, START_US, Delay="late"), declared, departure(2, START_US)])
     lake = tmp_path / "lake"
     ingested(spark, log, lake, 1, 3)
     target = LakeTable(lake, named("events"))
     before = target.load().version()
     found = backfill(spark, lake, "events")
     assert (found.is_equal, found.is_equal_in_fixed, found.is_swapped) == (False, True, True)
+    assert misfits_in(opened(lake, target.table, version=before)) == 0
     rows = table(spark, lake, "events").orderBy("offset").select("offset", "Dest").collect()
     assert [tuple(row) for row in rows] == [(0, "IAH"), (2, "IAH")]
     old = table(spark, lake, "events", version=before).orderBy("offset").select("offset", "Dest").collect()
     assert [tuple(row) for row in old] == [(0, None), (2, "IAH")]
     assert backfill(spark, lake, "events").is_equal
+    assert misfits_in(target.load()) == 1, "of the older event too"
     ingested_more = Ingestion(spark, log, lake)
     ingested_more.store(0, 3)
     assert table(spark, lake, "events").count() == 2
