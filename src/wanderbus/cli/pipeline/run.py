@@ -101,8 +101,9 @@ def _stopping_signals(*, is_endless: bool) -> Iterator[threading.Event]:
     try:
         yield stop
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        if not received:  # else a second signal ends the process without a traceback, also while it exits
+            for number, handler in previous.items():
+                signal.signal(number, handler)
     if received and not is_endless:
         raise EndedBySignal(received[0])
 
