@@ -17,8 +17,8 @@ from wanderbus.simulation.engine import SimulatedEngine
 class EngineDesk(Desk):
     """The engine answers at once, unless ``answers`` is false; then its answers wait for :meth:`match`."""
 
-    def __init__(self, config: BrokerConfig | None = None, **options: Any) -> None:
-        self.answers = True
+    def __init__(self, config: BrokerConfig | None = None, *, answers: bool = True, **options: Any) -> None:
+        self.answers = answers
         self.asked: MatchesWanted | None = None
         self.engine = SimulatedEngine(())
         config = config or BrokerConfig()
