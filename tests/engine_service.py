@@ -1,7 +1,11 @@
-"""A matching engine as a service beside a real server: it reads the server's log, and matches without Spark."""
+"""A matching engine as a service beside a real server: it reads the server's log, and matches without Spark.
+
+As a program, with the data directory as its argument, it serves until its standard input ends.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,3 +67,9 @@ class EngineService:
         answer = self.engine.read(MatchesWanted(number, first, first, own, begin.filter_work_max), end)
         events = tuple(EventMatches(each.event.offset, each.matched, each.undecided) for each in answer.events)
         return Matches(first, answer.next, events, answer.is_lost)
+
+
+if __name__ == "__main__":
+    directory = Path(sys.argv[1])
+    with EngineService(directory).service(directory):
+        sys.stdin.buffer.read()

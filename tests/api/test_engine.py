@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.api.world import SUBJECT, World, files, nothing_more, numbers, publish, run, service
+import wanderbus
+from tests.api.world import SUBJECT, World, files, nothing_more, numbers, publish, run, service, until
 from tests.engine_service import EngineService
+from wanderbus.errors import ConfigurationError
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.runtime.services import remote_engine
+from wanderbus.runtime.services import remote_engine, supervised
 from wanderbus.runtime.services.service import Service
+from wanderbus.runtime.services.supervised import SupervisedService
+from wanderbus.server import broker_role, validation
 
 SPARK = BrokerConfig(spark_subjects=("*",))
 
@@ -102,3 +110,54 @@ def test_t06_a_server_that_is_started_again_continues_at_the_watermark(world: Wo
             assert files(server).log.durable_offset > 0
 
     run(story())
+
+
+def test_t06_an_engine_that_the_server_starts_is_killed_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(data_dir: Path) -> list[str]:
+        return [sys.executable, "-m", "tests.engine_service", str(data_dir)]
+
+    monkeypatch.setattr(broker_role, "engine_command", command)
+    monkeypatch.setattr(supervised, "PAUSE_S_MIN", 0.01)
+    killed = set[int]()
+
+    async def story() -> SupervisedService:
+        async with (
+            world.server(engine="spark") as server,
+            world.agent("bob") as bob,
+            world.agent() as alice,
+            alice.subscribe(SUBJECT) as departures,
+        ):
+            beside = service(server)._supervised
+            assert beside is not None
+            for n in range(0, 60, 20):
+                await publish(bob, *range(n, n + 10))
+                await until(lambda: beside.pid)
+                assert beside.pid is not None
+                killed.add(beside.pid)
+                os.kill(beside.pid, signal.SIGKILL)
+                await publish(bob, *range(n + 10, n + 20))
+                assert await numbers(departures, 20) == list(range(n, n + 20))
+            await nothing_more(departures)
+            return beside
+
+    run(story()).join()
+    assert len(killed) == 3
+
+
+def test_t06_an_engine_that_is_not_installed_is_a_configuration_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match="pip install"):
+        wanderbus.Server(domain="localhost", data_dir=tmp_path, users={}, engine="spark")
+
+
+def test_t06_all_subjects_go_to_spark_unless_some_are_named(tmp_path: Path) -> None:
+    for given, subjects in ((None, ("*",)), (BrokerConfig(spark_subjects=("a",)), ("a",))):
+        server = wanderbus.Server(domain="localhost", data_dir=tmp_path, users={}, engine="spark", broker=given)
+        assert server._broker_config.spark_subjects == subjects
+    full = BrokerConfig(refuse_when_full=("a",))
+    with pytest.raises(ConfigurationError, match="refuse_when_full"):
+        wanderbus.Server(domain="localhost", data_dir=tmp_path, users={}, engine="spark", broker=full)

@@ -92,6 +92,12 @@ BrokerPasswordFile = Annotated[
 CaFile = Annotated[
     Path | None, typer.Option(help="PEM file of the certificate authorities to trust for --sip-server (TLS).")
 ]
+Engine = Annotated[
+    str | None,
+    option(
+        "engine", "Matching engine: broker; or spark, which runs beside the server, for broker.spark_subjects or all."
+    ),
+]
 
 
 def up(
@@ -117,6 +123,7 @@ def up(
     sip_server: SipServer = None,
     broker_password_file: BrokerPasswordFile = None,
     ca_file: CaFile = None,
+    engine: Engine = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:
@@ -128,6 +135,8 @@ def up(
     'wanderbus config sample broker' prints one.
 
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
+
+    Example: wanderbus up --users users.txt --engine spark
 
     Example: wanderbus up --config broker.toml --sip-server "sip:192.0.2.1:5060;transport=tcp" --host 192.0.2.2
     """

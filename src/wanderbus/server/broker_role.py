@@ -45,10 +45,12 @@ from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.refusals import Limited
 from wanderbus.runtime.log.history_source import LogHistory
 from wanderbus.runtime.net.tls import server_tls
+from wanderbus.runtime.services.engine import NAME as ENGINE
 from wanderbus.runtime.services.history import RemoteHistory
 from wanderbus.runtime.services.remote_engine import RemoteEngine
+from wanderbus.runtime.services.supervised import SupervisedService
 from wanderbus.runtime.system_random import SystemRandom, wall_us
-from wanderbus.server.engine_reading import EngineReading
+from wanderbus.server.engine_reading import EngineReading, engine_command
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
@@ -100,6 +102,8 @@ class BrokerRole(StatefulRole):
         self._history: HistoryReading | None = None
         self._remote: RemoteHistory | None = None
         self._engine: EngineReading | None = None
+        self._supervised: SupervisedService | None = None
+        """The matching engine, if the server starts it."""
         self._registered = asyncio.Event()
         self._rejection: AuthenticationError | None = None
         self._trouble = ""
@@ -205,7 +209,10 @@ class BrokerRole(StatefulRole):
         return self.machine
 
     def begin(self, now: float) -> Sequence[Output]:
-        """Register, and renew the sessions of the log."""
+        """Register, and renew the sessions of the log; start the matching engine, if that is ours."""
+        if self._settings.engine == "spark":
+            self._supervised = SupervisedService(ENGINE, engine_command(self._settings.data_dir))
+            self._supervised.start()
         return self.machine.start(wall_us(), now)
 
     async def until_ready(self) -> None:
@@ -260,6 +267,8 @@ class BrokerRole(StatefulRole):
         """Read no further history, and no matches."""
         if self._engine is not None:
             self._engine.close()
+        if self._supervised is not None:
+            self._supervised.close()
         if self._history is not None:
             self._history.close()
         if self._remote is not None:

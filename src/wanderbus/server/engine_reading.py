@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from wanderbus.broker.messages import MatchesRead, MatchesWanted
 from wanderbus.machine import Input
 from wanderbus.runtime.services.remote_engine import RemoteEngine
+
+
+def engine_command(data_dir: Path) -> list[str]:
+    """Return the command of the matching engine on Spark beside the server in ``data_dir``."""
+    return [sys.executable, "-m", "wanderbus", "pipeline", "engine", "--data", str(data_dir)]
 
 
 class EngineReading:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -67,6 +68,7 @@ def check_proxy(settings: ProxySettings) -> None:
 def check_server(settings: ServerSettings) -> None:
     """Raise :class:`ConfigurationError` for contradicting settings, or settings that agents could not work with."""
     check_proxy(settings)
+    check_engine(settings)
     user_uri(settings.broker_user, settings.domain)
     if settings.eci_port is not None:
         check_host(settings.eci_host)
@@ -203,7 +205,20 @@ def broker_config(settings: ServerSettings) -> BrokerConfig:
             allowed[key] = {name if name == "*" else _user(name, settings.domain): each for name, each in named}
         except SIPParseError as error:
             raise ConfigurationError(f"broker.{key}: {error}; write sip:name@domain") from None
+    if settings.engine == "spark" and not config.spark_subjects:
+        try:
+            config = msgspec.structs.replace(config, spark_subjects=("*",))
+        except ValueError as error:
+            raise ConfigurationError(f"engine = 'spark' without broker.spark_subjects: {error}") from None
     return msgspec.structs.replace(config, roles=roles, domain=settings.domain.lower(), **allowed)
+
+
+def check_engine(settings: ServerSettings) -> None:
+    """Raise :class:`ConfigurationError` if the engine that the server has to start is not installed."""
+    if settings.engine == "spark" and find_spec("pyspark") is None:
+        raise ConfigurationError(
+            "engine = 'spark' needs further packages, and pyspark is not installed: pip install 'wanderbus[pipeline]'"
+        )
 
 
 def check_host(host: str) -> None:

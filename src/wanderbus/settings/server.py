@@ -223,6 +223,11 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     broker: BrokerConfig | None = None
     """Bounds of the broker; a refusal or a counted discard names the key of the bound (SPEC G-15, U-02)."""
 
+    engine: Literal["broker", "spark"] = "broker"
+    """With ``spark``, the server starts and supervises the matching engine on Spark, for the subjects of
+    ``broker.spark_subjects``, or for all if that is empty; it needs the extra ``pipeline``. With ``broker``, these
+    subjects wait for an engine that was started apart, by ``wanderbus pipeline engine`` (SPEC T-06)."""
+
     rudp: RudpConfig | None = None
     """Parameters of reliable UDP; agents should have the same ``datagram_bytes_max`` and ``message_bytes_max`` (SPEC
     F-10)."""
@@ -285,6 +290,7 @@ class ServerArguments(ProxyArguments, total=False):
     eci_port: int | None
     eci_host: str
     broker: BrokerConfig | None
+    engine: Literal["broker", "spark"]
     rudp: RudpConfig | None
     tcp_channels: TcpConfig | None
     data_connections: DataStreamLimits | None

@@ -14,6 +14,10 @@ The engine's events are the records :class:`~wanderbus.records.Published` whose 
 :data:`~wanderbus.records.SPARK`; the server ignores matches of others. The answers pass over all other records:
 ``next`` advances over them too.
 
+A server may start the engine itself, as ``wanderbus pipeline engine --data DIR`` with a pipe as standard input. It
+never writes to the pipe, and the engine ends when the pipe ends (:mod:`wanderbus.runtime.services.supervised`). An
+engine whose standard input is no pipe ignores it.
+
 An engine may name too many subscriptions, never too few: the server knows from which offset on each one holds, and
 leaves out the others. So the engine may add a subscription early and remove it late.
 """
