@@ -150,6 +150,25 @@ class BoundInfo(msgspec.Struct, frozen=True):
     value: int | float | str | bool | None = None
 
 
+class EngineInfo(msgspec.Struct, frozen=True):
+    """The matching engine beside the server: ``state`` is ``answers``, ``away`` or ``not asked yet`` (SPEC T-06).
+
+    It matches the events of ``subjects``, which are patterns; those in ``remaining`` are the broker's after the next
+    start at which no event waits. It has matched all events below offset ``matched_below`` of the log;
+    ``records_behind`` are the records up to the last event that waits. ``away_s`` is the time for which it has not
+    answered, because of ``reason``.
+    """
+
+    engine: str
+    state: str
+    subjects: tuple[str, ...] = ()
+    away_s: float | None = None
+    reason: str = ""
+    matched_below: int = 0
+    records_behind: int = 0
+    remaining: tuple[str, ...] = ()
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

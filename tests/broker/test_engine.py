@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.engine_desk import EngineDesk
+from tests.broker.office import OLGA, ROLES, answers
 from wanderbus.broker import subscriptions
 from wanderbus.broker.engine import requests
 from wanderbus.broker.explained import Explained
@@ -13,7 +17,7 @@ from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.history import catch_up
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Notify, NotifyGap, PublishAccepted, Renew, Unsubscribe
+from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Unsubscribe
 from wanderbus.records import Matched, Published, Started, decode_record
 from wanderbus.subscription import EVERY_SUBJECT, Frequency, QueuePolicy, Since, Subscription
 
@@ -334,3 +338,30 @@ def test_t06_a_position_of_the_engine_is_a_point_in_the_past(desk: EngineDesk) -
     since = Since(position=Position(desk.epoch(), desk.received(phone, Notify)[1].number))
     desk.subscribed(phone, "N > 0", since=since)
     assert desk.stream(phone) == [1, 2, 3, 3]
+
+
+def test_t06_operators_see_whether_the_engine_answers_and_how_far_behind_it_is() -> None:
+    desk = EngineDesk(BrokerConfig(roles=ROLES), answers=False)
+    olga, bob = desk.attach(OLGA, "desk"), desk.attach(BOB, "desk")
+
+    def shown() -> Mapping[str, Any]:
+        (answer,) = answers(desk, olga, Inspect(1, "engine", None))
+        row: Mapping[str, Any] = answer.rows[0]
+        return row
+
+    assert shown()["state"] == "not asked yet"
+    match_all(desk)
+    desk.publish(bob, 1)
+    row = shown()
+    assert (row["engine"], row["state"], row["subjects"], row["away_s"]) == ("spark", "answers", ["*"], None)
+    assert row["records_behind"] == len(desk.log) - row["matched_below"] > 0
+    desk.is_away(retry_s=5)
+    desk.later(2)
+    row = shown()
+    assert (row["state"], row["away_s"], row["reason"]) == ("away", 2.0, "the engine is away")
+    desk.later(4)
+    match_all(desk)
+    assert (shown()["state"], shown()["records_behind"]) == ("answers", 0)
+    (refused,) = answers(desk, bob, Inspect(1, "engine", None))
+    assert isinstance(refused, RequestRefused)
+    assert "role 'operator'" in refused.reason

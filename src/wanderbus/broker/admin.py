@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.links import Links
 from wanderbus.broker.listings import Listings, Row
 from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
@@ -64,12 +65,19 @@ class Admin:
     """Answers administration requests of authenticated users."""
 
     def __init__(
-        self, state: BrokerState, journal: Journal, links: Links, presence: Presence, config: BrokerConfig
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        presence: Presence,
+        config: BrokerConfig,
+        engine: EngineRequests,
     ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
         self._presence = presence
+        self._engine = engine
         self._roles = config.roles
         self._listings = Listings(state, links, config)
         self._life = str(state.offset)
@@ -111,6 +119,9 @@ class Admin:
 
     def _inspect(self, link: Link, request: protocol.Inspect) -> None:
         _check_count("limit", request.limit)
+        if request.what == "engine":
+            self._list_engine(link, request)
+            return
         if request.what in OF_SERVER:
             self._journal.emit(ServerAsked(link.link, request))
             return
@@ -119,6 +130,12 @@ class Admin:
         sessions = self._state.sessions.values() if user is None else self._state.sessions_of(user)
         found = self._found(request.what, islice(sessions, place, None), place, after)
         self._list(link, request.request, found, request.limit)
+
+    def _list_engine(self, link: Link, request: protocol.Inspect) -> None:
+        if link.user not in self._roles:
+            raise Refused(f"{link.user} may not do that; the matching engine needs the role 'operator'")
+        row = self._engine.row()
+        self._list(link, request.request, [] if row is None else [(row, "")], request.limit)
 
     def server_answered(self, answered: ServerAnswered) -> None:
         """Answer a request for a listing of the whole server: bounds, and rows of other users, need a role."""

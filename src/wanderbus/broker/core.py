@@ -104,7 +104,6 @@ class Broker:
         self._queue_limits = QueueLimits(state, self._journal, config, policies)
         self._links = Links(state, self._journal, self._queue_limits, config)
         self._presence = Presence(state, self._journal, self._links, self._queue_limits, config, hook)
-        self._admin = Admin(state, self._journal, self._links, self._presence, config)
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us))
         self._engine_events = EngineEvents(state, self._journal, config)
         self._catch_up = CatchUp(
@@ -137,6 +136,7 @@ class Broker:
         matched = MatchedDelivery(state, self._links, self._subscriptions, self._queue_limits, self._catch_up)
         self.engine = EngineRequests(state, self._journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
+        self._admin = Admin(state, self._journal, self._links, self._presence, config, self.engine)
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""

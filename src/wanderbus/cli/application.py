@@ -24,7 +24,7 @@ from wanderbus.cli import (
     users,
 )
 from wanderbus.cli.eval import mobility
-from wanderbus.cli.operator import limits, listings, queue_commands, schema
+from wanderbus.cli.operator import engine, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
 from wanderbus.cli.pipeline import history, pipeline
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
@@ -72,6 +72,7 @@ app.command("sessions")(listings.sessions)
 app.command("subscriptions")(listings.subscriptions)
 app.command("queues")(listings.queues)
 app.command("limits")(limits.limits)
+app.command("engine")(engine.engine)
 app.command("peek")(queue_commands.peek)
 app.command("purge")(queue_commands.purge)
 app.command("kick")(queue_commands.kick)

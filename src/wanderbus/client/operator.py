@@ -11,14 +11,22 @@ from wanderbus.client.requests import Requests
 from wanderbus.client.user_uri import user_of
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import DeclaredAttribute, Gap, Notification, Position
-from wanderbus.operator_rows import BoundInfo, KickedDevice, LimitInfo, QueueInfo, SessionInfo, SubscriptionInfo
+from wanderbus.operator_rows import (
+    BoundInfo,
+    EngineInfo,
+    KickedDevice,
+    LimitInfo,
+    QueueInfo,
+    SessionInfo,
+    SubscriptionInfo,
+)
 from wanderbus.protocol.eci_address import SCHEME
 from wanderbus.subject_schemas import SubjectSchema
 
 _ROWS: Final = 1_000
 """Most rows per request."""
 
-Row = TypeVar("Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo, SubjectSchema)
+Row = TypeVar("Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo, EngineInfo, SubjectSchema)
 
 
 class Operator:
@@ -66,6 +74,10 @@ class Operator:
     def bounds(self) -> AsyncIterator[BoundInfo]:
         """Yield every bound of the server with its value; requires the role of operator."""
         return self._inspect(BoundInfo, "bounds", None)
+
+    def engine(self) -> AsyncIterator[EngineInfo]:
+        """Yield the matching engine beside the server, if events are for it; requires the role of operator."""
+        return self._inspect(EngineInfo, "engine", None)
 
     async def peek(
         self,

@@ -122,8 +122,9 @@ class Leave(AgentMessage, frozen=True, tag=9):
     request: int
 
 
-Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds"]
-"""Kinds of listing: three of sessions, and two of the whole server: the limited parties, and the bounds."""
+Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds", "engine"]
+"""Kinds of listing: three of sessions, and three of the whole server: the limited parties, the bounds, and the matching
+engine."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):

@@ -6,7 +6,8 @@ is asked again from the last durable record on, and nothing is repeated or misse
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from wanderbus import records
 from wanderbus.broker.engine.events import EngineEvents
@@ -50,11 +51,29 @@ class EngineRequests:
         self.away_since_us: int | None = None
         """Time since which the engine has not answered; None while it answers."""
         self.away_reason = ""
+        self._has_answered = False
 
     @property
     def is_waiting(self) -> bool:
         """Return whether events wait for the engine."""
         return self._events.is_waiting
+
+    def row(self) -> Mapping[str, Any] | None:
+        """Return the row that shows the engine to operators, None if no event is for it."""
+        if not self._events.is_in_use:
+            return None
+        since_us, last = self.away_since_us, self._state.servers[self._state.server].engine_end
+        behind = max(0, last - self._events.matched_below)
+        return {
+            "engine": records.SPARK,
+            "state": "away" if since_us is not None else "answers" if self._has_answered else "not asked yet",
+            "subjects": self._events.subjects,
+            "away_s": None if since_us is None else (self._state.wall_us - since_us) / 1e6,
+            "reason": self.away_reason,
+            "matched_below": self._events.matched_below,
+            "records_behind": behind,
+            "remaining": self._events.remaining,
+        }
 
     def go_on(self, now: float) -> None:
         """Request the next matches, at monotonic second ``now``."""
@@ -87,7 +106,8 @@ class EngineRequests:
         elif given.is_lost or given.failed:
             self._is_away(given, now)
         else:
-            self._has_to_begin, self.away_since_us, self.away_reason = False, None, ""
+            self._has_to_begin, self._has_answered = False, True
+            self.away_since_us, self.away_reason = None, ""
             self._deliver(given)
         return True
 
