@@ -68,8 +68,8 @@ MEMBERS = {
     "Notification": ["event", "id", "is_history", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
-        *("SESSION", "bounds", "declare_schema", "kick", "limits", "peek", "purge", "queues", "schemas", "sessions"),
-        "subscriptions",
+        *("SESSION", "bounds", "declare_schema", "engine", "kick", "limits", "peek", "purge", "queues", "schemas"),
+        *("sessions", "subscriptions"),
     ],
     "Server": [
         *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),
