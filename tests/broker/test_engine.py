@@ -15,6 +15,7 @@ from wanderbus.broker.engine import requests
 from wanderbus.broker.explained import Explained
 from wanderbus.broker.explanation import Explanation
 from wanderbus.broker.history import catch_up
+from wanderbus.broker.messages import FenceSession, ImportSession, SessionExported
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Unsubscribe
@@ -365,3 +366,27 @@ def test_t06_operators_see_whether_the_engine_answers_and_how_far_behind_it_is()
     (refused,) = answers(desk, bob, Inspect(1, "engine", None))
     assert isinstance(refused, RequestRefused)
     assert "role 'operator'" in refused.reason
+
+
+def test_t06_a_session_takes_the_events_along_that_waited_for_the_engine(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    subscription = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.publish(publisher, 2)
+    fence = FenceSession(ALICE, "default", 2)
+    outputs = desk.step(fence)
+    desk.perform(outputs)
+    assert not any(isinstance(each, SessionExported) for each in outputs)
+    (refused,) = desk.received(desk.attach(reads=False), RequestRefused)
+    assert "has moved to another server" in refused.reason
+    desk.publish(publisher, 3)
+    match_all(desk)
+    exports = desk.broker.state.exports
+    other = EngineDesk(BrokerConfig(server="other"), answers=False)
+    other.give(ImportSession(exports[f"{ALICE}/default"].export))
+    assert other.waiting(subscription.id) == 2
+    publisher, phone = other.attach(BOB, "desk"), other.attach()
+    other.publish(publisher, 4)
+    match_all(other)
+    assert other.stream(phone) == [1, 2, 4]
+    assert rows_of(other.broker.state) == rows_of(other.recovered(from_log_alone=True))

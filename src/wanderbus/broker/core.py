@@ -121,7 +121,17 @@ class Broker:
         self._subscribe_pacing = SubscribePacing(state, self._journal, self._links, config, self._answer)
         self._unread_warnings = UnreadWarnings(state, self._journal, self._links, config)
         self._backlog = Backlog(self._links, self._journal, config, self._on_message, self._prematch)
-        self._handover = Handover(state, self._journal, self._links, self._presence, self._subscriptions, self._backlog)
+        matched = MatchedDelivery(state, self._links, self._subscriptions, self._queue_limits, self._catch_up)
+        self._handover = Handover(
+            state,
+            self._journal,
+            self._links,
+            self._presence,
+            self._subscriptions,
+            self._backlog,
+            self._engine_events,
+            matched,
+        )
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(
             state,
@@ -133,7 +143,6 @@ class Broker:
             self._catch_up,
             self._engine_events,
         )
-        matched = MatchedDelivery(state, self._links, self._subscriptions, self._queue_limits, self._catch_up)
         self.engine = EngineRequests(state, self._journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, self._journal, self._links, self._presence, config, self.engine)
@@ -235,6 +244,7 @@ class Broker:
                     self._subscriptions.end(unreadable, HISTORY_FAILED)
             case MatchesRead():
                 self.engine.read(given, self._links.now)
+                self._handover.go_on()
             case FenceSession():
                 self._handover.fence(given)
             case ImportSession():
@@ -399,7 +409,7 @@ class Broker:
             reason = "a session's name has 1 to 64 letters, digits, dots, dashes or underscores"
             return protocol.RequestRefused(0, reason)
         session = self.state.sessions.get(session_key(link.user, name))
-        if session is not None and session.is_fenced:
+        if session is not None and (session.is_fenced or self._handover.is_leaving(session)):
             return moved(session)
         if session is None:
             count = len(self.state.sessions_of(link.user))

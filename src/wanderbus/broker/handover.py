@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from wanderbus import protocol, records
 from wanderbus.broker.backlog import Backlog
+from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     DropExport,
@@ -44,6 +46,8 @@ class Handover:
         presence: Presence,
         subscriptions: Subscriptions,
         backlog: Backlog,
+        engine_events: EngineEvents,
+        matched: MatchedDelivery,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -51,6 +55,10 @@ class Handover:
         self._presence = presence
         self._subscriptions = subscriptions
         self._backlog = backlog
+        self._engine_events = engine_events
+        self._matched = matched
+        self._leaving: dict[str, tuple[int, FenceSession]] = {}
+        """Sessions to be fenced once the matching engine has matched all its events below an offset."""
 
     def fence(self, given: FenceSession) -> None:
         """Give up a session and export it."""
@@ -60,6 +68,8 @@ class Handover:
             self._refuse(given.user, given.session, "there is no such session")
             return
         if not session.is_fenced and given.owner_epoch > session.owner_epoch:
+            if self._has_to_wait(session, given):
+                return
             self._turn_away(session, given.owner_epoch)
             self._subscriptions.release(session)
             self._links.release(session)
@@ -73,6 +83,33 @@ class Handover:
             self._refuse(given.user, given.session, f"its owner epoch is {session.owner_epoch}")
             return
         self._journal.emit(SessionExported(given.user, given.session, given.owner_epoch, export.export))
+
+    def go_on(self) -> None:
+        """Fence the sessions that waited for the matching engine, as far as it has matched their events."""
+        for key, (offset, given) in list(self._leaving.items()):
+            if self._engine_events.has_matched(offset):
+                self.fence(given)
+                del self._leaving[key]
+                self._matched.leaving.pop(key, None)
+
+    def is_leaving(self, session: SessionRow) -> bool:
+        """Return whether the session is fenced as soon as its events are matched."""
+        return session.key in self._leaving
+
+    def _has_to_wait(self, session: SessionRow, given: FenceSession) -> bool:
+        """Return whether the matching engine has events for the session, which has to take them along.
+
+        From then on it gets no later events, and its devices are turned away. A crash forgets this, and the fence is
+        repeated.
+        """
+        offset, _ = self._leaving.get(session.key, (self._state.offset, given))
+        if self._engine_events.has_matched(offset) or not (session.subscriptions or session.ended):
+            return False
+        self._leaving[session.key] = offset, given
+        self._matched.leaving[session.key] = offset
+        self._turn_away(session, given.owner_epoch)
+        self._subscriptions.release(session)
+        return True
 
     def drop_export(self, given: DropExport) -> None:
         """Forget what the next owner has."""

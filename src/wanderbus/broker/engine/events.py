@@ -51,6 +51,10 @@ class EngineEvents:
         """Return whether an event waits for the engine."""
         return self.matched_below < self._state.servers[self._state.server].engine_end
 
+    def has_matched(self, offset: int) -> bool:
+        """Return whether no event below ``offset`` waits for the engine."""
+        return not self.is_waiting or self.matched_below >= offset
+
     @property
     def matched_below(self) -> int:
         """Return the offset below which the engine has matched all its events."""
