@@ -15,6 +15,7 @@ NAMES: Final = (
     "matching",
     "limits",
     "log",
+    "patterns",
     "relay",
     "sustained",
     "rudp-pair",

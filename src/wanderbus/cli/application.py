@@ -26,6 +26,7 @@ from wanderbus.cli import (
 from wanderbus.cli.eval import mobility
 from wanderbus.cli.operator import engine, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
+from wanderbus.cli.pattern import pattern
 from wanderbus.cli.pipeline import history, pipeline
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
@@ -83,6 +84,7 @@ app.add_typer(mobility.app, name="eval")
 app.add_typer(filter.app, name="filter")
 app.add_typer(history.app, name="history")
 app.add_typer(log.app, name="log")
+app.add_typer(pattern.app, name="pattern")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(schema.app, name="schema")
 app.add_typer(sip.app, name="sip")

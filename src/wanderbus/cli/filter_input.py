@@ -32,7 +32,7 @@ def one_filter(text: str | None, file: Path | None, language: Language) -> Filte
     """Return the filter from the argument, or from the whole file without its last end of line."""
     if (text is None) == (file is None):
         raise ConfigurationError("give the filter either as an argument or with --file")
-    return parse(_given(text, file), language.value)
+    return parse(given_text(text, file), language.value)
 
 
 def filter_and_event(
@@ -45,7 +45,7 @@ def filter_and_event(
     if file == event_file == STANDARD_INPUT:
         raise ConfigurationError("standard input can be the filter or the event, not both")
     filter = one_filter(arguments.pop(0) if file is None else None, file, language)
-    return filter, _event(_given(arguments.pop() if event_file is None else None, event_file))
+    return filter, _event(given_text(arguments.pop() if event_file is None else None, event_file))
 
 
 def several_filters(texts: list[str] | None, file: Path | None, language: Language) -> list[Filter]:
@@ -73,29 +73,32 @@ def _event(text: str) -> Event:
 
 
 def _filters_in(file: Path, language: Language) -> Iterator[Filter]:
-    for number, line in enumerate(_text_of(file).split("\n"), start=1):
+    for number, line in enumerate(text_of(file).split("\n"), start=1):
         if line.strip():
             try:
                 yield parse(line, language.value)
             except FilterError as error:
-                raise ConfigurationError(f"{_named(file)}, line {number}: {error.pointed()}") from None
+                raise ConfigurationError(f"{named(file)}, line {number}: {error.pointed()}") from None
 
 
-def _given(text: str | None, file: Path | None) -> str:
+def given_text(text: str | None, file: Path | None) -> str:
+    """Return the argument, or the whole file without its last end of line."""
     if text is not None:
         return text
     assert file is not None
-    return _text_of(file).removesuffix("\n")
+    return text_of(file).removesuffix("\n")
 
 
-def _text_of(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """Return the text of a file, or of standard input."""
     try:
         data = sys.stdin.buffer.read() if file == STANDARD_INPUT else file.read_bytes()
         return data.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigurationError(f"{_named(file)} cannot be read: {reason}") from None
+        raise ConfigurationError(f"{named(file)} cannot be read: {reason}") from None
 
 
-def _named(file: Path) -> str:
+def named(file: Path) -> str:
+    """Return the name of a file for a message."""
     return "standard input" if file == STANDARD_INPUT else str(file)

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from wanderbus.errors import PatternError
 from wanderbus.patterns.automaton import Seen
+from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX
 from wanderbus.patterns.occurrence import Occurrence
-from wanderbus.patterns.pattern import (
-    EVENTS_PER_MATCH_MAX,
-    EVENTS_WAITING_MAX,
-    PARTIAL_MATCHES_MAX,
-    Pattern,
-    compile_pattern,
-)
+from wanderbus.patterns.pattern import Pattern, compile_pattern
 from wanderbus.patterns.state import NEVER_US, Counts, Detection, OtherPattern, State, Taken
 from wanderbus.patterns.tree import Leaf
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from wanderbus.patterns.automaton import LOOP, Node, Reaction, Seen, Target
+from wanderbus.patterns.bounds import Bounds
 from wanderbus.patterns.reactions import Tables
 from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Run
 from wanderbus.patterns.tree import Selection
@@ -30,12 +31,12 @@ Complete = tuple[int, Node]
 class Matcher:
     """The automaton of one pattern with its bounds; it has no state of its own."""
 
-    def __init__(self, tables: Tables, within_us: int, selection: Selection, partial_max: int, events_max: int) -> None:
+    def __init__(self, tables: Tables, within_us: int, selection: Selection, bounds: Bounds) -> None:
         self._tables = tables
         self._within_us = within_us
         self._selection = selection
-        self._partial_max = partial_max
-        self._events_max = events_max
+        self._partial_max = bounds.partial_matches_max
+        self._events_max = bounds.events_per_match_max
 
     def advance(self, key: KeyState, watermark_us: int, counts: Counts) -> list[Complete]:
         """Process the waiting events below the watermark and end partial matches whose time ended below it."""

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from hashlib import blake2b
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from wanderbus.patterns import state as states
 from wanderbus.patterns.automaton import Node, Seen
+from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX, Bounds
 from wanderbus.patterns.classification import Classifier
 from wanderbus.patterns.construction import construct
 from wanderbus.patterns.evaluation import compile_expression
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
 
     from wanderbus.matching.table import Table
 
-PARTIAL_MATCHES_MAX: Final = 1_000
-"""Partial matches of one key."""
-
-EVENTS_WAITING_MAX: Final = 100_000
-"""Events of one key that wait for the watermark."""
-
-EVENTS_PER_MATCH_MAX: Final = 1_000
-"""Events of one match."""
-
 
 def compile_pattern(
     text: str,
@@ -46,7 +38,7 @@ def compile_pattern(
 
     The bounds hold for each key. What exceeds one is refused and counted in :attr:`State.counts`.
     """
-    return Pattern(text, partial_matches_max, events_waiting_max, events_per_match_max)
+    return Pattern(text, Bounds(partial_matches_max, events_waiting_max, events_per_match_max))
 
 
 class Pattern:
@@ -56,15 +48,15 @@ class Pattern:
     makes patterns.
     """
 
-    def __init__(self, text: str, partial_max: int, waiting_max: int, events_max: int) -> None:
+    def __init__(self, text: str, bounds: Bounds) -> None:
         self.declaration = read(text)
         """Syntax tree."""
+        self.bounds = bounds
         self.automaton = construct(self.declaration)
         self._classifier = Classifier(self.declaration)
         places = {name: place for place, name in enumerate(self._classifier.attributes)}
         tables = Tables(self.automaton, self.declaration.steps, places)
-        self._waiting_max = waiting_max
-        self._matcher = Matcher(tables, self.declaration.within_us, self.declaration.selection, partial_max, events_max)
+        self._matcher = Matcher(tables, self.declaration.within_us, self.declaration.selection, bounds)
         self._emitted = [
             (name, compile_expression(expression, places)) for name, expression in self.declaration.emitted
         ]
@@ -204,7 +196,7 @@ class Pattern:
             place = (time_us, seen.offset)
             if place in key.waiting:
                 counts.repeated += 1
-            elif len(key.waiting) >= self._waiting_max:
+            elif len(key.waiting) >= self.bounds.events_waiting_max:
                 counts.waiting_full += 1
             else:
                 key.waiting[place] = seen
