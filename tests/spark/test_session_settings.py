@@ -190,6 +190,12 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     return made
 
 
+def test_java_reads_the_results_of_workers_without_the_checks_of_arrow(spark: SparkSession) -> None:
+    arrow = spark.sparkContext._jvm.org.apache.arrow  # type: ignore[union-attr]
+    assert not arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED
+    assert not arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED
+
+
 def test_on_a_cluster_nothing_names_this_machine(builder: Builder) -> None:
     here = Path.cwd()
     with pytest.raises(Started):

@@ -27,7 +27,11 @@ from wanderbus.pipeline.source import ColumnError, OptionError, register
 JAVA_VERSION_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
+_ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
 SETTINGS: Final[Mapping[str, str]] = {
+    "spark.driver.defaultJavaOptions": _ARROW,
+    "spark.executor.defaultJavaOptions": _ARROW,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -54,7 +58,8 @@ Adaptive planning is off because planning again after each shuffle costs more th
 Python operators need RocksDB as the state store, ``avro`` lets a state's fields change later, and timers of an
 available-now query only fire if batches without data are on. Several open files in a task save the sorting of rows by
 partition. Readers other than Spark do not know shredded variants, nor all of them annotated
-variants and Spark's own form of timestamps.
+variants and Spark's own form of timestamps. Arrow in Java checks the bounds and the validity of every value that it
+reads of a worker's results, after Spark has; without its own checks Java takes 0.6 times as long for them.
 """
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
