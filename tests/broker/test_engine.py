@@ -19,7 +19,7 @@ from wanderbus.broker.messages import FenceSession, ImportSession, SessionExport
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Unsubscribe
-from wanderbus.records import Matched, Published, Started, decode_record
+from wanderbus.records import Matched, Published, Started, Unsubscribed, decode_record
 from wanderbus.subscription import EVERY_SUBJECT, Frequency, QueuePolicy, Since, Subscription
 
 
@@ -89,6 +89,34 @@ def test_t06_an_expired_subscription_that_is_renewed_before_its_end_was_noticed_
     desk.publish(publisher, 3)
     match_all(desk)
     assert desk.stream(phone) == [1, 3]
+
+
+def test_t06_an_expired_subscription_that_an_event_matches_ends(
+    desk: EngineDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriptions, "EXPIRED_PER_PUBLISH_MAX", 0)
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    desk.subscribed(phone, lifetime_s=10)
+    desk.later(20)
+    desk.publish(publisher, 1)
+    assert not desk.written(Unsubscribed)
+    match_all(desk)
+    assert [each.reason for each in desk.written(Unsubscribed)] == ["expired"]
+    assert desk.stream(phone) == []
+
+
+def test_t06_an_engine_that_begins_again_knows_what_has_ended_meanwhile(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    ended = desk.subscribed(phone, restrictions=(Frequency(20),))
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, ended.id))
+    desk.engine.forget()
+    match_all(desk)
+    assert desk.stream(phone) == [1]
+    desk.send(phone, Renew(51, ended.id, None))
+    desk.publish(publisher, 2)
+    match_all(desk)
+    assert desk.stream(phone) == [1], "the time of its last notification is known"
 
 
 @pytest.mark.parametrize("with_rows", [True, False])
@@ -370,6 +398,8 @@ def test_t06_operators_see_whether_the_engine_answers_and_how_far_behind_it_is()
 
 def test_t06_a_session_takes_the_events_along_that_waited_for_the_engine(desk: EngineDesk) -> None:
     phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    for _ in range(20):  # its log is longer than that of the next server
+        desk.publish(publisher, 0)
     subscription = desk.subscribed(phone)
     desk.publish(publisher, 1)
     desk.publish(publisher, 2)

@@ -232,7 +232,8 @@ class BrokerState:
     def _on_published(self, record: records.Published) -> None:
         acceptance, delivery = record.acceptance, record.delivery
         self._remember_publish(acceptance)
-        self.count_restricted(delivery.restricted)
+        if delivery.restricted:
+            self.count_restricted(delivery.restricted)
         if delivery.notified:
             event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), len(delivery.notified))
             self.events.add(event)
@@ -272,10 +273,12 @@ class BrokerState:
         rows, at_us = self.subscriptions, event.at_us
         for identity in subscriptions:
             # The matching engine also notifies one that has ended since, and in another order than the events came.
-            row = rows.get(identity) or self.tombstones[identity]
+            table, row = rows, rows.get(identity)
+            if row is None:
+                table, row = self.tombstones, self.tombstones[identity]
             if row.last_us is None or row.last_us < at_us:
                 row.last_us = at_us
-            self._put_known(row)
+            table.put(identity, row)
         if notified.bound and session.devices:
             strays = {identity for identity, device in notified.bound if device not in session.devices}
             subscriptions = tuple(each for each in subscriptions if each not in strays)
