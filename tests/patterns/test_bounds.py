@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
+import msgspec
 import pytest
 
 from wanderbus.event import Event
@@ -90,8 +93,19 @@ def test_a_long_partial_match_is_stored_with_each_event_once() -> None:
     pattern = compile_pattern("by k match A: a then B{1,}: b then C: c within 1 second", events_per_match_max=1_000)
     state, _ = pattern.advance(pattern.start(), events(pattern, "a" + "b" * 900), 901)
     data = pattern.save(state)
-    assert len(data) < 60 * 901
+    events_stored, nodes_stored, *_ = msgspec.msgpack.decode(data)["keys"]['["x"]']
+    assert (len(events_stored), len(nodes_stored)) == (901, 901)
     loaded = pattern.load(data)
     assert pattern.save(loaded) == data
     _, found = pattern.advance(loaded, events(pattern, "c", 901), NEVER_US)
     assert len(found[0].events) == 902
+
+
+def test_a_stored_date_is_that_of_a_state_in_memory() -> None:
+    pattern = compile_pattern("match A: a then B: b within 1 second emit e with d = A.d, l = A.l")
+    date = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    rows = [Occurrence(Event("a", {"d": date, "l": [1, date]}), 0, 0), Occurrence(Event("b", {}), 1, 1)]
+    _, (expected,) = pattern.advance(pattern.start(), pattern.classify(rows), NEVER_US)
+    state, _ = pattern.advance(pattern.start(), pattern.classify(rows[:1]), 1)
+    _, (found,) = pattern.advance(pattern.load(pattern.save(state)), pattern.classify(rows[1:]), NEVER_US)
+    assert str(found.attributes) == str(expected.attributes)

@@ -72,6 +72,24 @@ def test_each_construct_has_detections_and_they_are_those_of_the_enumerator(root
     assert found(run(compiled(pattern), STREAM), STREAM) == expected
 
 
+def test_a_condition_two_steps_later_finds_the_earlier_event_that_it_needs() -> None:
+    pattern = P(Seq((A, B, C, S("D", "a", ("more", "B"))), (False, False, False)), 9, "first")
+    rows = [("a", 0), ("b", 5), ("b", 1), ("c", 0), ("a", 2)]
+    events = [E(place, place, "x", kind, value) for place, (kind, value) in enumerate(rows)]
+    assert matches(pattern, events) == [Found(4, ((0, 0, "A"), (2, 2, "B"), (3, 3, "C"), (4, 4, "D")))]
+    assert found(run(compiled(pattern), events), events) == matches(pattern, events)
+
+
+def test_two_absences_of_which_either_may_fail_are_kept_apart() -> None:
+    either = Or((Seq((Not(B), S("X", "c", None, 0, 1)), (False,)), Seq((Not(C), S("Y", "b", None, 0, 1)), (False,))))
+    pattern = P(Seq((A, either), (False,)), 3, "every")
+    for kinds in ("a", "ab", "ac", "abc", "acb"):
+        events = [E(place, place, "x", kind, None) for place, kind in enumerate(kinds)]
+        expected = matches(pattern, events)
+        assert found(run(compiled(pattern), events), events) == expected
+        assert any(len(match.events) == 1 for match in expected) == (len(kinds) < 3)
+
+
 def test_the_enumerator_finds_the_matches_that_one_counts_by_hand() -> None:
     then = P(Seq((A, B), (False,)), 5, "every")
     pairs = [[offset for _, offset, _ in match.events] for match in matches(then, STREAM)]

@@ -219,12 +219,6 @@ def _distinct(joints: Sequence[Joint]) -> list[Joint]:
 
 
 def _add(joints: list[Joint], joint: Joint) -> None:
-    """Add a joint unless another one permits all that it permits; remove those that it makes superfluous."""
-    if any(_permits(each, joint) for each in joints):
-        return
-    joints[:] = [each for each in joints if not _permits(joint, each)]
-    joints.append(joint)
-
-
-def _permits(one: Joint, other: Joint) -> bool:
-    return one.is_next <= other.is_next and set(one.absent) <= set(other.absent)
+    """Add a joint unless it is there already."""
+    if joint not in joints:
+        joints.append(joint)
