@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.planning import least_max_load, place
+from wanderbus.planning import Placement, least_max_load, place
 from wanderbus.planning.placing import longest_first
 from wanderbus.planning.servers import Servers, descending, hashed_server, loads_by_server
 
@@ -83,9 +83,18 @@ def test_no_subjects_are_no_load() -> None:
     assert least_max_load([], 3) == 0
 
 
-def test_subjects_without_load_are_spread_by_number() -> None:
-    found = place({f"s{n}": 0 for n in range(12)}, 4)
-    assert sorted(found.server_of.values()) == [n for n in range(4) for _ in range(3)]
+def idle_by_server(found: Placement, servers: int) -> list[int]:
+    return [
+        sum(subject.startswith("idle") for subject, its in found.server_of.items() if its == server)
+        for server in range(servers)
+    ]
+
+
+def test_subjects_without_load_are_spread_although_servers_differ_in_load() -> None:
+    """They may have events later."""
+    loads = {"hot": 900, "a": 40, "b": 30, **{f"idle{n}": 0 for n in range(12)}}
+    assert idle_by_server(place(loads, 4), 4) == [3, 3, 3, 3]
+    assert idle_by_server(place(loads, 4, {"hot": 0, "a": 1, "b": 2, "idle0": 3}), 4) == [3, 3, 3, 3]
 
 
 def test_one_hot_subject_bounds_the_largest_load() -> None:

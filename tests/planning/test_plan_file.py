@@ -81,3 +81,10 @@ def test_the_load_has_a_part_for_each_count() -> None:
 def test_subjects_with_events_or_with_subscriptions_have_a_load() -> None:
     loads = loads_of({"b": Activity(events=1)}, {"a": Interest(merged=4)})
     assert list(loads.items()) == [("a", 0), ("b", 35)]
+
+
+def test_interest_in_every_subject_counts_for_each_and_is_no_subject() -> None:
+    interests = {"a": Interest(merged=4), "*": Interest(merged=6)}
+    weights = Weights(event_us=1, filter_us=1)
+    activities = {"a": Activity(events=2), "b": Activity(events=1)}
+    assert loads_of(activities, interests, weights) == {"a": 22, "b": 7}

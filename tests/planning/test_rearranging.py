@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wanderbus.planning import place
 from wanderbus.planning.placing import SLACK
 
 SERVERS = 5
+NINE = [f"s{n}" for n in range(9)]
 
 loads_and_present = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, SERVERS + 1)), max_size=60).map(
     lambda rows: (
@@ -39,6 +40,12 @@ def test_a_plan_that_is_applied_moves_nothing_any_more(given_loads: tuple[dict[s
     assert place(loads, SERVERS, first.server_of) == first
 
 
+@example(
+    (
+        dict(zip(NINE, (1, 71, 71, 110, 665, 704, 704, 775, 775), strict=True)),
+        dict(zip(NINE, (0, 1, 1, 0, 4, 1, 1, 1, 1), strict=True)),
+    )
+)
 @given(loads_and_present)
 def test_no_more_load_moves_than_with_a_new_placement_as_it_is(
     given_loads: tuple[dict[str, int], dict[str, int]],

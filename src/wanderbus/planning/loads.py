@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.subscription import EVERY_SUBJECT
+
 
 class Activity(msgspec.Struct, frozen=True):
     """Events of a subject in some time, the notifications that they generated, and the bytes of both in the log."""
@@ -28,6 +30,10 @@ class Interest(msgspec.Struct, frozen=True):
     """Conjunctions after perfect merging: the filters that a domain propagates, and matches events against."""
     rejected: int = 0
     """Subscriptions whose expression cannot be parsed; no other number counts them."""
+
+    def __add__(self, other: Interest) -> Interest:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Interest(*(mine + its for mine, its in pairs))
 
 
 class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,8 +68,12 @@ def load_us(activity: Activity, interest: Interest, weights: Weights = WEIGHTS) 
 def loads_of(
     activities: Mapping[str, Activity], interests: Mapping[str, Interest], weights: Weights = WEIGHTS
 ) -> dict[str, int]:
-    """Return the load of each subject that has events or subscriptions; one without events has the load 0."""
-    subjects = sorted(activities.keys() | interests.keys())
+    """Return the load of each subject that has events or subscriptions; one without events has the load 0.
+
+    Interest in every subject (``*``) counts for each of them.
+    """
+    of_every = interests.get(EVERY_SUBJECT, NO_INTEREST)
     return {
-        each: load_us(activities.get(each, NO_ACTIVITY), interests.get(each, NO_INTEREST), weights) for each in subjects
+        each: load_us(activities.get(each, NO_ACTIVITY), interests.get(each, NO_INTEREST) + of_every, weights)
+        for each in sorted((activities.keys() | interests.keys()) - {EVERY_SUBJECT})
     }

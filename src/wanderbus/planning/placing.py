@@ -75,17 +75,19 @@ def least_max_load(loads: Iterable[int], servers: int) -> int:
 
 
 def longest_first(items: Sequence[Item], servers: Servers) -> None:
-    """Put ``items``, in descending order, one by one on the least loaded server; of equal ones on that with fewest."""
-    heap = [(load, len(servers.items[number]), number) for number, load in enumerate(servers.loads)]
+    """Put ``items``, in descending order, one by one on the least loaded server; those without load are spread."""
+    heap = [(load, number) for number, load in enumerate(servers.loads)]
     heapq.heapify(heap)
     placed: list[list[Item]] = [[] for _ in heap]
     for item in items:
-        load, count, number = heap[0]
-        placed[number].append(item)
-        heapq.heapreplace(heap, (load + item[0], count + 1, number))
+        load, number = heap[0]
+        if item[0]:
+            placed[number].append(item)
+            heapq.heapreplace(heap, (load + item[0], number))
     for number, added in enumerate(placed):
         servers.items[number] = sorted([*servers.items[number], *added])
         servers.loads[number] += sum(load for load, _ in added)
+    servers.add_idle(item for item in items if not item[0])
 
 
 def _placed_anew(items: Sequence[Item], count: int) -> Servers:

@@ -11,20 +11,23 @@ from wanderbus.planning.servers import Item, Servers, descending
 def rearranged(loads: Mapping[str, int], fresh: Servers, present: Mapping[str, int], slack: float) -> Servers:
     """Return a placement near the ``present`` one, with a largest load within ``slack`` of that of ``fresh``.
 
-    Subjects that ``present`` does not name, or names on a server that is no longer there, get the least loaded servers.
-    The placement is ``fresh`` itself, its servers renumbered, if that moves less load, or if single moves from the most
-    loaded server do not suffice.
+    Subjects that ``present`` does not name, or names on a server that is no longer there, get the least loaded servers;
+    those without load are spread. The placement is ``fresh`` itself, perhaps with its servers renumbered, if that moves
+    less load, or if single moves from the most loaded server do not suffice.
     """
     count = len(fresh.loads)
     limit = max(fresh.loads) + int(max(fresh.loads) * slack)
-    renumbered = _renumbered(fresh, present)
+    choices = [_renumbered(fresh, present), fresh]
     kept = {subject: present[subject] for subject in loads if present.get(subject, count) in range(count)}
     found = Servers.of(count, loads, kept)
-    for item in descending({subject: load for subject, load in loads.items() if subject not in kept}):
-        found.add(found.ascending()[0], (item,))
-    if not _lowered(found, limit, len(loads)):
-        return renumbered
-    return min(found, renumbered, key=lambda servers: moved_load(servers, present))
+    homeless = descending({subject: load for subject, load in loads.items() if subject not in kept})
+    for item in homeless:
+        if item[0]:
+            found.add(found.ascending()[0], (item,))
+    found.add_idle(item for item in homeless if not item[0])
+    if _lowered(found, limit, len(loads)):
+        choices.insert(0, found)
+    return min(choices, key=lambda servers: moved_load(servers, present))
 
 
 def moved_load(servers: Servers, present: Mapping[str, int]) -> tuple[int, int]:

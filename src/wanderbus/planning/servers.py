@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -55,6 +56,18 @@ class Servers:
         for item in items:
             insort(self.items[server], item)
             self.loads[server] += item[0]
+
+    def add_idle(self, items: Iterable[Item]) -> None:
+        """Put items without load, one by one, on the server with the fewest of them, the least loaded of equal ones.
+
+        A subject that had no events may have some later: all of these on one server could overload it.
+        """
+        heap = [(bisect_left(own, (1, "")), self.loads[number], number) for number, own in enumerate(self.items)]
+        heapq.heapify(heap)
+        for item in items:
+            count, load, number = heap[0]
+            self.add(number, (item,))
+            heapq.heapreplace(heap, (count + 1, load, number))
 
     def remove(self, server: int, item: Item) -> None:
         """Take an item from its server."""

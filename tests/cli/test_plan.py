@@ -1,0 +1,119 @@
+"""``wanderbus plan`` over a server's log (SPEC T-10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.published import published
+from wanderbus.cli.application import run
+from wanderbus.cli.pipeline import plan
+from wanderbus.cli.pipeline.spark_options import SparkPlace
+from wanderbus.event import Event
+from wanderbus.pipeline.session import spark_session
+from wanderbus.planning import Plan, decode_plan
+from wanderbus.records import Record, Subscribed, encode_record
+from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.subscription import Subscription
+
+START_US = 1_700_000_000_000_000
+EVENTS = {"Departure": 30, "Arrival": 20, "Gate": 12, "Weather": 9, "Baggage": 9}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("wanderbus-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def data(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the data directory of a server; commands use the session of the tests."""
+    subjects = [subject for subject, count in EVENTS.items() for _ in range(count)]
+    subscription = Subscription("s", "sip:a@b", "s", "Departure", "Delay > 3")
+    records: list[Record] = [Subscribed(at_us=START_US, subscription=subscription, number=1)]
+    records += [published(Event(each, {}), number=number, at_us=START_US) for number, each in enumerate(subjects)]
+    directory = tmp_path / "data" / "log"
+    directory.mkdir(parents=True)
+    frames = [pack_frame(offset, each.at_us, encode_record(each)) for offset, each in enumerate(records)]
+    (directory / segment_name(0)).write_bytes(HEADER + b"".join(frames))
+    (directory / HIGH_WATER).write_bytes(pack_mark(len(records)))
+
+    @contextmanager
+    def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(plan, "session", session)
+    return directory.parent
+
+
+def plan_of(path: Path) -> Plan:
+    return decode_plan(path.read_bytes(), path.name)
+
+
+@pytest.mark.spark
+def test_a_plan_places_every_subject_and_shows_its_load(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    assert run(["plan", "--data", str(data), "--servers", "2", "--out", str(out)]) == 0
+    made = plan_of(out)
+    assert made.subjects.keys() == EVENTS.keys()
+    by_server = {number: sum(EVENTS[s] for s, p in made.subjects.items() if p.server == number) for number in (1, 2)}
+    assert sorted(by_server.values()) == [39, 41], "30 and 9 or 12, of 80 events"
+    printed = capsys.readouterr().out
+    assert "interest: 1 subscriptions, 1 different filters, 1 not covered, 1 after merging" in printed
+    assert "of that of a placement by hash" in printed
+    assert "moves:" not in printed
+
+
+@pytest.mark.spark
+def test_a_plan_near_the_present_one_moves_little(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert run(["plan", "--data", str(data), "--servers", "2", "--out", str(first)]) == 0
+    again = ["plan", "--data", str(data), "--present", str(first), "--out", str(second)]
+    assert run([*again, "--servers", "2"]) == 0
+    assert "moves: 0 subjects with 0.000 s of load" in capsys.readouterr().out
+    assert plan_of(second).subjects == plan_of(first).subjects
+    assert run([*again, "--servers", "3"]) == 0
+    figures = plan_of(second).figures
+    assert 1 <= figures.moved_subjects <= 3
+    assert f"moves: {figures.moved_subjects} subjects" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_a_plan_as_json_is_the_file(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "plan.json"
+    assert run(["plan", "--data", str(data), "--servers", "3", "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(out.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "either with --lake or with --data"),
+        (["--lake", "a", "--data", "b"], "either with --lake or with --data"),
+        (["--lake", "a", "--present", "none.json"], "none.json cannot be read"),
+        (["--lake", "a", "--from", "yesterday"], "--from: invalid time 'yesterday'"),
+        (["--lake", "a", "--out", "none/plan.json"], "none/plan.json cannot be written"),
+    ],
+)
+def test_a_command_line_that_cannot_be_used_is_refused(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "--servers", "2", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_present_file_that_is_no_plan_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    assert run(["plan", "--servers", "2", "--lake", "a", "--present", str(tmp_path / "plan.json")]) == 2
+    assert "plan.json is not a plan" in capsys.readouterr().err
