@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import spark_cluster, spark_history
+from bench import spark_cluster, spark_grid, spark_history, spark_plan
 from bench.process_times import tree_s
 from bench.spark_lake import lake_rates
 from harness.reporting import Goal, finish, goal, progress
@@ -72,6 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
         return _history(options)
     if options.section == "cluster":
         return _cluster(options)
+    if options.section == "grid":
+        return _grid(options)
+    if options.section == "plan":
+        return _plan(options)
     if options.section == "lake":
         return _lake(options, count)
     results: list[Measured] = []
@@ -130,6 +134,24 @@ def _cluster(options: argparse.Namespace) -> int:
     rows = [each._asdict() for each in results.rates]
     goals = spark_cluster.goals(results)
     return finish("bench spark cluster", rows, goals, file=options.json, strict=options.strict)
+
+
+def _grid(options: argparse.Namespace) -> int:
+    """Measure grids of experiments (:mod:`bench.spark_grid`)."""
+    results = spark_grid.measure(spark_grid.QUICK_SEEDS if options.quick else spark_grid.SEEDS)
+    rows = [each._asdict() for each in results]
+    goals = spark_grid.goals(results)
+    return finish("bench spark grid", rows, goals, file=options.json, strict=options.strict)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    """Measure plans (:mod:`bench.spark_plan`)."""
+    count = options.records or (spark_plan.QUICK_RECORDS if options.quick else spark_plan.RECORDS)
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as work:
+        results = spark_plan.measure(Path(work), count)
+    rows = [{**each._asdict(), "max_load_vs_hash": each.max_load_vs_hash} for each in results.plans]
+    goals = spark_plan.goals(results)
+    return finish("bench spark plan", rows, goals, file=options.json, strict=options.strict)
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -297,7 +319,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "section",
         nargs="?",
-        choices=("source", "lake", "history", "cluster"),
+        choices=("source", "lake", "history", "cluster", "grid", "plan"),
         default="source",
         help="what to measure (source)",
     )

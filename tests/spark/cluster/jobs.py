@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,10 @@ from pyspark import SparkStageInfo
 from pyspark.sql import SparkSession
 
 from wanderbus.cli.pipeline.task_progress import watched_stages
+from wanderbus.evaluation.grid import Cell, Experiment, Outage
+from wanderbus.evaluation.points import MOBILITY, run_point
 from wanderbus.pipeline import history
+from wanderbus.pipeline.grids import run_points
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
 from wanderbus.pipeline.source import FORMAT, log_schema
@@ -36,6 +40,8 @@ SUBSCRIPTIONS: Final = (
     (EVERY_SUBJECT, "Row > 900"),
 )
 
+POINTS: Final = [MOBILITY.encode((Cell(100, 20), Experiment(Outage.RANDOM, events=200), seed)) for seed in range(6)]
+
 Matches = list[list[Any]]
 
 
@@ -54,13 +60,18 @@ def matches(spark: SparkSession, log: Path) -> Matches:
     return sorted([row.offset, sorted(row.subscriptions)] for row in found.collect())
 
 
+def outcomes(spark: SparkSession) -> list[list[str]]:
+    """Return the outcomes of the points of a grid."""
+    return [each.parts for wave in run_points(spark, partial(run_point, MOBILITY.name), POINTS) for each in wave]
+
+
 def main(master: str, environment: str, log: Path, work: Path) -> None:
     """Run all jobs in one application on the cluster."""
     settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     settings |= dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), JAVA)
     spark = spark_session("wanderbus-cluster-test", master=master, environment=environment, settings=settings)
     try:
-        _print(job="begin", packages=_packages(spark), path=_path_in(spark))
+        _print(job="begin", packages=_packages(spark), path=_path_in(spark), grid=outcomes(spark))
         for job in JOBS:
             with watched_stages(spark, 0.01, _report_of(job)):
                 if job != "killed-history":

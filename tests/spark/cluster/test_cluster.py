@@ -1,4 +1,4 @@
-"""Jobs on a cluster have the same output as on this machine, also if a worker is killed meanwhile (SPEC T-11)."""
+"""Jobs on a cluster have the same output as on this machine, also if a worker is killed meanwhile (SPEC T-09, T-11)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import wanderbus
 from harness.lakes import differences, rows_of
 from tests.published import published
 from tests.spark.cluster import jobs
+from wanderbus.evaluation.points import MOBILITY, run_point
 from wanderbus.event import DeclaredAttribute, Event
 from wanderbus.pipeline.cluster import environment
 from wanderbus.pipeline.cluster.distributions import needed
@@ -168,6 +169,10 @@ def test_the_command_makes_the_same_lake_on_a_cluster(run: Run, local: Path) -> 
     assert added["records"]["rows"] == rows_of(local, TABLES[0]).total()
     applications = {path.name for path in run.cluster.glob("work-*/app-*")}
     assert len(applications) == 2, "the workers ran the jobs and the command"
+
+
+def test_points_of_a_grid_on_a_cluster_equal_direct_runs(run: Run) -> None:
+    assert run.lines[0]["grid"] == [run_point(MOBILITY.name, point) for point in jobs.POINTS]
 
 
 def test_workers_import_from_the_environment_of_the_job_alone(run: Run) -> None:

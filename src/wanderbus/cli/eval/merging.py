@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.progress import track
 
+from wanderbus.cli.eval.grid import exit_with, grid_place, run_grid
 from wanderbus.cli.eval.merging_tables import costs_table, growth_table, mixes_table, sizes_table
+from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.output import check_writable, machine, print_line, write_json
+from wanderbus.cli.pipeline.spark_options import Environment, Master
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.merging.growth import Growth, growths
-from wanderbus.evaluation.merging.measuring import Job, Outcome, run_all
+from wanderbus.evaluation.merging.measuring import Job, run_all
 from wanderbus.evaluation.merging.mixes import MIXES, Mix
 from wanderbus.evaluation.merging.plots import merging_plot
 from wanderbus.evaluation.merging.summary import PUBLISHED, SOURCE, Summary, goals, summarize
 from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
+from wanderbus.evaluation.points import MERGING
 from wanderbus.filters.merging import PRECISION_MIN
 
 RUNS: Final = 20
@@ -50,14 +53,19 @@ def merging(
             help=f"Number of subscriptions; repeatable. {', '.join(map(str, SIZES))} unless given.",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Replications of each combination.")] = RUNS,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first replication.")] = 1,
+    runs: Annotated[int, typer.Option("--runs", "--seeds", min=1, help="Replications of each combination.")] = RUNS,
+    seed: Seed = 1,
     precision_min: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least precision of adaptive merging.")
     ] = PRECISION_MIN,
-    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+    on_spark: OnSpark = False,
+    cores: Cores = None,
+    master: Master = None,
+    environment: Environment = None,
+    out: Out = None,
+    json: Json = None,
     plots: Annotated[Path | None, typer.Option(help="Draw each mix as an SVG file in this directory.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
+    strict: Strict = False,
 ) -> None:
     """Measure the merging of random subscriptions: figure 1 of the event service paper.
 
@@ -70,40 +78,31 @@ def merging(
 
     Example: wanderbus eval merging --mix one-sided --runs 5
     """
+    place = grid_place(on_spark, cores, master, environment, out)
     if json is not None:
         check_writable(json)
     started = time.monotonic()
     mixes = list(dict.fromkeys(map(Mix.named, mix))) if mix else list(MIXES)
     sizes = tuple(sorted(set(subscriptions or SIZES)))
     print_line(f"seeds {seed} to {seed + runs - 1} of each mix; to repeat one: --mix M --tuples K --runs 1 --seed N")
-    jobs = [
-        Job(each, count, number, sizes, precision_min)
-        for each in mixes
-        for count in sorted(set(tuples or PUBLISHED))
-        for number in range(seed, seed + runs)
-    ]
-    outcomes = _run(jobs)
+    seeds = range(seed, seed + runs)
+    every = product(mixes, sorted(set(tuples or PUBLISHED)), seeds)
+    jobs = [Job(each, count, number, sizes, precision_min) for each, count, number in every]
+    grid = run_grid(MERGING, jobs, place, run_all, "merging")
+    outcomes = [outcome for _, outcome in grid.outcomes]
     grown = list(growths(precision_min, seed))
     summaries = summarize(outcomes)
     _report(mixes, summaries, grown)
     met = goals(summaries, grown, precision_min)
     for goal in met:
         print_line(str(goal))
-    if plots is not None:
-        _plot(plots, mixes, summaries)
+    _plot(plots, mixes, summaries)
     if json is not None:
         head = {"command": "eval merging", "machine": machine(), "source": SOURCE, "mixes": mixes}
         facts = {"first_seed": seed, "precision_min": precision_min, "wall_s": round(time.monotonic() - started, 1)}
         results = {"cells": summaries, "growth": grown, "runs": outcomes}
-        write_json(json, {**head, **facts, "results": results, "goals": met})
-    if strict and not all(each.met for each in met):
-        raise typer.Exit(1)
-
-
-def _run(jobs: Sequence[Job]) -> list[Outcome]:
-    console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    done = track(run_all(jobs), "merging", len(jobs), console=console, transient=True, disable=quiet)
-    return [outcome for outcomes in done for outcome in outcomes]
+        write_json(json, {**head, **facts, "failures": grid.failures, "results": results, "goals": met})
+    exit_with(grid.failures, met, strict=strict)
 
 
 def _report(mixes: Sequence[Mix], summaries: Sequence[Summary], grown: Sequence[Growth]) -> None:
@@ -116,7 +115,9 @@ def _report(mixes: Sequence[Mix], summaries: Sequence[Summary], grown: Sequence[
     console.print(growth_table(grown))
 
 
-def _plot(directory: Path, mixes: Sequence[Mix], summaries: Sequence[Summary]) -> None:
+def _plot(directory: Path | None, mixes: Sequence[Mix], summaries: Sequence[Summary]) -> None:
+    if directory is None:
+        return
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for mix in mixes:

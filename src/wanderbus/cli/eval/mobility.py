@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,19 +9,22 @@ from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.progress import track
 
+from wanderbus.cli.eval.grid import Failure, GridPlace, exit_with, grid_place, run_grid
 from wanderbus.cli.eval.merging import merging
 from wanderbus.cli.eval.mobility_table import mobility_table
+from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.eval.overhead import overhead
 from wanderbus.cli.eval.remedies import remedies
 from wanderbus.cli.output import check_writable, machine, print_line, run_async, write_json
+from wanderbus.cli.pipeline.spark_options import Environment, Master
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import EVENTS, GRID, OUTAGE_S, RATE_PER_S, SOURCE, Cell, Experiment, Outage
 from wanderbus.evaluation.hosts import LoopbackHosts, NamespaceHosts
 from wanderbus.evaluation.outcome import CellSummary, Outcome, goals, summarize
 from wanderbus.evaluation.plots import loss_plot
+from wanderbus.evaluation.points import MOBILITY
 from wanderbus.evaluation.real import RealRun, run_side_by_side
 from wanderbus.evaluation.simulated import run_all
 
@@ -44,9 +46,12 @@ def mobility(
     ] = False,
     simulated: Annotated[bool, typer.Option("--simulated", help="In virtual time, many runs of each cell.")] = False,
     runs: Annotated[
-        int | None, typer.Option(min=1, help=f"Runs of each cell; {RUNS} in virtual time, 1 in real time unless given.")
+        int | None,
+        typer.Option(
+            "--runs", "--seeds", min=1, help=f"Runs of each cell; {RUNS} in virtual time, 1 in real time unless given."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run in virtual time.")] = 1,
+    seed: Seed = 1,
     outage: Annotated[
         list[Outage] | None,
         typer.Option(help="Kind of outage at a change of address; repeatable. imposed and ours unless given."),
@@ -60,9 +65,14 @@ def mobility(
         list[str] | None,
         typer.Option(help="Only this cell: BUFFER/PERIOD as in 150/20; repeatable.", show_default=False),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+    on_spark: OnSpark = False,
+    cores: Cores = None,
+    master: Master = None,
+    environment: Environment = None,
+    out: Out = None,
+    json: Json = None,
     plots: Annotated[Path | None, typer.Option(help="Draw the tables as SVG files in this directory.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
+    strict: Strict = False,
 ) -> None:
     """Measure the events that a consumer with a changing address loses: Table 2 of the paper.
 
@@ -76,30 +86,33 @@ def mobility(
 
     Example: wanderbus eval mobility --simulated --cell 150/20 --runs 1 --seed 17
     """
+    place = grid_place(on_spark, cores, master, environment, out)
+    if real and on_spark:
+        raise ConfigurationError("--on-spark runs in virtual time; leave --real out")
     if json is not None:
         check_writable(json)
     started = time.monotonic()
-    if not (real or simulated):
-        real = NamespaceHosts.missing() is None
+    real = real or not (simulated or on_spark or NamespaceHosts.missing())
     cells = list(dict.fromkeys(map(Cell.parse, cell))) if cell else list(GRID)
     outages = dict.fromkeys(outage or (Outage.IMPOSED, Outage.OURS))
     wanted = [Experiment(each, outage_s, rate, events) for each in outages]
-    forms: dict[str, list[Outcome]] = {}
-    if real:
-        forms["real"] = _in_real_time(cells, wanted, runs or 1)
+    forms = {"real": _in_real_time(cells, wanted, runs or 1)} if real else {}
+    failures: list[Failure] = []
     if simulated or not real:
-        forms["simulated"] = _in_virtual_time(cells, wanted, range(seed, seed + (runs or RUNS)))
+        seeds = range(seed, seed + (runs or RUNS))
+        forms["simulated"], failures = _in_virtual_time(cells, wanted, seeds, place)
     summaries = {form: _summarize(wanted, outcomes) for form, outcomes in forms.items()}
     met = _report(wanted, summaries)
-    if plots is not None:
-        _plot(plots, summaries)
+    _plot(plots, summaries)
     if json is not None:
         results = {form: {"cells": summaries[form], "runs": outcomes} for form, outcomes in forms.items()}
-        head = {"command": "eval mobility", "machine": machine(), "source": SOURCE, "experiments": wanted}
-        facts = {"first_seed": seed, "wall_s": round(time.monotonic() - started, 1)}
-        write_json(json, {**head, **facts, "results": results, "goals": met})
-    if strict and not all(each.met for each in met):
-        raise typer.Exit(1)
+        facts = {"first_seed": seed, "wall_s": round(time.monotonic() - started, 1), "failures": failures}
+        write_json(json, {**_head(wanted), **facts, "results": results, "goals": met})
+    exit_with(failures, met, strict=strict)
+
+
+def _head(experiments: Sequence[Experiment]) -> dict[str, object]:
+    return {"command": "eval mobility", "machine": machine(), "source": SOURCE, "experiments": experiments}
 
 
 def _in_real_time(cells: Sequence[Cell], experiments: Sequence[Experiment], runs: int) -> list[Outcome]:
@@ -121,13 +134,15 @@ def _in_real_time(cells: Sequence[Cell], experiments: Sequence[Experiment], runs
     return outcomes
 
 
-def _in_virtual_time(cells: Sequence[Cell], experiments: Sequence[Experiment], seeds: range) -> list[Outcome]:
+def _in_virtual_time(
+    cells: Sequence[Cell], experiments: Sequence[Experiment], seeds: range, place: GridPlace
+) -> tuple[list[Outcome], list[Failure]]:
     print_line(
         f"seeds {seeds.start} to {seeds.stop - 1} of each cell; to repeat one: --simulated --cell B/P --runs 1 --seed N"
     )
     jobs = [(cell, experiment, seed) for experiment in experiments for cell in cells for seed in seeds]
-    console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    return list(track(run_all(jobs), "simulating", len(jobs), console=console, transient=True, disable=quiet))
+    grid = run_grid(MOBILITY, jobs, place, run_all, "simulating")
+    return [outcome for _, outcome in grid.outcomes], grid.failures
 
 
 def _summarize(experiments: Sequence[Experiment], outcomes: Sequence[Outcome]) -> list[CellSummary]:
@@ -155,7 +170,9 @@ def _report(experiments: Sequence[Experiment], summaries: dict[str, list[CellSum
     return list(met.values())
 
 
-def _plot(directory: Path, summaries: dict[str, list[CellSummary]]) -> None:
+def _plot(directory: Path | None, summaries: dict[str, list[CellSummary]]) -> None:
+    if directory is None:
+        return
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for form, cells in summaries.items():

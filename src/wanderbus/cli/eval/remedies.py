@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,29 +10,37 @@ from typing import Annotated, Final
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
+from wanderbus.cli.eval.grid import Failure, Grid, exit_with, grid_place, run_grid
+from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.output import check_writable, machine, print_line, write_json
+from wanderbus.cli.pipeline.spark_options import Environment, Master
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.grid import OUTAGE_S
 from wanderbus.evaluation.outcome import Outcome
 from wanderbus.evaluation.plots import remedies_plot
-from wanderbus.evaluation.remedies import REMEDIES, Remedied, goals, summarize
+from wanderbus.evaluation.points import MOBILITY
+from wanderbus.evaluation.remedies import REMEDIES, Remedied, Remedy, goals, summarize
 from wanderbus.evaluation.simulated import run_all
 
 RUNS: Final = 30
 
 
 def remedies(
-    runs: Annotated[int, typer.Option(min=1, help="Runs with each remedy.")] = RUNS,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first run.")] = 1,
+    runs: Annotated[int, typer.Option("--runs", "--seeds", min=1, help="Runs with each remedy.")] = RUNS,
+    seed: Seed = 1,
     outage_s: Annotated[
         float, typer.Option(min=0.2, max=16.0, help="Mean length of the outages in seconds.")
     ] = OUTAGE_S,
-    json: Annotated[Path | None, typer.Option(help="Write results to this file.")] = None,
+    on_spark: OnSpark = False,
+    cores: Cores = None,
+    master: Master = None,
+    environment: Environment = None,
+    out: Out = None,
+    json: Json = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the losses as this SVG file.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with status 1 if a goal is not met.")] = False,
+    strict: Strict = False,
 ) -> None:
     """Measure remedies for outages of unknown length at a change of address: a larger buffer, or a limited rate.
 
@@ -43,17 +50,15 @@ def remedies(
 
     Example: wanderbus eval remedies --runs 10
     """
+    place = grid_place(on_spark, cores, master, environment, out)
     for path in (json, plot):
         if path is not None:
             check_writable(path)
     started = time.monotonic()
     print_line(f"seeds {seed} to {seed + runs - 1} with each remedy")
-    jobs = [(one.cell, one.experiment(outage_s), each) for one in REMEDIES for each in range(seed, seed + runs)]
-    console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    outcomes = list(track(run_all(jobs), "simulating", len(jobs), console=console, transient=True, disable=quiet))
-    found = [
-        summarize(one, outage_s, outcomes[number * runs : (number + 1) * runs]) for number, one in enumerate(REMEDIES)
-    ]
+    jobs = [(one.cell, one.experiment(outage_s), each) for each in range(seed, seed + runs) for one in REMEDIES]
+    grid = run_grid(MOBILITY, jobs, place, run_all, "simulating")
+    found = _summaries(grid, outage_s)
     Console().print(_table(found, outage_s))
     met = goals(found)
     for goal in met:
@@ -61,18 +66,26 @@ def remedies(
     if plot is not None:
         _draw(plot, found)
     if json is not None:
-        write_json(json, {**_head(seed, outage_s, started), "results": _results(found, outcomes), "goals": met})
-    if strict and not all(each.met for each in met):
-        raise typer.Exit(1)
+        head = _head(seed, outage_s, started, grid.failures)
+        write_json(json, {**head, "results": _results(found, grid), "goals": met})
+    exit_with(grid.failures, met, strict=strict)
 
 
-def _head(seed: int, outage_s: float, started: float) -> dict[str, object]:
+def _summaries(grid: Grid, outage_s: float) -> list[Remedied]:
+    """Return the summary of each remedy with which a run has ended."""
+    by_remedy: dict[Remedy, list[Outcome]] = {}
+    for (cell, experiment, _), outcome in grid.outcomes:
+        by_remedy.setdefault(Remedy(cell.buffer, experiment.rate_per_s), []).append(outcome)
+    return [summarize(remedy, outage_s, own) for remedy, own in by_remedy.items()]
+
+
+def _head(seed: int, outage_s: float, started: float, failures: Sequence[Failure]) -> dict[str, object]:
     facts = {"first_seed": seed, "outage_s": outage_s, "wall_s": round(time.monotonic() - started, 1)}
-    return {"command": "eval remedies", "machine": machine(), **facts}
+    return {"command": "eval remedies", "machine": machine(), **facts, "failures": failures}
 
 
-def _results(found: Sequence[Remedied], outcomes: Sequence[Outcome]) -> dict[str, object]:
-    return {"remedies": found, "runs": outcomes}
+def _results(found: Sequence[Remedied], grid: Grid) -> dict[str, object]:
+    return {"remedies": found, "runs": [outcome for _, outcome in grid.outcomes]}
 
 
 def _draw(path: Path, found: Sequence[Remedied]) -> None:
@@ -83,10 +96,8 @@ def _draw(path: Path, found: Sequence[Remedied]) -> None:
 
 
 def _table(found: Sequence[Remedied], outage_s: float) -> Table:
-    table = Table(
-        box=SIMPLE_HEAD,
-        title=f"Loss in %, away for {0.2 * outage_s:.2g} to {1.8 * outage_s:.3g} s every 30 s, runs: {found[0].runs}",
-    )
+    away = f"away for {0.2 * outage_s:.2g} to {1.8 * outage_s:.3g} s every 30 s"
+    table = Table(box=SIMPLE_HEAD, title=f"Loss in %, {away}, runs: {max(each.runs for each in found)}")
     for heading in ("buffer", "events/s", "model", "mean", "least-most", "lossless", "longest s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found:

@@ -1,0 +1,73 @@
+"""Points of a grid on Spark: each equals a direct run, and one that fails ends no other (SPEC T-09)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from pyspark.sql import SparkSession
+
+from wanderbus.evaluation import simulated
+from wanderbus.evaluation.grid import Cell, Experiment, Outage
+from wanderbus.evaluation.merging import measuring
+from wanderbus.evaluation.merging.mixes import MIXES
+from wanderbus.evaluation.points import KINDS, differing_figures, run_point
+from wanderbus.evaluation.remedies import REMEDIES
+from wanderbus.pipeline.grids import run_points
+
+pytestmark = pytest.mark.spark
+
+
+def some_work() -> Callable[[str], list[str]]:
+    """Return a function that the workers need not import."""
+
+    def work(point: str) -> list[str]:
+        if point.startswith("bad"):
+            raise ValueError(f"{point} is\nbad")
+        return [point, point.upper()]
+
+    return work
+
+
+def mobility_jobs() -> list[simulated.Job]:
+    remedies = [(one.cell, one.experiment(4.0), seed) for one in REMEDIES[:3] for seed in (1, 2)]
+    return [*remedies, *((Cell(100, 20), Experiment(each, events=200), 1) for each in Outage)]
+
+
+def merging_jobs() -> list[measuring.Job]:
+    return [measuring.Job(mix, 2, 7, (10, 30), 0.9, events=100) for mix in MIXES[:3]]
+
+
+def test_the_outcomes_come_in_the_order_of_the_points(spark: SparkSession) -> None:
+    points = [f"p{n}" for n in range(7)]
+    waves = list(run_points(spark, some_work(), points, points_a_core=2))
+    assert [len(wave) for wave in waves] == [4, 3], "two cores"
+    assert [(each.point, each.parts, each.error) for wave in waves for each in wave] == [
+        (each, [each, each.upper()], None) for each in points
+    ]
+
+
+def test_a_point_that_fails_is_named_and_ends_no_other(spark: SparkSession) -> None:
+    [wave] = run_points(spark, some_work(), ["a", "bad", "c"])
+    assert [(each.point, each.parts, each.error) for each in wave] == [
+        ("a", ["a", "A"], None),
+        ("bad", [], "ValueError: bad is bad"),
+        ("c", ["c", "C"], None),
+    ]
+    assert all(each.taken_s >= 0 for each in wave)
+
+
+def test_no_points_are_no_job(spark: SparkSession) -> None:
+    assert list(run_points(spark, some_work(), [])) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_t09_every_point_equals_a_direct_run(spark: SparkSession, name: str) -> None:
+    kind = KINDS[name]
+    jobs = mobility_jobs() if name == "mobility" else merging_jobs()
+    points = [kind.encode(job) for job in jobs]
+    [wave] = run_points(spark, partial(run_point, name), points)
+    assert [each.error for each in wave] == [None] * len(jobs)
+    assert [differing_figures(kind, each.parts, run_point(name, each.point)) for each in wave] == [0] * len(jobs)
+    assert len({tuple(each.parts) for each in wave}) == len(jobs), "the points differ from one another"
