@@ -74,7 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     # The socket between a server and the programs beside it.
     "runtime.services": {"broker", "runtime", "runtime.segment_files"},
     "pipeline": {
-        *("filters", "matching", "patterns", "broker", "planning"),
+        *("filters", "matching", "patterns", "broker", "planning", "plots"),
         *("runtime.log_readers", "runtime.segment_files", "runtime.services"),
     },
     "simulation": MACHINES,

@@ -32,12 +32,14 @@ class Area(NamedTuple):
         return self.left + (place + 0.5) * (self.right - self.left) / max(places, 1)
 
 
-def axis(area: Area, steps: int, label: Callable[[float], str], *, label_x: float) -> list[str]:
+def axis(
+    area: Area, steps: int, label: Callable[[float], str], *, label_x: float, colour: str = _GRID_COLOUR
+) -> list[str]:
     """Return lines across the area at equal distances, from 0 to the most, each with its label at ``label_x``."""
     parts = []
     for step in range(steps + 1):
         value = area.most * step / steps
-        parts.append(rect(area.left, area.y(value), area.right - area.left, _GRID_WIDTH, _GRID_COLOUR))
+        parts.append(rect(area.left, area.y(value), area.right - area.left, _GRID_WIDTH, colour))
         parts.append(text(label_x, area.y(value) + 4, label(value)))
     return parts
 

@@ -16,6 +16,12 @@ def document(width: int, height: int, parts: Iterable[str]) -> str:
     )
 
 
+def figure(width: int, height: int, parts: Iterable[str], label: str) -> str:
+    """Return a picture within a page, on the page's own ground; ``label`` is for those who do not see it."""
+    words = escape(label, quote=True)
+    return f"<svg viewBox='0 0 {width} {height}' role='img' aria-label='{words}'>{''.join(parts)}</svg>"
+
+
 def rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
     """Return a filled rectangle; ``title`` is its tooltip."""
     label = f"<title>{escape(title)}</title>" if title else ""

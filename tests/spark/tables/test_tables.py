@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wanderbus.pipeline.tables import TABLES, named
+from wanderbus.pipeline.tables import ALL_TABLES, named
 from wanderbus.pipeline.tables.catalogue import EVENTS, UnknownTable
 from wanderbus.pipeline.tables.contract import contract
 from wanderbus.pipeline.tables.declared import Declared, attribute_of, column_of, columns_of, events_table
@@ -14,14 +14,14 @@ from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_sc
 
 
 def test_names_of_tables_and_columns_are_unique_in_any_case() -> None:
-    assert len({table.name for table in TABLES}) == len(TABLES)
-    for table in TABLES:
+    assert len({table.name for table in ALL_TABLES}) == len(ALL_TABLES)
+    for table in ALL_TABLES:
         assert len({column.name.lower() for column in table.columns}) == len(table.columns)
         assert set(table.partitioned_by) <= {column.name for column in table.columns}
 
 
 def test_the_schema_in_delta_has_the_columns_of_that_in_spark() -> None:
-    for table in TABLES:
+    for table in ALL_TABLES:
         columns = columns_in(delta_schema(table))
         assert [(each.name, each.type, each.nullable) for each in columns] == [
             (each.name, each.type, each.nullable) for each in table.columns
@@ -30,10 +30,10 @@ def test_the_schema_in_delta_has_the_columns_of_that_in_spark() -> None:
 
 
 def test_required_columns_and_checks_are_in_the_contract() -> None:
-    found = json.loads(json.dumps(contract(TABLES, identifier="wb", version="1")))
+    found = json.loads(json.dumps(contract(ALL_TABLES, identifier="wb", version="1")))
     assert (found["apiVersion"], found["kind"]) == ("v3.0.2", "DataContract")
-    assert [each["name"] for each in found["schema"]] == [table.name for table in TABLES]
-    for each, table in zip(found["schema"], TABLES, strict=True):
+    assert [each["name"] for each in found["schema"]] == [table.name for table in ALL_TABLES]
+    for each, table in zip(found["schema"], ALL_TABLES, strict=True):
         assert [(p["name"], p["required"]) for p in each["properties"]] == [
             (column.name, not column.nullable) for column in table.columns
         ]

@@ -181,6 +181,7 @@ def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Repl
     times: list[int] = []
     subjects: list[str] = []
     notified: list[Notified] = []
+    events: list[int | None] = []
     for offset, at_us, record in found:
         if isinstance(record, _Published):
             own: Sequence[Notified] = record.delivery.notified
@@ -188,6 +189,8 @@ def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Repl
         elif isinstance(record, _Matched):
             own = [notified for each in record.events for notified in each.notified]
             subjects += [each.event.subject for each in record.events for _ in each.notified]
+            events += [None] * (len(offsets) - len(events))
+            events += [each.id.number for each in record.events for _ in each.notified]
         else:
             own = _replayed(record)
             subjects += [each.event.subject for each in record.events]
@@ -202,6 +205,7 @@ def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Repl
         "session": [each.session for each in notified],
         "number": [each.number for each in notified],
         "subscriptions": [each.subscriptions for each in notified],
+        "event_offset": events + [None] * (len(offsets) - len(events)),
     }
 
 

@@ -284,14 +284,16 @@ def ingest(
     rows_per_batch: int | None = None,
     declared: Declared | None = None,
     has_silver: bool = True,
+    reader_expires_s: float | None = EXPIRES_S,
 ) -> LakeCounts:
     """Bring the lake up to the log's durable mark and return the counts of what was added, by table.
 
-    May be interrupted and called again. ``rows_per_batch`` bounds what one commit adds. Raises ``StorageError`` when
+    May be interrupted and called again. ``rows_per_batch`` bounds what one commit adds. With ``reader_expires_s`` None
+    the lake does not register as a reader of the log. Raises ``StorageError`` when
     the log cannot be read, and :class:`~wanderbus.pipeline.lake.quality.CheckFailed` when a check stops the job, both
     in one line.
     """
-    job = Ingestion(spark, log, lake, declared=declared, has_silver=has_silver)
+    job = Ingestion(spark, log, lake, declared=declared, has_silver=has_silver, reader_expires_s=reader_expires_s)
     with plain_errors():
         query = job.start(checkpoint, rows_per_batch=rows_per_batch)
         try:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.tables import RECORDS, TABLES, Table, named
+from wanderbus.pipeline.tables import ALL_TABLES, RECORDS, Table, named
 from wanderbus.pipeline.tables.schemas import columns_in, spark_schema
 
 Conditions = Sequence[tuple[str, str, str | int | list[str]]]
@@ -23,7 +23,7 @@ def existing_tables(lake: Path) -> list[Table]:
     """Return the tables that a lake has; ``StorageError`` if there is no lake."""
     if not LakeTable(lake, RECORDS).exists:
         raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
-    return [each for each in TABLES if LakeTable(lake, each).exists]
+    return [each for each in ALL_TABLES if LakeTable(lake, each).exists]
 
 
 def table(

@@ -58,7 +58,7 @@ class Backfilled(msgspec.Struct, frozen=True):
 def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = False) -> Backfilled:
     """Make a silver table again, and swap it in if only the places of attributes differ, or if ``is_forced``.
 
-    ``ConfigurationError`` for a bronze table, which has no other source.
+    ``ConfigurationError`` for a table that is not silver.
     """
     target, written, end = _rebuilt(spark, lake, name)
     try:
@@ -81,7 +81,7 @@ def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Wri
     """Return the table with its columns as they are declared now, the rows decoded again, and its end."""
     specified = named(name)
     if specified.layer != "silver":
-        raise ConfigurationError(f"{name} is a bronze table; only silver tables can be made again")
+        raise ConfigurationError(f"{name} is a {specified.layer} table; only silver tables can be made again")
     events, decoding, _ = declared_events(lake, {})
     decodings = (decoding, Decoding(SCHEMA_KINDS, schema_decoder), *DECODINGS)
     log, bronze = _log_of(lake), LakeTable(lake, RECORDS)

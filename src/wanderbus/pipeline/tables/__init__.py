@@ -5,7 +5,18 @@ From a :class:`Table` come its schema in Spark and in Delta, its checks, the pag
 
 from __future__ import annotations
 
-from wanderbus.pipeline.tables.catalogue import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, named
+from wanderbus.pipeline.tables.catalogue import ALL_TABLES, QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, named
 from wanderbus.pipeline.tables.specification import Check, Column, Table
 
-__all__ = ["QUARANTINE", "RECORDS", "SCHEMAS", "SUBSCRIPTIONS", "TABLES", "Check", "Column", "Table", "named"]
+__all__ = [
+    "ALL_TABLES",
+    "QUARANTINE",
+    "RECORDS",
+    "SCHEMAS",
+    "SUBSCRIPTIONS",
+    "TABLES",
+    "Check",
+    "Column",
+    "Table",
+    "named",
+]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wanderbus.pipeline.tables.catalogue import TABLES
+from wanderbus.pipeline.tables.catalogue import ALL_TABLES
 from wanderbus.pipeline.tables.page import with_tables
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    page.write_text(with_tables(page.read_text(encoding="utf-8"), TABLES), encoding="utf-8")
+    page.write_text(with_tables(page.read_text(encoding="utf-8"), ALL_TABLES), encoding="utf-8")

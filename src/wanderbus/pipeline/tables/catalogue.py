@@ -6,6 +6,7 @@ from typing import Final
 
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.tables.conditions import column
+from wanderbus.pipeline.tables.gold import GOLD_TABLES
 from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, Table
 
 
@@ -86,6 +87,7 @@ NOTIFICATIONS: Final = Table(
         _SESSION,
         Column("number", "bigint", "number of the notification in its session"),
         Column("subscriptions", "array<string>", "ids of the subscriptions that the event matched"),
+        Column("event_offset", "bigint", "offset of the event, if an engine matched it later", nullable=True),
         _DATE,
     ),
     partitioned_by=("subject", "date"),
@@ -230,12 +232,15 @@ QUARANTINE: Final = Table(
 )
 
 TABLES: Final = (RECORDS, EVENTS, NOTIFICATIONS, DELIVERIES, SESSIONS, SUBSCRIPTIONS, SCHEMAS, QUARANTINE)
-"""All tables; that of the events is without the columns of declared attributes."""
+"""Tables that are made of the log; that of the events is without the columns of declared attributes."""
+
+ALL_TABLES: Final = (*TABLES, *GOLD_TABLES)
+"""These, and the gold tables, which are made of them."""
 
 
 def named(name: str) -> Table:
     """Return the table of that name; :class:`UnknownTable` if there is none."""
-    for table in TABLES:
+    for table in ALL_TABLES:
         if table.name == name:
             return table
-    raise UnknownTable(f"the lake has no table {name!r}; it has {', '.join(table.name for table in TABLES)}")
+    raise UnknownTable(f"the lake has no table {name!r}; it has {', '.join(table.name for table in ALL_TABLES)}")

@@ -49,7 +49,7 @@ class Expression(msgspec.Struct, frozen=True, eq=False):
         """Return the number of items of a list."""
         return Expression(f"size({self.text})", _WHOLE, pc.list_value_length, (self,))
 
-    def __add__(self, other: int) -> Expression:
+    def __add__(self, other: int | Expression) -> Expression:
         return self._with(other, "+", _SUM, pc.add)
 
     def __or__(self, other: Expression) -> Expression:

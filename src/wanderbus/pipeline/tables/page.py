@@ -26,7 +26,8 @@ def _section(table: Table) -> str:
 
 def _lines(table: Table) -> Iterator[str]:
     yield from ("", f"### {table.name}", "")
-    yield f"{table.meaning} Directory `{table.directory}`, partitioned by {_listed(table.partitioned_by)}."
+    partitioned = f", partitioned by {_listed(table.partitioned_by)}" if table.partitioned_by else ""
+    yield f"{table.meaning} Directory `{table.directory}`{partitioned}."
     yield from ("", "| column | type | unit | null | meaning |", "|---|---|---|---|---|")
     for column in table.columns:
         null = "yes" if column.nullable else "no"

@@ -11,8 +11,8 @@ from wanderbus.pipeline.tables.conditions import Expression, is_present
 Type = Literal["string", "bigint", "double", "boolean", "timestamp", "date", "binary", "variant", "array<string>"]
 """Type of a column, by its name in Spark."""
 
-Layer = Literal["bronze", "silver"]
-"""Bronze tables have records as they are, silver tables have them decoded."""
+Layer = Literal["bronze", "silver", "gold"]
+"""Bronze tables have records as they are, silver tables have them decoded, gold tables have figures made of these."""
 
 Action = Literal["warn", "drop", "fail"]
 """Action on a row that does not meet a check: it is counted; it goes to the quarantine; the job stops."""

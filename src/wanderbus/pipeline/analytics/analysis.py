@@ -1,0 +1,231 @@
+"""Analysis of a period: totals, and of each gold table the rows that matter most, as plain values (SPEC T-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+
+from wanderbus.pipeline.analytics.gold import GoldTables
+from wanderbus.pipeline.analytics.latencies import PARTS
+from wanderbus.pipeline.analytics.queue_depths import queue_depths
+
+ROWS_MAX: Final = 50
+"""Rows of a ranking; the gold tables have all."""
+
+POINTS: Final = 120
+"""Times into which the period is divided for the depth of queues."""
+
+CURVES: Final = 5
+"""Sessions whose depths are drawn."""
+
+STRIPS: Final = 15
+"""Devices whose times away are drawn, and the number of them for each."""
+
+Row = dict[str, Any]
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """The first rows of a table in the order of what matters; ``is_cut`` if it has more."""
+
+    rows: list[Row] = []
+    is_cut: bool = False
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over all sessions, devices and subscriptions; the unit of those from ``generated`` on is the match.
+
+    ``healing`` percentiles are over all moves that healed, in milliseconds.
+    """
+
+    events: int = 0
+    repeated_events: int = 0
+    notifications: int = 0
+    missing: int = 0
+    repeated: int = 0
+    generated: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    queued: int = 0
+    handed_over: int = 0
+    restricted: int = 0
+    redelivered: int = 0
+    sessions: int = 0
+    devices: int = 0
+    absences: int = 0
+    moves: int = 0
+    healed: int = 0
+    healing_p50_ms: float | None = None
+    healing_p95_ms: float | None = None
+    healing_max_ms: float | None = None
+    subscriptions: int = 0
+    live: int = 0
+    never_matched: int = 0
+    coverings: int = 0
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a server for a period; times are microseconds since the Unix epoch by the server's clock.
+
+    ``records`` are those of the log in the period, from ``first_us`` to ``last_us``. ``depth_bucket_us`` is the time of
+    one row of ``depth``, which is that of the server, and of ``depths``.
+    """
+
+    server: str
+    records: int
+    first_us: int | None
+    last_us: int | None
+    totals: Totals
+    reasons: Ranking
+    drops: Ranking
+    sessions: Ranking
+    latencies: Mapping[str, Ranking]
+    depth_bucket_us: int
+    depth: list[Row]
+    depths: list[Row]
+    devices: Ranking
+    slow: Ranking
+    absences: list[Row]
+    moves: Ranking
+    subjects: Ranking
+    never: Ranking
+    coverings: Ranking
+
+
+def analyse(gold: GoldTables) -> Analysis:
+    """Compute the figures of the report; the frames of ``gold`` are evaluated here."""
+    found = gold.frames
+    records, first_us, last_us = _span(gold)
+    bucket_us = max(1, -(-((last_us or 0) - (first_us or 0) + 1) // POINTS))
+    devices, counts = found["device_counts"].cache(), found["subscription_counts"].cache()
+    sessions, drops, pairs = found["session_counts"].cache(), found["drops"].cache(), found["coverings"].cache()
+    latencies = found["latencies"].cache()
+    is_never = (F.col("generated") + F.col("restricted") == 0) & F.col("is_live")
+    away = ranked(devices.where("absences > 0"), F.desc("away_us"), F.desc("is_away"), "user", "device")
+    try:
+        return Analysis(
+            server=_server(gold),
+            records=records,
+            first_us=first_us,
+            last_us=last_us,
+            totals=_totals(sessions, devices, counts, found["moves"], pairs, is_never),
+            reasons=ranked(drops.groupBy("reason").agg(F.sum("dropped").alias("dropped")), F.desc("dropped"), "reason"),
+            drops=ranked(drops, F.desc("dropped"), "user", "session", "subject", "reason"),
+            sessions=ranked(
+                sessions, F.desc(F.col("dropped") + F.col("queued")), F.desc("generated"), "user", "session"
+            ),
+            latencies={scope: _latencies(latencies, scope) for scope in ("server", "subject", "user", "device")},
+            depth_bucket_us=bucket_us,
+            depth=_depth(gold, bucket_us),
+            depths=_depths(gold, bucket_us),
+            devices=ranked(devices, F.desc("taken"), F.desc("events"), "user", "device"),
+            slow=ranked(devices.where("taking_p95_ms is not null"), F.desc("taking_p95_ms"), "user", "device"),
+            absences=_absences(found["absences"], away),
+            moves=ranked(found["moves"], F.col("healing_us").desc_nulls_first(), "user", "device", "moved_us"),
+            subjects=ranked(found["subject_counts"], F.desc("events"), "subject"),
+            never=ranked(counts.where(is_never), F.desc("events_seen"), "id"),
+            coverings=ranked(pairs, F.desc("covered_subscriptions"), "subject", "covering", "covered"),
+        )
+    finally:
+        for each in (devices, counts, sessions, drops, pairs, latencies):
+            each.unpersist()
+
+
+_NAMES: Final = ("subject", "user", "device")
+
+
+def _latencies(latencies: DataFrame, scope: str) -> Ranking:
+    """Return the latencies of a scope: who took most first, and the parts of one in the order of time."""
+    busiest = F.max("takings").over(Window.partitionBy(*_NAMES))
+    part = F.array_position(F.array(*map(F.lit, PARTS)), F.col("part"))
+    own = latencies.where(F.col("scope") == scope).withColumns({"busiest": busiest, "place": part})
+    found = ranked(own, F.desc("busiest"), *_NAMES, "place")
+    return Ranking([{name: row[name] for name in latencies.columns} for row in found.rows], found.is_cut)
+
+
+def ranked(frame: DataFrame, *order: Column | str, limit: int = ROWS_MAX) -> Ranking:
+    """Return the first rows of a frame in an order."""
+    rows = [row.asDict() for row in frame.orderBy(*order).limit(limit + 1).collect()]
+    return Ranking(rows[:limit], len(rows) > limit)
+
+
+def _span(gold: GoldTables) -> tuple[int, int | None, int | None]:
+    records = gold.period.within(gold.tables.records)
+    (row,) = records.agg(F.count("*"), F.min("at_us"), F.max("at_us")).collect()
+    return row[0], row[1], row[2]
+
+
+def _server(gold: GoldTables) -> str:
+    row = gold.tables.events.select("server").limit(1).collect()
+    return row[0]["server"] if row else ""
+
+
+def _totals(
+    sessions: DataFrame, devices: DataFrame, counts: DataFrame, moves: DataFrame, pairs: DataFrame, is_never: Column
+) -> Totals:
+    """Return the totals: each part is one row, and all parts are one query."""
+    summed = ("notifications", "missing", "repeated", "generated", "delivered", "dropped", "queued", "handed_over")
+    healing = F.col("healing_us") / 1_000
+    parts = [
+        sessions.agg(F.count("*").alias("sessions"), *map(_sum, (*summed, "restricted"))),
+        devices.agg(
+            F.count("*").alias("devices"),
+            *map(_sum, ("events", "repeated_events", "redelivered", "absences", "moves", "healed")),
+        ),
+        counts.agg(
+            F.count("*").alias("subscriptions"),
+            F.count_if("is_live").alias("live"),
+            F.count_if(is_never).alias("never_matched"),
+        ),
+        moves.agg(
+            F.percentile(healing, 0.5).alias("healing_p50_ms"),
+            F.percentile(healing, 0.95).alias("healing_p95_ms"),
+            F.max(healing).alias("healing_max_ms"),
+        ),
+        pairs.agg(F.count("*").alias("coverings")),
+    ]
+    (row,) = reduce(DataFrame.crossJoin, parts).collect()
+    return Totals(**row.asDict())
+
+
+def _sum(name: str) -> Column:
+    return F.coalesce(F.sum(name), F.lit(0)).alias(name)
+
+
+def _depth(gold: GoldTables, bucket_us: int) -> list[Row]:
+    """Return the depth of all queues together."""
+    frame = gold.period.after_begin(queue_depths(gold.every_match, bucket_us, by=()), bucket_us)
+    return [row.asDict() for row in frame.orderBy("from_us").collect()]
+
+
+def _depths(gold: GoldTables, bucket_us: int) -> list[Row]:
+    """Return the depths of the sessions with the deepest queues."""
+    frame = gold.period.after_begin(queue_depths(gold.every_match, bucket_us), bucket_us).cache()
+    top = ranked(
+        frame.groupBy("user", "session").agg(F.max("depth_max").alias("most")),
+        F.desc("most"),
+        "user",
+        "session",
+        limit=CURVES,
+    )
+    wanted = [(row["user"], row["session"]) for row in top.rows]
+    rows = [row.asDict() for row in frame.where(_is_among(("user", "session"), wanted)).orderBy("from_us").collect()]
+    frame.unpersist()
+    return sorted(rows, key=lambda row: wanted.index((row["user"], row["session"])))
+
+
+def _absences(frame: DataFrame, away: Ranking) -> list[Row]:
+    """Return the times away of the devices that were away longest."""
+    wanted = [(row["user"], row["device"]) for row in away.rows[:STRIPS]]
+    rows = frame.where(_is_among(("user", "device"), wanted)).orderBy("from_us").limit(STRIPS * ROWS_MAX).collect()
+    return sorted((row.asDict() for row in rows), key=lambda row: wanted.index((row["user"], row["device"])))
+
+
+def _is_among(names: tuple[str, str], wanted: Sequence[tuple[str, str]]) -> Column:
+    """Return the condition that two columns have the values of one of the pairs."""
+    one, other = map(F.col, names)
+    return reduce(lambda any_, pair: any_ | ((one == pair[0]) & (other == pair[1])), wanted, F.lit(False))

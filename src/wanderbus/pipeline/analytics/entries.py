@@ -1,0 +1,163 @@
+"""Entries: the changes of each user's sessions, subscriptions and devices, in one table and in the order of the log.
+
+They come from the silver tables. What these do not have is read from the bronze records: starts of the server, blocked
+matches, inherited queues, forgotten subscriptions, and notifications that an earlier life of an agent may have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+
+from wanderbus.records import (
+    Attached,
+    Delivery,
+    Forgotten,
+    Matched,
+    Replayed,
+    Started,
+    Subscribed,
+    decode_record,
+)
+
+ENTRY: Final = (
+    "user string, session string, offset bigint, at_us bigint, kind string, subject string, first bigint, last bigint, "
+    "subscriptions array<string>, device string, value string, reason string, resumed boolean"
+)
+"""Columns of an entry.
+
+``value`` is the status or the address of a device. ``first`` of an attached device is the life of its agent, that of a
+notification the offset of its event.
+"""
+
+MARK: Final = (
+    "offset bigint, at_us bigint, kind string, user string, session string, device string, "
+    "subscriptions array<string>, number bigint"
+)
+"""Columns of what only bronze records have: ``number`` is a count of blocked matches, or a notification's number."""
+
+_MARKED: Final = ("published", "matched", "replayed", "forgotten", "subscribed", "started", "attached")
+_NAMES: Final = [column.split()[0] for column in ENTRY.split(", ")]
+_MARK_NAMES: Final = [column.split()[0] for column in MARK.split(", ")]
+
+
+class _Published(msgspec.Struct, gc=False):
+    delivery: Delivery = Delivery()
+
+
+_published: Final = msgspec.msgpack.Decoder(_Published)
+
+
+def marks(records: DataFrame) -> DataFrame:
+    """Return what analytics need of the bronze ``records`` (``offset, at_us, kind, record``), as :data:`MARK`.
+
+    Kinds of marks: ``started``, ``restricted`` (one for each blocked match, or one for each piece of history),
+    ``inherited`` (the ended subscription and its heir), ``forgotten`` and ``redelivered``.
+    """
+    chosen = records.where(F.col("kind").isin(*_MARKED)).select("offset", "at_us", "kind", "record")
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            offsets, times, kinds, payloads = (batch.column(place).to_pylist() for place in range(4))
+            rows = [
+                {"offset": offset, "at_us": at_us, **mark}
+                for offset, at_us, kind, payload in zip(offsets, times, kinds, payloads, strict=True)
+                for mark in _marks_of(kind, payload)
+            ]
+            columns = [pa.array([row.get(name) for row in rows], type=_ARROW[name]) for name in _MARK_NAMES]
+            yield pa.RecordBatch.from_arrays(columns, names=_MARK_NAMES)
+
+    return chosen.mapInArrow(work, MARK)
+
+
+_ARROW: Final = {name: pa.string() for name in ("kind", "user", "session", "device")} | {
+    **dict.fromkeys(("offset", "at_us", "number"), pa.int64()),
+    "subscriptions": pa.list_(pa.string()),
+}
+
+
+def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
+    if kind == "published":
+        for identity, _ in _published.decode(payload).delivery.restricted:
+            yield {"kind": "restricted", "subscriptions": [identity], "number": 1}
+        return
+    match decode_record(payload):
+        case Started(server=server):
+            yield {"kind": "started", "user": server}
+        case Matched(events=events):
+            for event in events:
+                for identity, _ in event.restricted:
+                    yield {"kind": "restricted", "subscriptions": [identity], "number": 1}
+        case Replayed(restricted=restricted) as replayed if restricted:
+            yield {"kind": "restricted", "subscriptions": [replayed.subscription], "number": restricted}
+        case Forgotten(subscriptions=subscriptions) if subscriptions:
+            yield {"kind": "forgotten", "subscriptions": subscriptions}
+        case Subscribed(subscription=heir, inherits=ended) if ended is not None:
+            own = {"user": heir.owner, "session": heir.session}
+            yield {"kind": "inherited", **own, "subscriptions": [ended, heir.id]}
+        case Attached() as attached:
+            own = {"user": attached.user, "session": attached.session, "device": attached.device}
+            for identity, number in attached.redelivered:
+                yield {"kind": "redelivered", **own, "subscriptions": [identity], "number": number}
+
+
+def owners(subscriptions: DataFrame) -> DataFrame:
+    """Return ``subscription, user, session`` of every subscription, once."""
+    return subscriptions.select(F.col("id").alias("subscription"), F.col("owner").alias("user"), "session").distinct()
+
+
+def entries(
+    notifications: DataFrame, deliveries: DataFrame, sessions: DataFrame, subscriptions: DataFrame, marked: DataFrame
+) -> DataFrame:
+    """Return the entries of all users, as :data:`ENTRY`, of the silver tables and the :func:`marks`.
+
+    Kinds: those of deliveries and sessions, ``notified``, ``bound``, ``started``, ``inherited``, ``forgotten`` and
+    ``redelivered``. ``started`` is there once for each user.
+    """
+    forgotten = (
+        marked.where("kind = 'forgotten'")
+        .select("offset", "at_us", "kind", F.explode("subscriptions").alias("subscription"))
+        .join(owners(subscriptions), "subscription")
+    )
+    starts = marked.where("kind = 'started'").select("offset", "at_us", "kind")
+    users = sessions.select("user").distinct()
+    own = [
+        _entry(
+            notifications,
+            kind=F.lit("notified"),
+            first=F.coalesce("event_offset", "offset"),
+            last=F.col("number"),
+        ),
+        _entry(deliveries),
+        _entry(sessions, value=F.coalesce("status", "address"), first=F.col("epoch")),
+        _entry(
+            subscriptions.where("device is not null"),
+            kind=F.lit("bound"),
+            user=F.col("owner"),
+            offset=F.col("from_offset"),
+            at_us=F.col("from_us"),
+            subscriptions=F.array("id"),
+        ),
+        _entry(marked.where("kind in ('inherited', 'redelivered')"), last=F.col("number")),
+        _entry(forgotten, subscriptions=F.array("subscription")),
+        _entry(starts.crossJoin(users)),
+    ]
+    return reduce(DataFrame.unionByName, own)
+
+
+def _entry(rows: DataFrame, **given: Column) -> DataFrame:
+    """Return rows with the columns of an entry: those given, those of the rows by name, and nothing in the others."""
+    types = dict(column.split(" ", 1) for column in ENTRY.split(", "))
+    columns = [
+        (given[name] if name in given else F.col(name) if name in rows.columns else F.lit(None))
+        .cast(types[name])
+        .alias(name)
+        for name in _NAMES
+    ]
+    return rows.select(*columns)

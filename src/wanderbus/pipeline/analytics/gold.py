@@ -1,0 +1,121 @@
+"""All gold tables of a period, made of the tables of a lake (SPEC T-08)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
+
+from wanderbus.pipeline.analytics.counts import blocked, device_counts, drops, session_counts, subject_counts
+from wanderbus.pipeline.analytics.coverings import coverings
+from wanderbus.pipeline.analytics.entries import entries, marks, owners
+from wanderbus.pipeline.analytics.latencies import latencies
+from wanderbus.pipeline.analytics.queue_depths import queue_depths
+from wanderbus.pipeline.analytics.settled import absences, matches, moves, settled, takings
+from wanderbus.pipeline.analytics.subscription_counts import subscription_counts
+from wanderbus.pipeline.lake.reading import table
+
+MINUTE_US: Final = 60_000_000
+
+
+class Period(NamedTuple):
+    """Time from ``from_us`` up to ``to_us``, itself not included, by the server's clock; None for no bound.
+
+    Matches, events and moves belong to the period in which they begin. Their outcomes are those at its end.
+    """
+
+    from_us: int | None = None
+    to_us: int | None = None
+
+    def within(self, rows: DataFrame, column: str = "at_us") -> DataFrame:
+        """Return the rows whose time is in the period."""
+        begun = rows if self.from_us is None else rows.where(F.col(column) >= self.from_us)
+        return self.before_end(begun, column)
+
+    def before_end(self, rows: DataFrame, column: str = "at_us") -> DataFrame:
+        """Return the rows whose time is before the end of the period."""
+        return rows if self.to_us is None else rows.where(F.col(column) < self.to_us)
+
+    def after_begin(self, rows: DataFrame, width_us: int) -> DataFrame:
+        """Return the rows of spans of ``width_us`` from ``from_us`` on, which end after the begin of the period."""
+        return rows if self.from_us is None else rows.where(F.col("from_us") > self.from_us - width_us)
+
+    def overlapping(self, rows: DataFrame) -> DataFrame:
+        """Return the rows from ``from_us`` to ``to_us`` that begin before the end of the period and end within it."""
+        is_after = F.col("to_us").isNull() | (F.col("to_us") > (self.from_us or 0))
+        return self.before_end(rows.where(is_after), "from_us")
+
+
+EVERYTHING: Final = Period()
+
+
+class LakeTables(NamedTuple):
+    """Tables of a lake that analytics read, up to the end of a period."""
+
+    records: DataFrame
+    events: DataFrame
+    notifications: DataFrame
+    deliveries: DataFrame
+    sessions: DataFrame
+    subscriptions: DataFrame
+
+
+def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING) -> LakeTables:
+    """Return the tables of a lake up to the end of the period; ``StorageError`` if there is no such lake."""
+    found = {name: table(spark, lake, name) for name in LakeTables._fields}
+    versions = found.pop("subscriptions")
+    if period.to_us is not None:
+        is_later = F.col("to_us") >= period.to_us
+        open_end = {name: F.when(~is_later, F.col(name)) for name in ("to_offset", "ended")}
+        versions = period.before_end(versions, "from_us").withColumns(
+            {**open_end, "is_live": F.col("is_live") | F.coalesce(is_later, F.lit(False))}
+        )
+    return LakeTables(**{name: period.before_end(rows) for name, rows in found.items()}, subscriptions=versions)
+
+
+class GoldTables:
+    """Gold tables of a period, by name in ``frames``; a context whose end frees the memory that they share.
+
+    ``bucket_us`` is the time of one row of queue depths. ``every_match`` are the matches up to the end of the period,
+    those from before it included.
+    """
+
+    def __init__(self, tables: LakeTables, period: Period = EVERYTHING, *, bucket_us: int = MINUTE_US) -> None:
+        marked = marks(tables.records).cache()
+        every = entries(tables.notifications, tables.deliveries, tables.sessions, tables.subscriptions, marked)
+        rows = settled(every).cache()
+        self._cached = (marked, rows)
+        taken = takings(rows, tables.events)
+        self.tables, self.period = tables, period
+        self.every_match = matches(rows)
+        self.frames: dict[str, DataFrame] = {
+            "matches": period.within(self.every_match),
+            "takings": period.within(taken, "matched_us"),
+            "queue_depths": period.after_begin(queue_depths(self.every_match, bucket_us), bucket_us),
+            "absences": period.overlapping(absences(rows)),
+            "moves": period.within(moves(rows, taken), "moved_us"),
+            "coverings": coverings(tables.subscriptions),
+        }
+        self.frames |= self._counts(tables, period, period.within(blocked(marked, owners(tables.subscriptions))))
+
+    def _counts(self, tables: LakeTables, period: Period, restricted: DataFrame) -> Mapping[str, DataFrame]:
+        found, events = self.frames, period.within(tables.events)
+        matched, taken = found["matches"], found["takings"]
+        return {
+            "session_counts": session_counts(matched, period.within(tables.notifications), restricted),
+            "drops": drops(matched),
+            "latencies": latencies(taken),
+            "subject_counts": subject_counts(events, matched),
+            "device_counts": device_counts(events, taken, found["absences"], found["moves"]),
+            "subscription_counts": subscription_counts(tables.subscriptions, events, matched, restricted),
+        }
+
+    def __enter__(self) -> GoldTables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._cached:
+            each.unpersist()

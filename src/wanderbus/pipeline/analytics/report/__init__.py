@@ -1,0 +1,8 @@
+"""The report: one HTML page with its plots inside, which needs no network."""
+
+from __future__ import annotations
+
+from wanderbus.pipeline.analytics.report.file import write_page
+from wanderbus.pipeline.analytics.report.page import Refresh, page
+
+__all__ = ["Refresh", "page", "write_page"]

@@ -1,0 +1,294 @@
+"""Fate of every match of one user, by the rules of the broker's queues (SPEC G-21; decision 0020).
+
+A match is a notification for one subscription. It is delivered when every member device has acknowledged it, or the one
+device to which its subscription is bound. The fold knows neither Spark nor events: it takes entries in the order of
+the log, and so needs only the memory of the matches that wait.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+from wanderbus.pipeline.analytics.device_times import DeviceTimes
+
+Outcome = Literal["delivered", "dropped", "queued", "handed_over"]
+
+COMPACTED_ABOVE: Final = 1_000
+"""Removed matches at the begin of a queue that are kept until they are as many as the others."""
+
+
+class Entry(NamedTuple):
+    """An entry of :data:`wanderbus.pipeline.analytics.entries.ENTRY`, without its user."""
+
+    session: str | None
+    offset: int
+    at_us: int
+    kind: str
+    subject: str | None = None
+    first: int | None = None
+    last: int | None = None
+    subscriptions: list[str] | None = None
+    device: str | None = None
+    value: str | None = None
+    reason: str | None = None
+    resumed: bool | None = None
+
+
+class Match(NamedTuple):
+    """A notification for one subscription."""
+
+    session: str
+    subject: str
+    number: int
+    subscription: str
+    offset: int
+    at_us: int
+    event_offset: int
+
+
+class Fate(NamedTuple):
+    """The end of a match; a queued one has none. ``reason`` is that of a drop, ``device`` the last to acknowledge."""
+
+    match: Match
+    outcome: Outcome
+    ended_us: int | None = None
+    reason: str | None = None
+    device: str | None = None
+
+
+class Taking(NamedTuple):
+    """A device acknowledged a match; ``away_us`` of the time in between it was away."""
+
+    match: Match
+    device: str
+    taken_us: int
+    away_us: int
+    is_redelivered: bool
+
+
+class _Queue:
+    """Matches of one subscription that wait, in the order of their numbers, with the cursors of the devices."""
+
+    def __init__(self) -> None:
+        self.cursors: dict[str, int] = {}
+        self._numbers: list[int] = []
+        self._matches: list[Match] = []
+        self._start = 0
+
+    def add(self, match: Match) -> None:
+        self._numbers.append(match.number)
+        self._matches.append(match)
+
+    def between(self, above: int, through: int) -> list[Match]:
+        """Return the matches numbered from behind ``above`` up to ``through``."""
+        begin = bisect_right(self._numbers, above, self._start)
+        return self._matches[begin : bisect_right(self._numbers, through, begin)]
+
+    def take(self, first: int, last: int) -> list[Match]:
+        """Remove and return the matches numbered ``first`` to ``last``."""
+        begin = bisect_left(self._numbers, first, self._start)
+        end = bisect_right(self._numbers, last, begin)
+        taken = self._matches[begin:end]
+        if begin == self._start:
+            self._start = end
+        else:
+            del self._numbers[begin:end], self._matches[begin:end]
+        if self._start > COMPACTED_ABOVE and self._start * 2 > len(self._numbers):
+            del self._numbers[: self._start], self._matches[: self._start]
+            self._start = 0
+        return taken
+
+    def take_all(self) -> list[Match]:
+        """Remove and return all matches; no device has acknowledged any of the next ones."""
+        taken = self._matches[self._start :]
+        self._numbers, self._matches, self._start, self.cursors = [], [], 0, {}
+        return taken
+
+
+class _Session:
+    def __init__(self) -> None:
+        self.members: list[str] = []
+        self.queues: dict[str, _Queue] = {}
+
+
+class UserFold:
+    """The fold over the entries of one user; :meth:`step` and :meth:`close` yield what they settle."""
+
+    def __init__(self) -> None:
+        self.times = DeviceTimes()
+        self._sessions: dict[str, _Session] = {}
+        self._session_of: dict[str, str] = {}
+        self._bound: dict[str, str] = {}
+        self._redelivered: dict[str, dict[str, int]] = {}
+        self._epochs: dict[str, int] = {}
+        self._begun: set[str] = set()
+        """Devices whose last attachment began another life of their agent."""
+
+    def step(self, entry: Entry) -> Iterator[Fate | Taking]:
+        """Apply one entry, and yield the matches that it ends and the acknowledgements of devices."""
+        match entry.kind:
+            case "notified":
+                yield from self._on_notified(entry)
+            case "acknowledged":
+                yield from self._on_acknowledged(entry)
+            case "dropped":
+                yield from self._on_dropped(entry)
+            case "attached":
+                yield from self._on_attached(entry)
+            case "left":
+                yield from self._on_left(entry)
+            case "session_fenced":
+                yield from self._on_fenced(entry)
+            case "forgotten":
+                for queue in self._queues_of(entry):
+                    yield from _dropped(queue.take_all(), entry.at_us, "forgotten")
+            case _:
+                self._on_other(entry)
+
+    def close(self) -> Iterator[Fate]:
+        """Yield the matches that still wait, and end the times of the devices."""
+        self.times.close()
+        for session in self._sessions.values():
+            for queue in session.queues.values():
+                for match in queue.take_all():
+                    yield Fate(match, "queued")
+
+    def _on_other(self, entry: Entry) -> None:
+        device, identities = entry.device or "", entry.subscriptions or []
+        match entry.kind:
+            case "bound":
+                self._bound[identities[0]] = device
+            case "inherited":
+                self._inherit(entry, *identities)
+            case "redelivered" if device in self._begun:
+                self._redelivered.setdefault(device, {})[identities[0]] = entry.last or 0
+            case "started":
+                self.times.started(entry.at_us)
+            case "status":
+                self.times.status(device, entry.value or "", entry.reason or "", entry.at_us)
+            case "dialog_stored" if entry.value:
+                self.times.address(device, entry.value, entry.at_us)
+
+    # Queues -----------------------------------------------------------------------------------------------------
+
+    def _on_notified(self, entry: Entry) -> Iterator[Fate]:
+        session = self._session(entry)
+        for identity in entry.subscriptions or ():
+            own = (entry.last or 0, identity, entry.offset, entry.at_us, entry.first or 0)
+            match = Match(entry.session or "", entry.subject or "", *own)
+            bound_to = self._bound.get(identity)
+            if bound_to is not None and session.members and bound_to not in session.members:
+                yield Fate(match, "dropped", entry.at_us, "device_left")
+                continue
+            if (queue := session.queues.get(identity)) is None:
+                queue = session.queues[identity] = _Queue()
+            queue.add(match)
+
+    def _on_acknowledged(self, entry: Entry) -> Iterator[Fate | Taking]:
+        session, device, number = self._session(entry), entry.device or "", entry.last or 0
+        marks = self._redelivered.get(device, {})
+        for identity in entry.subscriptions or list(session.queues):
+            if (queue := session.queues.get(identity)) is None:
+                continue
+            former = queue.cursors.get(device, 0)
+            if number > former:
+                if self._bound.get(identity, device) == device:
+                    for match in queue.between(former, number):
+                        away_us = self.times.away_us(device, match.at_us, entry.at_us)
+                        is_again = not entry.resumed and match.number <= marks.get(identity, 0)
+                        yield Taking(match, device, entry.at_us, away_us, is_again)
+                queue.cursors[device] = number
+            yield from self._trim(session, identity, queue, entry.at_us, device)
+        for identity in entry.subscriptions or list(marks):
+            if entry.resumed or marks.get(identity, 0) <= number:
+                marks.pop(identity, None)
+
+    def _trim(self, session: _Session, identity: str, queue: _Queue, at_us: int, device: str | None) -> Iterator[Fate]:
+        """Deliver what every target device has acknowledged."""
+        bound_to = self._bound.get(identity)
+        targets = [each for each in session.members if bound_to in (None, each)]
+        taken = min((queue.cursors.get(each, 0) for each in targets), default=0)
+        for match in queue.take(0, taken):
+            yield Fate(match, "delivered", at_us, device=device)
+
+    def _on_dropped(self, entry: Entry) -> Iterator[Fate]:
+        for queue in self._queues_of(entry):
+            yield from _dropped(queue.take(entry.first or 0, entry.last or 0), entry.at_us, entry.reason or "")
+
+    def _inherit(self, entry: Entry, ended: str, heir: str) -> None:
+        session = self._session(entry)
+        if (queue := session.queues.pop(ended, None)) is not None:
+            session.queues[heir] = queue
+        for marks in self._redelivered.values():
+            if ended in marks:
+                marks[heir] = marks.pop(ended)
+
+    # Members ----------------------------------------------------------------------------------------------------
+
+    def _on_attached(self, entry: Entry) -> Iterator[Fate]:
+        name, device = entry.session or "", entry.device or ""
+        session = self._session(entry)
+        former = self._session_of.get(device)
+        if former is not None and former != name:
+            yield from self._leave(former, device, entry.at_us)
+        self._session_of[device] = name
+        if device not in session.members:
+            session.members.append(device)
+            self._redelivered.pop(device, None)
+            yield from self._trim_all(session, entry.at_us)
+        if self._epochs.get(device) == entry.first:
+            self._begun.discard(device)
+        else:
+            self._epochs[device] = entry.first or 0
+            self._redelivered.pop(device, None)
+            self._begun.add(device)
+
+    def _on_left(self, entry: Entry) -> Iterator[Fate]:
+        device = entry.device or ""
+        self.times.left(device, entry.at_us)
+        yield from self._leave(entry.session or "", device, entry.at_us)
+        for known in (self._session_of, self._redelivered, self._epochs):
+            known.pop(device, None)
+
+    def _leave(self, name: str, device: str, at_us: int) -> Iterator[Fate]:
+        session = self._sessions.get(name)
+        if session is None or device not in session.members:
+            return
+        session.members.remove(device)
+        for queue in session.queues.values():
+            queue.cursors.pop(device, None)
+        yield from self._trim_all(session, at_us)
+
+    def _trim_all(self, session: _Session, at_us: int) -> Iterator[Fate]:
+        """Settle what no member waits for; the queue of a device that is no member is dropped if there are others."""
+        if not session.members:
+            return
+        for identity, queue in session.queues.items():
+            if self._bound.get(identity) in (None, *session.members):
+                yield from self._trim(session, identity, queue, at_us, None)
+            else:
+                yield from _dropped(queue.take_all(), at_us, "device_left")
+
+    def _on_fenced(self, entry: Entry) -> Iterator[Fate]:
+        session = self._sessions.pop(entry.session or "", None)
+        if session is None:
+            return
+        for device in session.members:
+            self._session_of.pop(device, None)
+        for queue in session.queues.values():
+            for match in queue.take_all():
+                yield Fate(match, "handed_over", entry.at_us)
+
+    def _session(self, entry: Entry) -> _Session:
+        return self._sessions.setdefault(entry.session or "", _Session())
+
+    def _queues_of(self, entry: Entry) -> list[_Queue]:
+        queues = self._session(entry).queues
+        return [queues[each] for each in entry.subscriptions or list(queues) if each in queues]
+
+
+def _dropped(matches: Iterable[Match], at_us: int, reason: str) -> Iterator[Fate]:
+    for match in matches:
+        yield Fate(match, "dropped", at_us, reason)

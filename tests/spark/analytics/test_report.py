@@ -1,0 +1,218 @@
+"""The report needs no network, shows what it is given, and fits a phone (SPEC T-08)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from wanderbus.errors import StorageError
+from wanderbus.pipeline.analytics import Analysis, Ranking, Totals, page, write_page
+from wanderbus.pipeline.analytics.report import Refresh
+
+START_US = 1_700_000_000_000_000
+HOUR_US = 3_600_000_000
+USER = "sip:a.very.long.name.of.a.user.who.travels.far@an.equally.long.domain.example.org"
+LONG = "Dest == 'IAH' and " * 9
+NASTY = "<script>alert('x')</script>&\u202e"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def counts(**more: Any) -> dict[str, Any]:
+    return {"generated": 12_345, "delivered": 12_000, "dropped": 300, "queued": 45, "handed_over": 0, **more}
+
+
+def latency(**names: Any) -> list[dict[str, Any]]:
+    own = dict.fromkeys(("subject", "user", "device")) | names
+    times = {"takings": 12_000, "p50_ms": 1.5, "p95_ms": 250.0, "p99_ms": 9_000.0, "max_ms": 200_000.0}
+    return [{**own, "part": part, **times} for part in ("accepting", "matching", "away", "taking", "total")]
+
+
+def analysis() -> Analysis:
+    """Figures with long and hostile names, and with more rows than are shown at once."""
+    device = "urn:uuid:0a1b2c3d-0000-1111-2222-333344445555"
+    own = {"user": USER, "session": "default"}
+    of_device = {"user": USER, "device": device}
+    devices = [
+        {
+            **of_device,
+            **{"events": 3, "repeated_events": 0, "taken": 12_000, "redelivered": 2, "absences": 2, "moves": 1},
+            **{"away_us": HOUR_US, "healed": 1, "is_away": True, "taking_p95_ms": 250.0, "healing_p50_ms": 80.0},
+            "healing_max_ms": 80.0,
+        }
+    ] * 12
+    filters = {
+        "subject": "S",
+        "covering": "s1",
+        "covering_subscriptions": 3,
+        "covered": "s2",
+        "covered_subscriptions": 1,
+    }
+    return Analysis(
+        server="wb",
+        records=54_321,
+        first_us=START_US,
+        last_us=START_US + HOUR_US,
+        totals=Totals(
+            events=9_000, generated=12_345, delivered=12_000, dropped=300, queued=45, moves=1, healed=1,
+            healing_p50_ms=80.0, healing_p95_ms=80.0, healing_max_ms=80.0, live=7, never_matched=1,
+        ),
+        reasons=Ranking([{"reason": "queue.notifications_max", "dropped": 300}]),
+        drops=Ranking([{**own, "subject": NASTY, "reason": "queue.notifications_max", "dropped": 300}]),
+        sessions=Ranking([{**own, **counts(), "restricted": 5, "missing": 0, "repeated": 0}]),
+        latencies={
+            "server": Ranking(latency()),
+            "subject": Ranking(latency(subject=NASTY)),
+            "user": Ranking(latency(user=USER)),
+            "device": Ranking(latency(user=USER, device=device), is_cut=True),
+        },
+        depth_bucket_us=60_000_000,
+        depth=[{"from_us": START_US + n * 60_000_000, "depth": n * 7, "depth_max": n * 9} for n in range(60)],
+        depths=[{**own, "from_us": START_US, "depth": 3, "depth_max": 9}],
+        devices=Ranking(devices),
+        slow=Ranking(devices[:2]),
+        absences=[
+            {**of_device, "from_us": START_US, "to_us": START_US + 60_000_000, "reason": "timeout"},
+            {**of_device, "from_us": START_US + HOUR_US // 2, "to_us": None, "reason": "timeout"},
+        ],
+        moves=Ranking(
+            [{**of_device, "moved_us": START_US, "former": "[2001:db8::1234:5678:9abc:def0]:54321", "address": "b:1",
+              "healed_us": None, "healing_us": None}]
+        ),
+        subjects=Ranking([{"subject": NASTY, "events": 9_000, "events_in_peak_s": 99, **counts()}]),
+        never=Ranking([{"id": "wb-1", **own, "subject": NASTY, "expression": LONG, "events_seen": 4}]),
+        coverings=Ranking([{**filters, "covering_expression": "n > 1", "covered_expression": LONG, "is_equal": False}]),
+    )  # fmt: skip
+
+
+EMPTY = Analysis(
+    server="", records=0, first_us=None, last_us=None, totals=Totals(), reasons=Ranking(), drops=Ranking(),
+    sessions=Ranking(), latencies=dict.fromkeys(("server", "subject", "user", "device"), Ranking()), depth_bucket_us=1,
+    depth=[], depths=[], devices=Ranking(), slow=Ranking(), absences=[], moves=Ranking(), subjects=Ranking(),
+    never=Ranking(), coverings=Ranking(),
+)  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and collects tags, attributes and words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words += f"{data} "
+
+
+@pytest.mark.parametrize("found", [analysis(), EMPTY], ids=["full", "empty"])
+def test_t08_the_page_is_whole_and_needs_no_network(found: Analysis) -> None:
+    text = page(found)
+    shown = Page(text)
+    assert not {"script", "link", "img", "iframe"} & set(shown.tags)
+    assert not [name for name, _ in shown.attributes if name.startswith("on")]
+    assert all(value and value.startswith("#") for name, value in shown.attributes if name in ("href", "src"))
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_t08_the_page_shows_the_figures_and_nothing_of_a_user_is_markup() -> None:
+    text = page(analysis())
+    shown = Page(text)
+    for words in ("300 matches dropped", "12,345", "54,321 records", "queue.notifications_max", "80 ms", USER):
+        assert words in shown.words, words
+    assert "alert('x')" in shown.words
+    assert "\u202e" not in text, "a name cannot turn the text around"
+    assert "4 more" in shown.words, "the ninth device is folded"
+
+
+def test_t08_a_run_without_a_fault_says_so() -> None:
+    totals = Totals(events=4, generated=4, delivered=3, queued=1)
+    words = Page(page(msgspec.structs.replace(EMPTY, totals=totals))).words
+    assert "Nothing lost, dropped or repeated: 3 matches delivered, and 1 wait." in words
+    for fault, count in (("notifications missing", "missing"), ("events accepted twice", "repeated_events")):
+        broken = msgspec.structs.replace(totals, **{count: 2})
+        assert f"2 {fault}." in Page(page(msgspec.structs.replace(EMPTY, totals=broken))).words
+
+
+def test_t08_only_a_live_page_reloads_itself() -> None:
+    assert "http-equiv" not in page(analysis())
+    assert "<meta http-equiv='refresh' content='7'>" in page(analysis(), refresh=Refresh(7.0))
+
+
+def test_t08_the_file_is_replaced_in_one_step_and_keeps_the_former_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "report.html"
+    write_page(path, "one")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(StorageError, match="cannot be written: No space left"):
+        write_page(path, "two")
+    assert path.read_text() == "one"
+    assert [each.name for each in path.parent.iterdir()] == ["report.html"]
+
+
+PROBE = """<!doctype html><body>
+<iframe style="width:{width}px;height:900px;border:0" srcdoc="{page}"></iframe><pre></pre>
+<script>onload = () => {{
+  const inner = document.querySelector("iframe").contentDocument, all = inner.querySelectorAll("body *"), found = [];
+  for (const each of inner.querySelectorAll("details")) each.open = true;
+  for (const each of all) {{
+    const box = each.getBoundingClientRect();
+    if (box.width && (box.right > {width} + 0.5 || box.left < -0.5))
+      found.push(each.tagName + " " + each.textContent.slice(0, 40));
+  }}
+  const counts = "seen " + all.length + " beyond " + found.length;
+  document.querySelector("pre").textContent = counts + "; " + found.slice(0, 5).join("; ");
+}};</script></body>"""
+"""A page that shows another one in a frame, and counts its elements that are beyond the frame."""
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize("width", [360, 400, 1_000])
+def test_t08_no_element_is_wider_than_the_screen(tmp_path: Path, width: int) -> None:
+    probe = tmp_path / "probe.html"
+    probe.write_text(PROBE.format(width=width, page=escape(page(analysis()), quote=True)), encoding="utf-8")
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'browser'}"]
+    done = subprocess.run(
+        [*command, "--window-size=1200,1000", "--dump-dom", probe.as_uri()],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    found = re.search(r"<pre>seen (\d+) beyond (\d+); ([^<]*)</pre>", done.stdout)
+    assert found is not None, done.stderr
+    assert int(found[1]) > 500
+    assert found[2] == "0", found[3]

@@ -1,0 +1,217 @@
+"""The fold over a user's entries counts as the broker does (SPEC T-08, U-02)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.spark.analytics.random_records import USERS, RandomLog
+from wanderbus import records
+from wanderbus.broker.state.rows import SessionRow
+from wanderbus.pipeline.analytics.user_fold import Entry, Fate, Match, Taking, UserFold
+
+
+def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Entry]:
+    """Yield the entries of one user, as plain Python."""
+    owners: dict[str, tuple[str, str]] = {}
+    own: dict[str, Any]
+    mark: dict[str, Any]
+    for offset, record in enumerate(written):
+        at_us = record.at_us
+        match record:
+            case records.Started():
+                yield Entry(None, offset, at_us, "started")
+            case records.Published(delivery=delivery):
+                for each in delivery.notified:
+                    if each.user == user:
+                        own = {"last": each.number, "subscriptions": list(each.subscriptions)}
+                        yield Entry(each.session, offset, at_us, "notified", subject=record.event.subject, **own)
+            case records.Matched(events=events):
+                for each in (notified for event in events for notified in event.notified):
+                    if each.user == user:
+                        own = {"last": each.number, "subscriptions": list(each.subscriptions)}
+                        yield Entry(each.session, offset, at_us, "notified", **own)
+            case records.Replayed() if record.user == user:
+                for number in range(record.first, record.first + len(record.events)):
+                    own = {"last": number, "subscriptions": [record.subscription]}
+                    yield Entry(record.session, offset, at_us, "notified", **own)
+            case records.Subscribed(subscription=subscription, inherits=inherits):
+                owners[subscription.id] = (subscription.owner, subscription.session)
+                if subscription.owner == user:
+                    if subscription.device:
+                        own = {"subscriptions": [subscription.id], "device": subscription.device}
+                        yield Entry(subscription.session, offset, at_us, "bound", **own)
+                    if inherits:
+                        pair = [inherits, subscription.id]
+                        yield Entry(subscription.session, offset, at_us, "inherited", subscriptions=pair)
+            case records.Forgotten(subscriptions=forgotten):
+                for identity in forgotten:
+                    if owners[identity][0] == user:
+                        yield Entry(owners[identity][1], offset, at_us, "forgotten", subscriptions=[identity])
+            case records.Acknowledged() if record.user == user:
+                own = {"last": record.number, "device": record.device, "resumed": record.resumed}
+                several = list(record.subscriptions)
+                yield Entry(record.session, offset, at_us, "acknowledged", subscriptions=several, **own)
+            case records.Dropped() if record.user == user:
+                own = {"first": record.first, "last": record.last, "reason": record.reason}
+                several = list(record.subscriptions)
+                yield Entry(record.session, offset, at_us, "dropped", subscriptions=several, **own)
+            case records.Attached() if record.user == user:
+                own = {"first": record.epoch, "device": record.device}
+                yield Entry(record.session, offset, at_us, "attached", **own)
+                for identity, number in record.redelivered:
+                    mark = {"last": number, "device": record.device, "subscriptions": [identity]}
+                    yield Entry(record.session, offset, at_us, "redelivered", **mark)
+            case records.Left() if record.user == user:
+                yield Entry(record.session, offset, at_us, "left", device=record.device, reason=record.reason)
+            case records.StatusChanged() if record.user == user:
+                own = {"device": record.device, "value": record.status, "reason": record.reason}
+                yield Entry(None, offset, at_us, "status", **own)
+            case records.DialogStored() if record.user == user:
+                yield Entry(None, offset, at_us, "dialog_stored", device=record.device, value=record.address)
+
+
+def folded(written: Iterable[records.AnyRecord], user: str) -> tuple[list[Fate | Taking], UserFold]:
+    fold = UserFold()
+    found = [each for entry in entries_of(written, user) for each in fold.step(entry)]
+    return [*found, *fold.close()], fold
+
+
+def counters(found: Iterable[Fate | Taking], session: str) -> dict[str, object]:
+    fates = [each for each in found if isinstance(each, Fate) and each.match.session == session]
+    outcomes = Counter(each.outcome for each in fates)
+    return {
+        "generated": len(fates),
+        "delivered": outcomes["delivered"],
+        "queued": outcomes["queued"],
+        "dropped": dict(Counter(each.reason for each in fates if each.outcome == "dropped")),
+    }
+
+
+def own_counters(row: SessionRow) -> dict[str, object]:
+    return {name: getattr(row, name) for name in ("generated", "delivered", "queued", "dropped")}
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 160))
+def test_t08_the_counts_of_every_session_are_those_of_the_broker(seed: int, count: int) -> None:
+    log = RandomLog(seed).grow(count)
+    for user in USERS:
+        found, _ = folded(log.records, user)
+        for row in log.state.sessions_of(user):
+            assert counters(found, row.name) == own_counters(row)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 160))
+def test_t08_a_match_has_one_fate_and_a_device_takes_it_once(seed: int, count: int) -> None:
+    log = RandomLog(seed).grow(count)
+    for user in USERS:
+        found, _ = folded(log.records, user)
+        fates = [each.match for each in found if isinstance(each, Fate)]
+        assert len(set(fates)) == len(fates)
+        taken = [(each.match, each.device) for each in found if isinstance(each, Taking)]
+        ended = {each.match: each.ended_us for each in found if isinstance(each, Fate)}
+        # A member that leaves and comes back may take a match again, and that alone.
+        left = any(isinstance(each, records.Left | records.Attached) for each in log.records)
+        assert left or len(set(taken)) == len(taken)
+        for each in found:
+            if isinstance(each, Taking):
+                assert each.match in ended
+                assert 0 <= each.away_us <= each.taken_us - each.match.at_us
+
+
+def entry(kind: str, at_us: int, **more: Any) -> Entry:
+    return Entry("default", at_us, at_us, kind, **more)
+
+
+def test_t08_times_away_are_a_part_of_the_time_until_a_match_is_taken() -> None:
+    fold = UserFold()
+    steps = [
+        entry("attached", 1, device="phone", first=1),
+        entry("status", 2, device="phone", value="CONNECTED"),
+        entry("notified", 10, subject="S", last=1, subscriptions=["s"]),
+        entry("status", 20, device="phone", value="DISCONNECTED", reason="timeout"),
+        entry("status", 50, device="phone", value="CONNECTED"),
+        entry("started", 60),
+        entry("status", 65, device="phone", value="CONNECTED"),
+        entry("acknowledged", 70, device="phone", last=1, subscriptions=["s"]),
+        entry("status", 80, device="phone", value="DISCONNECTED", reason="timeout"),
+        entry("left", 90, device="phone"),
+    ]
+    found = [each for step in steps for each in fold.step(step)]
+    match = Match("default", "S", 1, "s", 10, 10, 0)
+    assert found == [Taking(match, "phone", 70, 35, False), Fate(match, "delivered", 70, device="phone")]
+    assert [(each.from_us, each.to_us, each.reason, each.ended) for each in fold.times.absences] == [
+        (20, 50, "timeout", "connected"),
+        (60, 65, "server started", "connected"),
+        (80, 90, "timeout", "left"),
+    ]
+
+
+def test_t08_matches_that_an_earlier_life_may_have_seen_are_marked() -> None:
+    fold = UserFold()
+    steps = [
+        entry("attached", 1, device="phone", first=1),
+        *(entry("notified", 10 + number, subject="S", last=number, subscriptions=["s"]) for number in (1, 2, 3)),
+        entry("attached", 20, device="phone", first=2),
+        entry("redelivered", 20, device="phone", last=2, subscriptions=["s"]),
+        *(entry("acknowledged", 30 + number, device="phone", last=number, subscriptions=["s"]) for number in (1, 2, 3)),
+    ]
+    found = [each for step in steps for each in fold.step(step)]
+    assert [each.is_redelivered for each in found if isinstance(each, Taking)] == [True, True, False]
+
+
+def test_t08_a_device_that_acknowledges_while_it_is_away_was_away_until_then() -> None:
+    fold = UserFold()
+    steps = [
+        entry("attached", 1, device="phone", first=1),
+        entry("status", 2, device="phone", value="CONNECTED"),
+        entry("status", 5, device="phone", value="DISCONNECTED", reason="timeout"),
+        entry("notified", 10, subject="S", last=1, subscriptions=["s"]),
+        entry("acknowledged", 25, device="phone", last=1, subscriptions=["s"]),
+    ]
+    taken = [each for step in steps for each in fold.step(step) if isinstance(each, Taking)]
+    assert [each.away_us for each in taken] == [15]
+
+
+def test_t08_a_member_that_leaves_and_comes_back_has_acknowledged_nothing() -> None:
+    fold = UserFold()
+    steps = [
+        *(entry("attached", 1, device=device, first=1) for device in ("phone", "laptop")),
+        entry("notified", 10, subject="S", last=1, subscriptions=["s"]),
+        entry("acknowledged", 20, device="phone", last=1, subscriptions=["s"]),
+        entry("left", 30, device="phone"),
+        entry("attached", 40, device="phone", first=2),
+        entry("acknowledged", 50, device="laptop", last=1, subscriptions=["s"]),
+    ]
+    found = [each for step in steps for each in fold.step(step)]
+    assert [each.outcome for each in [*found, *fold.close()] if isinstance(each, Fate)] == ["queued"]
+
+
+def test_t08_an_address_that_changes_is_a_move_and_one_that_is_repeated_is_none() -> None:
+    fold = UserFold()
+    for at_us, address in enumerate(("a:1", "a:1", "b:1", "b:2")):
+        assert not list(fold.step(entry("dialog_stored", at_us, device="phone", value=address)))
+    assert [(each.moved_us, each.former, each.address) for each in fold.times.moves] == [
+        (2, "a:1", "b:1"),
+        (3, "b:1", "b:2"),
+    ]
+
+
+def test_the_random_logs_have_every_kind_of_record_and_outcome() -> None:
+    log = RandomLog(2013).grow(1_500)
+    assert {type(each) for each in log.records} >= {
+        *(records.Published, records.Acknowledged, records.Dropped, records.Subscribed, records.Unsubscribed),
+        *(records.Forgotten, records.Replayed, records.Matched, records.Attached, records.Left, records.StatusChanged),
+        *(records.DialogStored, records.Started, records.Changed),
+    }
+    found = [each for user in USERS for each in folded(log.records, user)[0]]
+    reasons = {each.reason for each in found if isinstance(each, Fate)}
+    assert reasons == {None, "device_left", "forgotten", "queue.notifications_max", "purged"}
+    assert {each.outcome for each in found if isinstance(each, Fate)} == {"delivered", "dropped", "queued"}
+    assert {each.is_redelivered for each in found if isinstance(each, Taking)} == {True, False}
