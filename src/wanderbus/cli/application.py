@@ -27,7 +27,7 @@ from wanderbus.cli.eval import mobility
 from wanderbus.cli.operator import engine, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
 from wanderbus.cli.pattern import pattern
-from wanderbus.cli.pipeline import history, pipeline, plan
+from wanderbus.cli.pipeline import history, pipeline, plan, report
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
 _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
@@ -79,6 +79,7 @@ app.command("purge")(queue_commands.purge)
 app.command("kick")(queue_commands.kick)
 app.command("explain")(explain.explain)
 app.command("plan")(plan.plan)
+app.command("report")(report.report)
 app.command("sim")(sim.sim)
 app.add_typer(config.app, name="config")
 app.add_typer(mobility.app, name="eval")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from wanderbus.cli.pipeline import backfill, compact, environment, reconcile, run, serve, status, vacuum
+from wanderbus.cli.pipeline import backfill, compact, environment, gold, reconcile, run, serve, status, vacuum
 
 app = typer.Typer(help="Fill and keep the lake, and answer from it.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -17,6 +17,7 @@ def pipeline() -> None:
 app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("backfill")(backfill.backfill)
+app.command("gold")(gold.gold)
 app.command("reconcile")(reconcile.reconcile)
 app.command("compact")(compact.compact)
 app.command("vacuum")(vacuum.vacuum)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.output import EndedBySignal, log_to_stderr, print_json, print_line, print_progress
+from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, Lineage, existing_log
 from wanderbus.cli.pipeline.progress_lines import ProgressLines
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
+from wanderbus.cli.pipeline.stopping_signals import stopping_signals
 from wanderbus.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -62,7 +58,7 @@ def run(
         from wanderbus.pipeline.operation.lake_lock import check_lock
     check_lock(lake)
     with (
-        _stopping_signals(is_endless=not once) as stop,
+        stopping_signals("the present batch", is_endless=not once) as stop,
         session("wanderbus-pipeline", "the pipeline", SparkPlace(cores, master, environment)) as spark,
     ):
         from wanderbus.pipeline.operation.run import PipelineRun
@@ -79,33 +75,6 @@ def run(
             stop=stop,
         )
         _print_counts(job.run(), json=json)
-
-
-@contextmanager
-def _stopping_signals(*, is_endless: bool) -> Iterator[threading.Event]:
-    """Yield the event that the first signal sets, also while Spark starts; a second signal ends the process.
-
-    A signal is the ordinary end of a job that ``is_endless``; at the end of another one, raise :class:`EndedBySignal`.
-    """
-    received: list[int] = []
-    stop = threading.Event()
-
-    def handle(number: int, _: object) -> None:
-        if received:
-            os._exit(EndedBySignal(number).status)
-        received.append(number)
-        print_progress(f"{signal.Signals(number).name}: ending after the present batch")
-        stop.set()
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield stop
-    finally:
-        if not received:  # else a second signal ends the process without a traceback, also while it exits
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-    if received and not is_endless:
-        raise EndedBySignal(received[0])
 
 
 def _progress(found: RunProgress) -> str:

@@ -1,0 +1,200 @@
+"""``wanderbus report``: figures of a server for a period, as one HTML file (SPEC T-08)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.instants import read_instant
+from wanderbus.cli.output import check_writable, print_json, print_line, print_progress
+from wanderbus.cli.pipeline.lake_options import chosen_tables, existing_log
+from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
+from wanderbus.cli.pipeline.stopping_signals import stopping_signals
+from wanderbus.cli.pipeline.task_progress import task_progress
+from wanderbus.cli.spans import span_s
+from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
+from wanderbus.subscription import instant_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wanderbus.pipeline.analytics import Analysis, Period
+
+EVERY_S: Final = 10.0
+REPORT: Final = Path("report.html")
+
+
+class _Source(NamedTuple):
+    """The lake to read, and the log from which it is made first if it is temporary."""
+
+    lake: Path
+    log: Path | None
+
+
+class _Bounds(NamedTuple):
+    """Bounds of the period, as the command line has them."""
+
+    begin: str | None
+    end: str | None
+
+    def period(self) -> Period:
+        from wanderbus.pipeline.analytics import Period
+
+        now = datetime.now(UTC)
+        found = Period(_instant_us(self.begin, "--from", now), _instant_us(self.end, "--to", now))
+        if found.from_us is not None and found.to_us is not None and found.from_us >= found.to_us:
+            raise ConfigurationError(f"--to: {self.end} is not after --from {self.begin}; the period is empty")
+        return found
+
+
+def report(
+    lake: Annotated[Path | None, typer.Option("--lake", help="Directory of the lake.", show_default=False)] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Instead of a lake: data directory of a server, or its log.", show_default=False),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help="Begin: a time as 2026-11-21T10:00:00Z, a day, or -2h for a time ago.", show_default=False
+        ),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="End, itself not included.", show_default=False)] = None,
+    live: Annotated[bool, typer.Option("--live", help="Make it again and again, until a signal.")] = False,
+    every: Annotated[
+        float | None, typer.Option("--every", min=1, metavar="SECONDS", help=f"Pause between reports; {EVERY_S:g}.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="File of the report.")] = REPORT,
+    cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
+    json: AsJson = False,
+) -> None:
+    """Write loss, latency, queues, drops, moves and times away of a server as one HTML file, which needs no network.
+
+    Figures are those of the server, and of each subject, user and device. With --data the log is read into a lake that
+    is removed afterwards; for a long log a lake is faster. With --live the file is replaced every few seconds, and the
+    page reloads itself; SIGINT and SIGTERM end it with status 0. With --json the figures are printed too.
+
+    Example: wanderbus report --lake lake --from 2026-11-21 --to 2026-11-22 --out monday.html
+
+    Example: wanderbus report --data wanderbus-data --live --from -15min
+    """
+    if every is not None and not live:
+        raise ConfigurationError("--every is the pause between reports; give it with --live")
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)  # an error is reported in one line
+    bounds, every_s = _Bounds(begin, end), (every or EVERY_S) if live else None
+    with needing_packages("the report"):
+        bounds.period()
+    place = SparkPlace(cores, master, environment)
+    with ExitStack() as stack:
+        source = _source(lake, data, place, stack)
+        check_writable(out)
+        stop = stack.enter_context(stopping_signals("the present report", is_endless=True)) if live else Event()
+        spark = stack.enter_context(session("wanderbus-report", "the report", place))
+
+        def show(found: Analysis) -> None:
+            if json:
+                print_json(found)
+            else:
+                totals = found.totals
+                print_line(
+                    f"{out}: {totals.generated} matches of {totals.events} events, {totals.delivered} delivered, "
+                    f"{totals.queued} waiting, {totals.dropped} dropped, {totals.missing} missing"
+                )
+
+        _write(spark, source, bounds, out, every_s, stop, show)
+
+
+def _write(
+    spark: SparkSession,
+    source: _Source,
+    bounds: _Bounds,
+    out: Path,
+    every_s: float | None,
+    stop: Event,
+    show: Callable[[Analysis], None],
+) -> None:
+    """Write the report once, or until ``stop`` is set; the last one does not reload itself."""
+    from wanderbus.pipeline.analytics import page, write_page
+    from wanderbus.pipeline.analytics.report import Refresh
+
+    found: Analysis | None = None
+    while not stop.is_set():
+        try:
+            with _plain_failures(), task_progress(spark):
+                found = _analysis(spark, source, bounds.period())
+        except WanderbusError:
+            if stop.is_set():
+                break  # a signal ends the workers too
+            raise
+        write_page(out, page(found, refresh=Refresh(every_s) if every_s else None))
+        show(found)
+        if every_s is None:
+            return
+        stop.wait(every_s)
+    if found is not None:
+        write_page(out, page(found))
+        print_progress(f"{out} is complete")
+
+
+def _analysis(spark: SparkSession, source: _Source, period: Period) -> Analysis:
+    from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables
+    from wanderbus.pipeline.lake import ingest
+
+    if source.log is not None:
+        ingest(spark, source.log, source.lake, source.lake / "_checkpoint", reader_expires_s=None)
+    with GoldTables(lake_tables(spark, source.lake, period), period) as gold:
+        return analyse(gold)
+
+
+def _source(lake: Path | None, data: Path | None, place: SparkPlace, stack: ExitStack) -> _Source:
+    if (lake is None) == (data is None):
+        raise ConfigurationError("give either --lake or --data")
+    if lake is not None:
+        chosen_tables(lake, None)
+        return _Source(lake, None)
+    assert data is not None
+    if place.master is not None:
+        raise ConfigurationError("--data makes a lake on this machine, which a cluster does not see; give --lake")
+    log = existing_log(data)
+    temporary = stack.enter_context(TemporaryDirectory(prefix="wanderbus-report-", ignore_cleanup_errors=True))
+    return _Source(Path(temporary, "lake"), log)
+
+
+@contextmanager
+def _plain_failures() -> Iterator[None]:
+    """Turn an error of Spark, which has pages, into one line."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from wanderbus.pipeline.session import plain_errors
+
+    try:
+        with plain_errors():
+            yield
+    except (PySparkException, Py4JError) as error:
+        text = " ".join(str(error).split("\n", 1)[0].split())
+        raise StorageError(f"the report cannot be computed: {text}") from None
+
+
+def _instant_us(text: str | None, option: str, now: datetime) -> int | None:
+    """Return the time that ``text`` names; :class:`ConfigurationError` if it names none."""
+    if text is None:
+        return None
+    if text.startswith("-"):
+        return instant_us(now - timedelta(seconds=span_s(text[1:], option)))
+    if (instant := read_instant(text, option)) is None:
+        raise ConfigurationError(
+            f"{option}: invalid time {text!r} (expected for example 2026-11-21T10:00:00Z, 2026-11-21 or -2h)"
+        )
+    return instant_us(instant)
