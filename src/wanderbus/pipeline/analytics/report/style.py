@@ -27,13 +27,14 @@ svg { width: 100%; height: auto; display: block; } svg text { fill: var(--ink); 
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .88rem; width: 100%;
   margin: .5rem 0; }
 th, td { padding: .25rem .45rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: baseline; }
-th { font-weight: 600; vertical-align: bottom; } .word { text-align: left; }
+th { font-weight: 600; vertical-align: bottom; } th, td { overflow-wrap: normal; } .word { text-align: left; }
+td.word { overflow-wrap: anywhere; }
 code { font-size: .92em; } summary { cursor: pointer; padding: .3rem 0; }
 @media (max-width: 48rem) { .tiles { grid-template-columns: repeat(2, 1fr); }
   table, tbody { display: block; } thead { display: none; }
   tr { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); border-bottom: 1px solid var(--line);
     padding: .35rem 0; }
-  td, .word { text-align: left; border: 0; padding: .1rem .2rem; min-width: 0; }
+  td, .word { text-align: left; border: 0; padding: .1rem .2rem; min-width: 0; overflow-wrap: anywhere; }
   td.long { grid-column: 1 / -1; } td:first-child { font-weight: 600; grid-column: 1 / -1; }
   td::before { content: attr(data-is); display: block; color: var(--quiet); font-size: .75rem; font-weight: 400; } }
 @media print { body { font-size: 12px; max-width: none; margin: 0; } nav { display: none; }
