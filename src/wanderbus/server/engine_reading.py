@@ -15,7 +15,7 @@ from wanderbus.runtime.services.remote_engine import RemoteEngine
 
 def engine_command(data_dir: Path) -> list[str]:
     """Return the command of the matching engine on Spark beside the server in ``data_dir``."""
-    return [sys.executable, "-m", "wanderbus", "pipeline", "engine", "--data", str(data_dir)]
+    return [sys.executable, "-m", "wanderbus", "pipeline", "engine", str(data_dir), "--until-stdin-ends"]
 
 
 class EngineReading:

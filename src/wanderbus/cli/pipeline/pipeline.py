@@ -1,17 +1,17 @@
-"""``wanderbus pipeline``: programs beside a server that fill and keep the lake, and answer from it."""
+"""``wanderbus pipeline``: programs beside a server that fill the lake, answer from it, and match events."""
 
 from __future__ import annotations
 
 import typer
 
-from wanderbus.cli.pipeline import backfill, compact, environment, gold, reconcile, run, serve, status, vacuum
+from wanderbus.cli.pipeline import backfill, compact, engine, environment, gold, reconcile, run, serve, status, vacuum
 
-app = typer.Typer(help="Fill and keep the lake, and answer from it.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Keep a lake, answer from it, and match events.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def pipeline() -> None:
-    """Fill and keep the lake, and answer from it."""
+    """Keep a lake, answer from it, and match events."""
 
 
 app.command("run")(run.run)
@@ -23,3 +23,4 @@ app.command("compact")(compact.compact)
 app.command("vacuum")(vacuum.vacuum)
 app.command("environment")(environment.environment)
 app.command("serve")(serve.serve)
+app.command("engine")(engine.engine)

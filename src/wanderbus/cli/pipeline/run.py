@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,15 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, Lineage, existing_log
 from wanderbus.cli.pipeline.progress_lines import ProgressLines
-from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
+from wanderbus.cli.pipeline.spark_options import (
+    Cores,
+    Environment,
+    Master,
+    SparkPlace,
+    let_job_report,
+    needing_packages,
+    session,
+)
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
 from wanderbus.errors import ConfigurationError
 
@@ -52,8 +59,7 @@ def run(
         raise ConfigurationError("--once ends at the present end of the log; give it without --every")
     log = existing_log(data_dir)
     log_to_stderr(verbose=False)
-    for name in ("py4j", "DataFrameQueryContextLogger"):  # an error of a batch is reported once, by the job
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    let_job_report()
     with needing_packages("the pipeline"):
         from wanderbus.pipeline.operation.lake_lock import check_lock
     check_lock(lake)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
@@ -69,16 +69,26 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
+def let_job_report() -> None:
+    """Silence Spark's own reports of an error of a batch: the job reports it once."""
+    for name in ("py4j", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 @contextmanager
-def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
-    """Run Spark for the block; ``purpose`` is named if it is not installed."""
+def session(
+    application: str, purpose: str, place: SparkPlace, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Run Spark for the block, with further ``settings``; ``purpose`` is named if it is not installed."""
     if place.environment is not None and place.master is None:
         raise ConfigurationError("--environment is for a cluster; give --master too")
     with needing_packages(purpose):
         from wanderbus.pipeline.session import spark_session
     logging.getLogger().addFilter(_is_no_interruption)
     spark = _started(
-        lambda: spark_session(application, cores=place.cores, master=place.master, environment=place.environment)
+        lambda: spark_session(
+            application, cores=place.cores, master=place.master, environment=place.environment, settings=settings
+        )
     )
     try:
         yield spark

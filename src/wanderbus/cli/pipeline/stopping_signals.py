@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,3 +38,14 @@ def stopping_signals(present: str, *, is_endless: bool) -> Iterator[threading.Ev
                 signal.signal(number, handler)
     if received and not is_endless:
         raise EndedBySignal(received[0])
+
+
+def stop_with_stdin(stop: threading.Event) -> None:
+    """Set ``stop`` when standard input ends, as it does when the process that started this one has ended."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4_096):
+            pass
+        stop.set()
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -23,7 +23,7 @@ from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Decoding, 
 from wanderbus.pipeline.lake.table_files import TableFiles, arrow_schema
 from wanderbus.pipeline.lake.writing import Written, run
 from wanderbus.pipeline.source.frames import ROWS_MAX
-from wanderbus.pipeline.source.log_files import Slice, read_slice
+from wanderbus.pipeline.source.log_files import Slice, divided, read_slice
 from wanderbus.pipeline.source.record_columns import heads_of, values_of
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS, Table
 
@@ -193,7 +193,7 @@ def decode_log(
 
     The files are not part of their tables yet.
     """
-    groups = _divided(parts, spark.sparkContext.defaultParallelism)
+    groups = divided(parts, spark.sparkContext.defaultParallelism)
     texts = [text.encode() for text in mentioned]
     return run(spark, [partial(_write, plan, partial(_groups, own, texts)) for own in groups])
 
@@ -209,18 +209,6 @@ def _write(plan: Plan, groups: Callable[[], Iterable[Group]]) -> dict[str, Writt
         for group in groups():
             own.take(group)
         return own.close()
-
-
-def _divided(parts: Sequence[Slice], count: int) -> list[list[Slice]]:
-    """Divide the parts into at most ``count`` groups of consecutive ones with about as many records."""
-    records = sum(part.end - part.first for part in parts)
-    groups: list[list[Slice]] = [[] for _ in range(count)]
-    passed = 0
-    for part in parts:
-        middle = passed + (part.end - part.first) // 2
-        groups[min(middle * count // records, count - 1)].append(part)
-        passed += part.end - part.first
-    return [group for group in groups if group]
 
 
 def _groups(parts: Iterable[Slice], texts: Sequence[bytes]) -> Iterator[Group]:

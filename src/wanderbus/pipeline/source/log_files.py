@@ -112,6 +112,18 @@ def _cut(index: SegmentIndex, first: int, end: int) -> Iterator[Slice]:
         yield from _cut(index, middle, end)
 
 
+def divided(parts: Sequence[Slice], count: int) -> list[list[Slice]]:
+    """Divide the parts into at most ``count`` groups of consecutive ones with about as many records."""
+    records = sum(part.end - part.first for part in parts)
+    groups: list[list[Slice]] = [[] for _ in range(count)]
+    passed = 0
+    for part in parts:
+        middle = passed + (part.end - part.first) // 2
+        groups[min(middle * count // records, count - 1)].append(part)
+        passed += part.end - part.first
+    return [group for group in groups if group]
+
+
 def read_slice(part: Slice, texts: Sequence[bytes] = ()) -> Iterator[Frames]:
     """Yield the records of ``part`` in groups, each checked; the places of a group are bytes from ``first_byte`` on.
 

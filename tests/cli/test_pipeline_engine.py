@@ -1,0 +1,75 @@
+"""``wanderbus pipeline engine``: readiness, signals, the end of its standard input, and its errors (SPEC T-06)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from faults.lakekill import descendants
+from tests.cli.shell import Shell, ended, one_line, read_line
+from wanderbus.runtime.services.engine import NAME
+from wanderbus.runtime.services.places import places_of
+from wanderbus.segments import HEADER, HIGH_WATER, pack_mark, segment_name
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+GONE_S_MAX = 20.0
+
+
+@pytest.fixture
+def data(shell: Shell) -> Path:
+    """The data directory of a server that has written nothing yet."""
+    log = shell.directory / "data" / "log"
+    log.mkdir(parents=True)
+    (log / segment_name(0)).write_bytes(HEADER)
+    (log / HIGH_WATER).write_bytes(pack_mark(0))
+    return shell.directory / "data"
+
+
+def all_gone(pids: set[int]) -> bool:
+    deadline = time.monotonic() + GONE_S_MAX
+    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
+        if time.monotonic() > deadline:
+            return left == []
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_engine_and_all_its_processes(shell: Shell, data: Path, number: signal.Signals) -> None:
+    engine = shell.start("pipeline", "engine", "data", "--json")
+    assert json.loads(read_line(engine)) == {"ready": "data/services/engine.sock"}
+    pids = descendants(engine.pid)
+    assert pids
+    status, _, errors = shell.run("pipeline", "engine", "data")
+    assert status == 2
+    assert "another process is the service engine of data; stop it first" in one_line(errors)
+    engine.send_signal(number)
+    status, _, errors = ended(engine)
+    assert status == 0
+    assert "Traceback" not in errors
+    assert all_gone(pids)
+    assert not places_of(data, NAME).socket.exists()
+
+
+def test_a_directory_of_no_server_is_refused(shell: Shell) -> None:
+    (shell.directory / "other").mkdir()
+    status, _, errors = shell.run("pipeline", "engine", "other")
+    assert status == 2
+    assert "other has no log of a server; give the data directory of a server" in one_line(errors)
+
+
+def test_the_engine_of_a_server_ends_with_it(shell: Shell, data: Path) -> None:
+    engine = shell.start("pipeline", "engine", "data", "--until-stdin-ends", stdin=subprocess.PIPE)
+    read_line(engine)
+    pids = descendants(engine.pid)
+    assert engine.stdin is not None
+    engine.stdin.close()
+    engine.stdin = None
+    assert ended(engine)[0] == 0
+    assert all_gone(pids)
