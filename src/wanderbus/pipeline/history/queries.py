@@ -6,7 +6,7 @@ compiled kernel a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -58,17 +58,20 @@ def queries_of(subscriptions: Iterable[Subscription]) -> Queries:
     ]
     for index, is_every in ((of_subject, False), (of_every, True)):
         index.add_many([each for each in wanted if (each[1] == EVERY_SUBJECT) is is_every])
-    asked: set[str] | None = set()
-    for each in parsed:
-        if asked is not None and not _add_asked(each.root, asked):
-            asked = None
     return Queries(
         uuid4().hex,
         tuple(each.id for each in several),
         of_subject.arrays() if len(of_subject) else None,
         of_every.arrays() if len(of_every) else None,
-        None if asked is None else frozenset(asked),
+        attributes_asked(parsed),
     )
+
+
+def attributes_asked(several: Iterable[filters.Filter]) -> frozenset[str] | None:
+    """Return the attributes that some filters name; None if one of them may ask for any."""
+    asked: set[str] = set()
+    are_named = [_add_asked(each.root, asked) for each in several]
+    return frozenset(asked) if all(are_named) else None
 
 
 def _parsed(subscription: Subscription) -> filters.Filter:
@@ -143,6 +146,9 @@ def matcher_of(queries: Queries) -> Matcher:
 Work = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Function of a worker: from batches of events to batches of a result."""
 
+BatchWork = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""The same without a matcher."""
+
 
 Schema = StructType | str
 """Columns of a result, as a schema of Spark or in its words."""
@@ -156,33 +162,41 @@ def in_workers(events: Events, queries: Queries, work: Work, schema: Schema, fur
 
     ``further`` are other columns that it needs.
     """
-    if isinstance(events, EventFiles):
-        return _in_readers(events, queries, work, schema, further)
-    needed = columns_needed(events.schema, queries.asked)
-    shared = events.sparkSession.sparkContext.broadcast(queries)
+    spark = events.spark if isinstance(events, EventFiles) else events.sparkSession
+    shared = spark.sparkContext.broadcast(queries)
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def matched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         matcher = matcher_of(shared.value)
         settle()
         yield from work(matcher, batches)
 
+    return map_batches(events, queries.asked, matched, schema, further)
+
+
+def map_batches(
+    events: Events, asked: Set[str] | None, work: BatchWork, schema: Schema, further: Sequence[str] = ()
+) -> DataFrame:
+    """Return the result of ``work``, done by the workers on the columns of the ``asked`` attributes; None is all.
+
+    ``further`` are other columns that it needs.
+    """
+    if isinstance(events, EventFiles):
+        return _map_files(events, asked, work, schema, further)
+    needed = columns_needed(events.schema, asked)
     columns = [*needed, *(name for name in further if name not in needed)]
-    return events.select(*map(quoted, columns)).mapInArrow(run, schema)
+    return events.select(*map(quoted, columns)).mapInArrow(work, schema)
 
 
-def _in_readers(events: EventFiles, queries: Queries, work: Work, schema: Schema, further: Sequence[str]) -> DataFrame:
+def _map_files(
+    events: EventFiles, asked: Set[str] | None, work: BatchWork, schema: Schema, further: Sequence[str]
+) -> DataFrame:
     """Do the same with files: a task has the number of its part of a file."""
-    context = events.spark.sparkContext
-    parts = events.parts(context.defaultParallelism)
-    shared = context.broadcast(queries)
-    asked, selection = queries.asked, events.selection
+    parts = events.parts(events.spark.sparkContext.defaultParallelism)
+    selection = events.selection
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        read = (batch for number in numbers for batch in batches_of(parts[number], selection, asked, further))
-        matcher = matcher_of(shared.value)
-        settle()
-        yield from work(matcher, read)
+        return work(batch for number in numbers for batch in batches_of(parts[number], selection, asked, further))
 
     return events.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
 

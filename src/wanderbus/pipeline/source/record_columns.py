@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from wanderbus.event import EventId
 from wanderbus.records import AnyRecord, Published, decode_record
 
 KINDS: Final = frozenset(str(record.__struct_config__.tag) for record in get_args(AnyRecord))
@@ -63,12 +64,26 @@ class _Published(msgspec.Struct, gc=False):
     acceptance: _AcceptedEvent
 
 
+class _DatedEvent(msgspec.Struct, gc=False):
+    published_us: int | None = None
+
+
+class _NamedAcceptance(msgspec.Struct, gc=False):
+    id: EventId
+    event: _DatedEvent
+
+
+class _Named(msgspec.Struct, gc=False):
+    acceptance: _NamedAcceptance
+
+
 NO_HEAD: Final = Head()
 """The head of a record that cannot be decoded."""
 
 _GETTERS: Final = {name: attrgetter(name) for name in ("kind", "user", "session", "device", "subject")}
 _heads: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
 _contents: msgspec.msgpack.Decoder[_Published] = msgspec.msgpack.Decoder(_Published)
+_names: msgspec.msgpack.Decoder[_Named] = msgspec.msgpack.Decoder(_Named)
 _json = msgspec.json.Encoder()
 
 
@@ -86,6 +101,12 @@ def heads_of(payloads: Sequence[bytes | None], errors: dict[int, str]) -> list[H
 def content_of(payload: bytes) -> EventContent:
     """Return the event of a published record; ``msgspec.DecodeError`` if it has none."""
     return _contents.decode(payload).acceptance.event
+
+
+def name_of(payload: bytes) -> tuple[EventId, int | None]:
+    """Return id and time of publication of a published record; ``msgspec.DecodeError`` if it has none."""
+    acceptance = _names.decode(payload).acceptance
+    return acceptance.id, acceptance.event.published_us
 
 
 def json_of(payload: bytes) -> str:
