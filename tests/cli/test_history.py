@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.published import published
 from wanderbus.cli.application import run
-from wanderbus.cli.pipeline import history
+from wanderbus.cli.pipeline import past_events
 from wanderbus.cli.pipeline.spark_options import SparkPlace
 from wanderbus.event import Event
 from wanderbus.pipeline.lake.jobs import ingest
@@ -73,7 +73,7 @@ def wanderbus(
     def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(history, "session", session)
+    monkeypatch.setattr(past_events, "session", session)
 
     def command(*arguments: str, status: int = 0) -> list[str]:
         where = [] if {"--log", "--lake"} & set(arguments) else ["--log", str(log)]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
-from wanderbus import cloudevents
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import given_text
-from wanderbus.cli.output import print_error, print_json, print_line
+from wanderbus.cli.output import print_json, print_line
+from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.event_lines import occurrences
+from wanderbus.cli.pattern.past_detections import print_past_detections
+from wanderbus.cli.pipeline.past_events import From, Log, Place, To
+from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
 from wanderbus.errors import ConfigurationError
-from wanderbus.event_text import write
-from wanderbus.patterns import NEVER_US, Counts, Detection, Pattern, compile_pattern
+from wanderbus.patterns import NEVER_US, Pattern, compile_pattern
 from wanderbus.patterns.explanation import explain as explanation
 from wanderbus.patterns.explanation import lines_of
 
@@ -66,70 +66,53 @@ def run(
     events: Annotated[
         Path | None, typer.Option("--events", help="File of events, one JSON object per line; - is standard input.")
     ] = None,
+    lake: Annotated[
+        Path | None, typer.Option("--lake", help="Directory of a lake with the events.", show_default=False)
+    ] = None,
+    log: Log = None,
+    begin: From = None,
+    end: To = None,
+    cores: Cores = 2,
+    master: Master = None,
+    environment: Environment = None,
     json: AsJson = False,
 ) -> None:
-    """Find a pattern in a file of events and print each detection, the earliest first.
+    """Find a pattern in events and print each detection, the earliest first: a file's, or with Spark a lake's or log's.
 
-    An event is a JSON object with the members subject and attributes, and at_us, the time of its receipt in
+    An event in a file is a JSON object with the members subject and attributes, and at_us, the time of its receipt in
     microseconds since 1970, or published_us; or a CloudEvent. Members offset and id are optional: without an offset an
     event has the number of its line. The events may be in any order. A date among the attributes is written
     {"Date": "2026-11-21T10:00:00Z"}.
 
-    Example: wanderbus pattern run --file late.pattern --events events.jsonl
+    Example: wanderbus pattern run --file late.pattern --lake lake --from 2026-11-01
     """
+    if (events is not None) + (lake is not None) + (log is not None) != 1:
+        raise ConfigurationError("give the events once: a file with --events, - for standard input; or --lake or --log")
     if events is None:
-        raise ConfigurationError("give the file of events with --events; - is standard input")
+        past = Place(lake, log, begin, end, SparkPlace(cores, master, environment))
+        print_past_detections(_pattern(text, file), past, json=json)
+        return
     if events == file:
         raise ConfigurationError("one file cannot be the pattern and the events")
-    pattern = _pattern(text, file)
+    if begin is not None or end is not None:
+        raise ConfigurationError("--from and --to are for the events of --lake or --log")
+    _run_file(_pattern(text, file), events, json=json)
+
+
+def _run_file(pattern: Pattern, events: Path, *, json: bool) -> None:
     seen = pattern.classify(occurrences(events))
     seen.sort(key=lambda each: (each.time_us, each.offset))
     state = pattern.start()
     for first in range(0, len(seen), _BATCH):
         batch = seen[first : first + _BATCH]
         state, detections = pattern.advance(state, batch, batch[-1].time_us)
-        _print_detections(detections, json=json)
+        print_detections(detections, json=json)
     state, detections = pattern.advance(state, (), NEVER_US)
-    _print_detections(detections, json=json)
-    _report_refused(state.counts)
+    print_detections(detections, json=json)
+    report_refused(state.counts)
 
 
 def _pattern(text: str | None, file: Path | None) -> Pattern:
     if (text is None) == (file is None):
         raise ConfigurationError("give the pattern either as an argument or with --file")
     return compile_pattern(given_text(text, file))
-
-
-def _print_detections(detections: Iterable[Detection], *, json: bool) -> None:
-    for each in detections:
-        _print_detection(each, json=json)
-
-
-def _print_detection(detection: Detection, *, json: bool) -> None:
-    event = detection.to_event()
-    if not json:
-        print_line(f"{detection.at_us} {write(event)}")
-        return
-    print_json(
-        {
-            "id": detection.id,
-            "pattern": detection.pattern,
-            "key": msgspec.json.decode(detection.key),
-            "at_us": detection.at_us,
-            "events": [{"step": each.step, "offset": each.offset, "id": each.id} for each in detection.events],
-            "subject": detection.subject,
-            "attributes": cloudevents.to_json(detection.attributes),
-        }
-    )
-
-
-def _report_refused(counts: Counts) -> None:
-    """Print a line for each bound that was met: detections may be missing."""
-    refused = (
-        (counts.waiting_full, "events were refused: too many of one key"),
-        (counts.partial_full, "partial matches were refused: one key had too many"),
-        (counts.long, "partial matches were not continued: they had too many events"),
-    )
-    for count, reason in refused:
-        if count:
-            print_error(f"{count} {reason}; detections may be missing")

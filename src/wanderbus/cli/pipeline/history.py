@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
@@ -13,20 +10,16 @@ import typer
 from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
-from wanderbus.cli.instants import read_instant
-from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import print_json, print_line
-from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, session
-from wanderbus.cli.pipeline.task_progress import task_progress
-from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.cli.pipeline.past_events import From, Lake, Log, Place, To, log_records, past_events
+from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
+from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters import parse
-from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown, instant_us
+from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from wanderbus.pipeline.history import Events
 
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,36 +27,8 @@ _ECI: Final = Language("eci")
 
 Expression = Annotated[str, typer.Argument(help="The filter; '' matches every event.", show_default=False)]
 Subject = Annotated[str, typer.Option("--subject", help="Subject of the events; '*' is every subject.")]
-From = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        help="First event: an offset in the log, or a time as 2026-11-21T10:00:00Z; a day begins at 0:00 UTC.",
-        show_default=False,
-    ),
-]
-To = Annotated[
-    str | None, typer.Option("--to", help="End, itself not included: an offset or a time.", show_default=False)
-]
-Lake = Annotated[
-    Path | None, typer.Option("--lake", help="Directory of the lake; this or --log is needed.", show_default=False)
-]
-Log = Annotated[
-    Path | None,
-    typer.Option("--log", help="Data directory of a server, or its subdirectory log.", show_default=False),
-]
 Size = Annotated[int, typer.Option("--size", "-n", min=1, help="Events to draw.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same events.")]
-
-
-class Place(NamedTuple):
-    """Place of the events, and the bounds of those that are meant."""
-
-    lake: Path | None
-    log: Path | None
-    begin: str | None = None
-    end: str | None = None
-    spark: SparkPlace = SparkPlace()
 
 
 @app.callback()
@@ -90,7 +55,10 @@ def match(
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), subject) as (_, events):
+    with past_events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), "history", subject) as (
+        _,
+        events,
+    ):
         from wanderbus.pipeline.history import matching_events
 
         rows = matching_events(events, [wanted]).orderBy("offset")
@@ -117,7 +85,10 @@ def count(
     Example: wanderbus history count "DepDelay > 120" --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), subject) as (_, events):
+    with past_events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), "history", subject) as (
+        _,
+        events,
+    ):
         from wanderbus.pipeline.history import count as counts
 
         found = sum(row.events for row in counts(events, [wanted]).collect())
@@ -148,7 +119,10 @@ def sample(
     Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), subject) as (_, events):
+    with past_events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), "history", subject) as (
+        _,
+        events,
+    ):
         from wanderbus.pipeline.history import at_offsets, matching_events
         from wanderbus.pipeline.history import sample as samples
 
@@ -176,7 +150,10 @@ def explain(
     Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with _events(Place(lake, log, spark=SparkPlace(cores, master, environment)), EVERY_SUBJECT) as (_, events):
+    with past_events(Place(lake, log, spark=SparkPlace(cores, master, environment)), "history", EVERY_SUBJECT) as (
+        _,
+        events,
+    ):
         from wanderbus.pipeline.history import explain as explained
 
         found = explained(events, wanted, offset)
@@ -209,7 +186,7 @@ def replay(
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
     place = Place(lake, log, begin, end, SparkPlace(cores, master, environment))
-    with _events(place, EVERY_SUBJECT) as (spark, events):
+    with past_events(place, "history", EVERY_SUBJECT) as (spark, events):
         from wanderbus.pipeline.history import absences_of, changes_in, versions_of
         from wanderbus.pipeline.history import replay as replayed
 
@@ -227,64 +204,14 @@ def _query(expression: str, subject: str, language: Language) -> Subscription:
     return Subscription("", "", "", subject, expression, language=language.value)
 
 
-# Events
-# ---------------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _events(place: Place, subject: str) -> Iterator[tuple[SparkSession, Events]]:
-    """Start Spark, and give the events that are meant; print progress meanwhile."""
-    if (place.lake is None) == (place.log is None):
-        raise ConfigurationError("give the events either with --lake or with --log")
-    given = (("from", place.begin), ("to", place.end))
-    bounds = dict(_bound(side, text) for side, text in given if text is not None)
-    with session("wanderbus-history", "history", place.spark) as spark:
-        from wanderbus.pipeline.history import Selection, lake_events
-        from wanderbus.pipeline.session import plain_errors
-
-        wanted = None if subject == EVERY_SUBJECT else subject
-        offsets = bounds.get("from_offset"), bounds.get("to_offset")
-        selection = Selection(wanted, *offsets, bounds.get("from_us"), bounds.get("to_us"))
-        with plain_errors(), task_progress(spark):
-            events: Events
-            if place.log:
-                events = selection.of_rows(_log_records(spark, place.log).where("kind = 'published'"))
-            else:
-                assert place.lake is not None
-                events = lake_events(spark, place.lake, selection)
-            yield spark, events
-
-
-def _log_records(spark: SparkSession, directory: Path) -> DataFrame:
-    from wanderbus.pipeline.source import FORMAT, log_schema
-
-    columns = log_schema("offset", "at_us", "kind", "subject", "record")
-    path = log_directory(directory)
-    if not path.is_dir():
-        raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
-    return spark.read.format(FORMAT).schema(columns).load(str(path.absolute()))
-
-
 def _records(spark: SparkSession, place: Place) -> DataFrame:
     """Return the records of subscriptions and devices."""
     if place.log:
-        return _log_records(spark, place.log)
+        return log_records(spark, place.log)
     from wanderbus.pipeline.lake.reading import table
 
     assert place.lake is not None
     return table(spark, place.lake, "records")
-
-
-def _bound(side: str, text: str) -> tuple[str, int]:
-    """Return the bound of a selection on the side ``from`` or ``to``: its name and number."""
-    option = f"--{side}"
-    if text.isascii() and text.isdigit():
-        return f"{side}_offset", int(text)
-    if (instant := read_instant(text, option)) is None:
-        raise ConfigurationError(
-            f"{option}: invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
-        )
-    return f"{side}_us", instant_us(instant)
 
 
 # Output
