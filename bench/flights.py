@@ -17,6 +17,7 @@ import duckdb
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
+from bench import flight_turnarounds
 from demo import SUBJECT, flights
 from harness.reporting import finish, goal, progress
 from tests.published import published
@@ -151,15 +152,18 @@ def main(arguments: list[str] | None = None) -> int:
         ours = of_spark(spark, lake)
         pandas = of_pandas(flights.data_file(), options.rows, ours["sample"])
         wrong = {"pandas": differing(ours, pandas), "duckdb": differing(ours, of_duckdb(lake))}
+        progress("looking for late turnarounds")
+        turnarounds, unlike = flight_turnarounds.differences(spark, Path(work, "turnarounds"), options.rows)
         unequal = sum(each.differs for each in reconcile(spark, log, lake))
     events, rejected = counts["events"].rows, sum(each.rejected for each in counts.values())
     taken_s = round(time.monotonic() - began_s, 1)
     print(f"{events} events, {rejected} rejected, {len(ours)} figures, those that differ: {wrong}, {taken_s} s")
     goals = [
         goal("flights_differences", sum(map(len, wrong.values())) + abs(events - options.rows), "figures", most=0),
+        goal("pattern_differences", unlike + (not turnarounds), "detections", most=0),
         goal("flights_reconcile_differences", unequal + rejected, "segments", most=0),
     ]
-    results = [{"events": events, "figures": len(ours), "wrong": wrong, "wall_s": taken_s}]
+    results = [{"events": events, "figures": len(ours), "wrong": wrong, "turnarounds": turnarounds, "wall_s": taken_s}]
     return finish("bench flights", results, goals, file=options.json, strict=options.strict)
 
 

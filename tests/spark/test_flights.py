@@ -18,6 +18,7 @@ def test_every_figure_of_the_flights_is_that_of_pandas_and_duckdb(spark: SparkSe
     assert flights.main(["--rows", "33677", "--json", str(report), "--strict"]) == 0
     (result,) = json.loads(report.read_text())["results"]
     assert (result["events"], result["figures"]) == (33_677, 11)
+    assert result["turnarounds"] > 10
 
 
 def test_a_figure_that_differs_is_named() -> None:
