@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -12,7 +13,9 @@ import pytest
 
 from faults.lakekill import descendants
 from tests.cli.shell import Shell, ended, one_line, read_line
-from wanderbus.runtime.services.engine import NAME
+from tests.spark.engine.records import INCARNATION, SERVER, started, write_log
+from wanderbus.runtime.services.caller import ServiceCaller
+from wanderbus.runtime.services.engine import BEGIN, NAME, Begin
 from wanderbus.runtime.services.places import places_of
 from wanderbus.segments import HEADER, HIGH_WATER, pack_mark, segment_name
 
@@ -40,6 +43,22 @@ def all_gone(pids: set[int]) -> bool:
     return True
 
 
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/exe").resolve(strict=True).name
+    except OSError:
+        return ""  # it has ended
+
+
+def begin(data: Path) -> None:
+    """Let the engine match, as its server does."""
+    caller = ServiceCaller(data, NAME, 30.0)
+    try:
+        caller.ask(*BEGIN, Begin(1, SERVER, INCARNATION, 1, (), 1_000, is_last=True), type(None))
+    finally:
+        caller.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_engine_and_all_its_processes(shell: Shell, data: Path, number: signal.Signals) -> None:
     engine = shell.start("pipeline", "engine", "data", "--json")
@@ -55,6 +74,24 @@ def test_a_signal_ends_the_engine_and_all_its_processes(shell: Shell, data: Path
     assert "Traceback" not in errors
     assert all_gone(pids)
     assert not places_of(data, NAME).socket.exists()
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_an_engine_whose_java_is_killed_ends_with_one_line(shell: Shell, data: Path, is_asked: bool) -> None:
+    write_log(data / "log", [started()])
+    engine = shell.start("pipeline", "engine", "data")
+    read_line(engine)
+    if is_asked:
+        begin(data)
+    pids = descendants(engine.pid)
+    (java,) = [pid for pid in pids if name_of(pid) == "java"]
+    os.kill(java, signal.SIGKILL)
+    status, _, errors = ended(engine)
+    assert status == 1
+    others = ("WARNING: Using incubator modules", "wanderbus: record ")
+    said = [line for line in errors.splitlines() if not line.startswith(others)]
+    assert said == ["wanderbus: Java, in which Spark runs, has ended; start the engine again"], errors
+    assert all_gone(pids)
 
 
 def test_a_directory_of_no_server_is_refused(shell: Shell) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
@@ -39,6 +40,9 @@ class SparkPlace(NamedTuple):
     environment: str | None = None
 
 
+_CALL_REPORTS: Final = ("KeyboardInterrupt while sending command", "Exception while sending command")
+
+
 @contextmanager
 def needing_packages(purpose: str) -> Iterator[None]:
     """Turn a missing package into one line that says what to install."""
@@ -64,9 +68,9 @@ def _started(start: Callable[[], SparkSession]) -> SparkSession:
     return outcome.result()
 
 
-def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Return false for py4j's report, with a traceback, of a call that Ctrl-C has ended."""
-    return not record.getMessage().startswith("KeyboardInterrupt while sending command")
+def _is_of_no_call(record: logging.LogRecord) -> bool:
+    """Return false for py4j's report, with a traceback, of a call that Ctrl-C or the end of Java has ended."""
+    return not record.getMessage().startswith(_CALL_REPORTS)
 
 
 def let_job_report() -> None:
@@ -84,13 +88,31 @@ def session(
         raise ConfigurationError("--environment is for a cluster; give --master too")
     with needing_packages(purpose):
         from wanderbus.pipeline.session import spark_session
-    logging.getLogger().addFilter(_is_no_interruption)
+    logging.getLogger().addFilter(_is_of_no_call)
     spark = _started(
         lambda: spark_session(
             application, cores=place.cores, master=place.master, environment=place.environment, settings=settings
         )
     )
+    _let_no_counter_report()
     try:
         yield spark
     finally:
+        _stop(spark)
+
+
+def _let_no_counter_report() -> None:
+    """Silence the thread that reads Spark's counters when Java has ended: the job reports that."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def _stop(spark: SparkSession) -> None:
+    """End Spark, whose Java may have ended already."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()

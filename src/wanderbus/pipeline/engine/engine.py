@@ -51,8 +51,15 @@ class MatchingEngine:
         """The service; requests are answered as soon as it has started, and matched once the engine runs."""
 
     def prepare(self, spark: SparkSession) -> None:
-        """Let every worker load what it needs, which may take some seconds."""
-        load_in_workers(spark)
+        """Let every worker load what it needs, which may take some seconds.
+
+        :raises EngineFailed: Spark has ended
+        """
+        try:
+            load_in_workers(spark)
+        except (PySparkException, Py4JError, OSError):
+            require_spark(spark)
+            raise
 
     def run(self, spark: SparkSession, stop: threading.Event) -> None:
         """Match until ``stop`` is set.
@@ -63,6 +70,8 @@ class MatchingEngine:
             beginning = self._requests.take(_POLL_S)
             if beginning is not None:
                 self._serve(spark, beginning, stop)
+            else:
+                require_spark(spark)
 
     def _serve(self, spark: SparkSession, beginning: Beginning, stop: threading.Event) -> None:
         """Run the query of a beginning until it fails, another one comes, or ``stop`` is set."""
@@ -72,20 +81,34 @@ class MatchingEngine:
             self._on_progress(meter.count(chunks, durable_end(self._log), subscriptions))
             beginning.results.put(chunks)
 
-        query = EngineQuery(spark, self._log, begin, hand_on)
+        query = None
         try:
-            running = query.start()
-            while not running.awaitTermination(_POLL_S):  # type: ignore[arg-type]
-                if stop.is_set() or not self._requests.is_present(beginning):
-                    break
-                query.keep_warm()
+            query = EngineQuery(spark, self._log, begin, hand_on)
+            self._follow(query, beginning, stop)
         except (WanderbusError, PySparkException, Py4JError, OSError) as error:
-            self._requests.fail(beginning, reason_of(query.error or error))
-            _log.warning("matching has failed: %s", beginning.reason)
-            require_spark(spark)
+            self._fail(spark, beginning, (query and query.error) or error)
         finally:
             beginning.results.close()
-            query.stop()
+            if query is not None:
+                query.stop()
+
+    def _follow(self, query: EngineQuery, beginning: Beginning, stop: threading.Event) -> None:
+        """Run a query until it fails or is no longer wanted."""
+        running = query.start()
+        while not running.awaitTermination(_POLL_S):  # type: ignore[arg-type]
+            if stop.is_set() or not self._requests.is_present(beginning):
+                break
+            query.keep_warm()
+
+    def _fail(self, spark: SparkSession, beginning: Beginning, error: Exception) -> None:
+        """End a beginning because of an error; raise :class:`EngineFailed` if Spark has ended too."""
+        try:
+            require_spark(spark)
+        except EngineFailed as failed:
+            self._requests.fail(beginning, str(failed))
+            raise
+        self._requests.fail(beginning, reason_of(error))
+        _log.warning("matching has failed: %s", beginning.reason)
 
     def _check(self, begin: Begin) -> None:
         """Raise ``StorageError`` if the server that begins has another log."""
@@ -116,5 +139,5 @@ def require_spark(spark: SparkSession) -> None:
     """Return if Spark still runs; :class:`EngineFailed` otherwise."""
     try:
         spark.sparkContext.statusTracker().getActiveJobsIds()
-    except (Py4JError, OSError) as error:
-        raise EngineFailed(f"Spark's Java has ended ({error}); start the engine again") from None
+    except (Py4JError, OSError):
+        raise EngineFailed("Java, in which Spark runs, has ended; start the engine again") from None
