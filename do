@@ -41,6 +41,7 @@ SOAK = (
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),
+    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "6", "100"),
 )
 
 # Help text of each command; the first line is the summary.
@@ -62,6 +63,8 @@ COMMANDS = {
         ./do crash [ARGUMENTS of python -m faults crash]""",
     "lakekill": """kill the job that fills the lake repeatedly, and compare its lake with one made in one go
         ./do lakekill [ARGUMENTS of python -m faults lakekill]""",
+    "enginekill": """kill the matching engine on Spark and its server repeatedly, and compare what agents got
+        ./do enginekill [ARGUMENTS of python -m faults enginekill]""",
     "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
     "hostile": """attack a server that also serves good agents, and report their losses and latency (needs root)
@@ -84,7 +87,7 @@ SETUP_PACKAGES = (
     *("typing-extensions", "hatchling", "editables", "packaging", "pathspec", "pluggy", "trove-classifiers"),
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
 )
-NEEDS_JAVA = ("demo", "test", "lakekill", "soak", "bench", "interop")
+NEEDS_JAVA = ("demo", "test", "lakekill", "enginekill", "soak", "bench", "interop")
 NEEDS_IP = ("demo", "test", "bench", "interop", "goals", "hostile")
 # Debian package of each program or file pattern: systems for comparison, and programs that drop packets.
 PEERS = {
@@ -142,6 +145,7 @@ def main(arguments: list[str]) -> int:
             "fuzz": fuzz,
             "crash": crash,
             "lakekill": lakekill,
+            "enginekill": enginekill,
             "powercut": powercut,
             "hostile": hostile,
             "interop": interop,
@@ -175,6 +179,7 @@ def show_help(command: str) -> int:
         "fuzz": ["fuzz"],
         "crash": ["faults", "crash"],
         "lakekill": ["faults", "lakekill"],
+        "enginekill": ["faults", "enginekill"],
         "powercut": ["faults", "powercut"],
         "hostile": ["hostile"],
         "bench": ["bench"],
@@ -215,6 +220,10 @@ def crash(arguments: list[str]) -> None:
 
 def lakekill(arguments: list[str]) -> None:
     pass_on("the kills of the job", ["-m", "faults", "lakekill", *arguments])
+
+
+def enginekill(arguments: list[str]) -> None:
+    pass_on("the kills of the engine", ["-m", "faults", "enginekill", *arguments])
 
 
 def powercut(arguments: list[str]) -> None:

@@ -62,18 +62,25 @@ END_S_MAX: Final = 60.0
 class Run:
     """One run in one directory."""
 
+    settings = "log_keep_bytes = 0\n"
+    """Settings of the server, as a file."""
+    consuming = CONSUMERS | HYBRIDS
+    kinds: Sequence[str] = (*HOW, "agents", "service")
+    """Kinds of kills."""
+    drain_s_max, quiet_s_max = DRAIN_S_MAX, QUIET_S_MAX
+
     def __init__(self, directory: Path, random: Random) -> None:
         self.verdict = Verdict()
-        self.kills = dict.fromkeys((*HOW, "agents", "service"), 0)
+        self.kills = dict.fromkeys(self.kinds, 0)
         self.data = directory / "data"
         self._random = random
         port = free_port()
         users = directory / "users"
-        names = {*PUBLISHERS, *(user for user, _ in (CONSUMERS | HYBRIDS).values())}
+        names = {*PUBLISHERS, *(user for user, _ in self.consuming.values())}
         users.touch(0o600)
         users.write_text("".join(f"{name}:{PASSWORD}\n" for name in sorted(names)))
         settings = directory / "server.toml"
-        settings.write_text("log_keep_bytes = 0\n")
+        settings.write_text(self.settings)
         self.archive = Archive(self.data / "log", directory / "archive")
         self.data.mkdir(0o700)
         self._pieces = directory / "service.journal"
@@ -99,7 +106,7 @@ class Run:
         self.publishers = [Role(name, name, str(directory), place) for name in PUBLISHERS]
         self.consumers = [
             Role(user, name, str(directory), place, what, is_hybrid=name in HYBRIDS)
-            for name, (user, what) in (CONSUMERS | HYBRIDS).items()
+            for name, (user, what) in self.consuming.items()
         ]
         self.archive.register()
         self._agents = {role.device: _agent(role) for role in (*self.consumers, *self.publishers)}
@@ -120,12 +127,16 @@ class Run:
             reading.cancel()
             if self._returning is not None:
                 self._returning.cancel()
-            for victim in (self._server, self._service, *self._agents.values()):
+            for victim in self._victims():
                 try:
                     await victim.kill()
                 except Died as died:
                     self.verdict.broken("integrity_errors", str(died))
         return done
+
+    def _victims(self) -> list[Victim]:
+        """Return all programs."""
+        return [self._server, self._service, *self._agents.values()]
 
     def acknowledged(self) -> int:
         """Return how many events were acknowledged to publishers so far."""
@@ -207,6 +218,10 @@ class Run:
     async def _end(self) -> None:
         """Let everything settle: publishers have their acknowledgements, consumers all expected events."""
         await self._server.ready()
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Let publishers end, and consumers take what they expect."""
         if self._returning is not None:
             await self._returning
         await asyncio.gather(*(self._agents[role.device].end(END_S_MAX) for role in self.publishers))
@@ -214,7 +229,7 @@ class Run:
         wanted = [len(due(role, events)) for role in self.consumers]
         began = moved = time.monotonic()
         taken = self._taken()
-        while time.monotonic() < min(began + DRAIN_S_MAX, moved + QUIET_S_MAX):
+        while time.monotonic() < min(began + self.drain_s_max, moved + self.quiet_s_max):
             if all(have >= want for have, want in zip(taken, wanted, strict=True)):
                 await asyncio.sleep(SETTLE_S)
                 break

@@ -80,6 +80,14 @@ class Victim:
         if process.status != -signal.SIGKILL:
             raise Died(f"{process}; nobody had ended it; see {self._errors}")
 
+    async def fall(self, within_s: float) -> None:
+        """Wait until it ends with an error, as it does without a process that it needs; raise :class:`Died` if not."""
+        process, self._process = self._process, None
+        assert process is not None, self.name
+        if not await process.wait(within_s):
+            self._process = process
+            raise Died(f"{self.name} did not end with an error in {within_s:g} s; see {self._errors}")
+
     async def end(self, within_s: float) -> None:
         """End it in order, with status 0, by the end of its standard input; raise :class:`Died` if that fails."""
         process = self._process

@@ -1,0 +1,230 @@
+"""Kill the matching engine, its parts and its server at random instants, and compare what agents got with what was due.
+
+Agents publish and consume through a server that leaves all subjects to Spark. Each cycle kills one process with
+``kill -9``, at any time or while it starts: the engine with all its processes, its driver alone, its Java, one of its
+Python processes, or the server. Before most kills there are matches of the present engine. Whatever is killed is
+started again, except for a Python process: Spark or the engine does that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from faults import crash
+from faults.agents import lines_of
+from faults.kill_options import kill_options
+from faults.lakekill import descendants
+from faults.reckoning import reckon
+from faults.verdict import KINDS
+from faults.victim import Died, Victim
+from harness.reporting import finish, goal, progress
+from wanderbus.runtime.segment_files import durable_end
+
+HOW: Final = ("engine", "driver", "java", "python", "server", "starting")
+"""Processes that are killed; ``starting`` is the engine in the middle of its start."""
+
+LIVES_S_MAX: Final = 2.0
+"""Time from the first matches of an engine to the next kill."""
+
+UNMATCHED_SHARE: Final = 0.2
+"""Share of the kills that do not wait for matches."""
+
+MATCHES_S_MAX: Final = 120.0
+FALLS_S_MAX: Final = 60.0
+GONE_S_MAX: Final = 30.0
+
+_SETTINGS: Final = """\
+log_keep_bytes = 0
+[broker]
+spark_subjects = ["*"]
+[broker.queue]
+notifications_max = 1000000
+bytes_max = 1000000000
+"""
+
+
+class Run(crash.Run):
+    """One run in one directory."""
+
+    settings = _SETTINGS
+    consuming = crash.CONSUMERS
+    kinds = HOW
+    drain_s_max, quiet_s_max = 180.0, 60.0
+
+    def __init__(self, directory: Path, random: Random) -> None:
+        super().__init__(directory, random)
+        arguments = ("pipeline", "engine", str(self.data), "--json")
+        self._engine = Victim("the engine", "wanderbus", *arguments, errors=directory / "engine.stderr")
+        self._is_starting = self._is_server_starting = False
+        self._left: set[int] = set()
+
+    def _victims(self) -> list[Victim]:
+        return [self._engine, *super()._victims()]
+
+    async def _begin(self) -> None:
+        await super()._begin()
+        await self._server_ready()
+        await self._start()
+
+    async def _cycle(self) -> None:
+        how = HOW[sum(self.kills.values()) % len(HOW)]
+        await self._server_ready()
+        if how == "starting":
+            self._kill_left(await self._kill_driver())
+            await self._start()
+            await asyncio.sleep(self._random.uniform(0.2, 1.2) * (self._engine.ready_s or 5.0))
+        else:
+            await self._ready()
+            if self._random.random() >= UNMATCHED_SHARE:
+                await self._matches()
+            await asyncio.sleep(self._random.uniform(0, LIVES_S_MAX))
+            for role in self.publishers:
+                self._agents[role.device].tell("burst")
+        self.kills[how] += 1
+        match how:
+            case "engine" | "starting":
+                self._kill_left(await self._kill_driver())
+                await self._start()
+            case "driver":
+                await self._kill_driver()
+                await self._start()
+            case "java":
+                self._left |= descendants(self._engine.pid)
+                self._kill(self._random.choice(_named(self._left, "java")))
+                await self._engine.fall(FALLS_S_MAX)
+                await self._start()
+            case "python":
+                self._kill(self._random.choice(_named(descendants(self._engine.pid), "python")))
+            case "server":
+                await self._kill_server()
+        await self._all_gone()
+
+    async def _end(self) -> None:
+        await self._server_ready()
+        await self._ready()
+        await self._drain()
+
+    async def _kill_server(self) -> None:
+        await super()._kill_server()
+        self._is_server_starting = True
+
+    async def _server_ready(self) -> None:
+        if self._is_server_starting:
+            await self._server.ready()
+            self._is_server_starting = False
+
+    async def _start(self) -> None:
+        self._is_starting = True
+        await self._engine.start()
+
+    async def _ready(self) -> None:
+        if self._is_starting:
+            await self._engine.ready()
+            self._is_starting = False
+
+    async def _matches(self) -> None:
+        """Wait until an agent has got an event that the present engine has matched; :class:`Died` if none does."""
+        end, deadline = durable_end(self.data / "log"), time.monotonic() + MATCHES_S_MAX
+        while _last_taken(self.consumers[0].journal) < end:
+            if time.monotonic() > deadline:
+                raise Died(f"no event was matched within {MATCHES_S_MAX:g} s by an engine that is ready")
+            await asyncio.sleep(0.2)
+
+    async def _kill_driver(self) -> set[int]:
+        """Kill the driver; return the processes that it leaves."""
+        left = descendants(self._engine.pid)
+        self._left |= left
+        await self._engine.kill(alone=True)
+        return left
+
+    def _kill_left(self, left: set[int]) -> None:
+        for pid in left:
+            self._kill(pid)
+
+    def _kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    async def _all_gone(self) -> None:
+        """Wait for the end of what killed drivers left; raise :class:`Died` if something stays."""
+        deadline = time.monotonic() + GONE_S_MAX
+        while self._left:
+            self._left = {pid for pid in self._left if Path(f"/proc/{pid}").exists()}
+            if self._left and time.monotonic() > deadline:
+                raise Died(f"processes {sorted(self._left)} outlived their driver")
+            await asyncio.sleep(0.05)
+
+
+def _last_taken(journal: Path) -> int:
+    """Return the offset of the last event in the journal of a consumer, -1 without one."""
+    lines = lines_of(journal)
+    return int(lines[-1][3]) if lines else -1
+
+
+def _named(pids: set[int], name: str) -> list[int]:
+    """Return the processes whose program has this name."""
+    found = []
+    for pid in sorted(pids):
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(f"/proc/{pid}/exe")).name.startswith(name):
+                found.append(pid)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cycles of the command line; return the exit status."""
+    options = _options(arguments)
+    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
+    print(f"seed {seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="wanderbus-enginekill-"))
+    began = time.monotonic()
+    # A signal must not leave a server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = Run(directory, Random(seed))
+    done = asyncio.run(_play(run, options.cycles, began + options.limit_s))
+    counts = reckon(run.verdict, run.data, run.publishers, run.consumers, run.archive.payloads)
+    wall_s = round(time.monotonic() - began, 1)
+    print(f"{done} of {options.cycles} kills {run.kills}, {counts}, {wall_s} s")
+    for word in run.verdict.words:
+        print(word, file=sys.stderr)
+    if run.verdict.good:
+        shutil.rmtree(directory)
+    else:
+        print(f"what is left is in {directory}; again with: ./do enginekill --seed {seed}", file=sys.stderr)
+    goals = [goal(f"engine_{kind}", run.verdict.counts[kind], "found", most=0) for kind in KINDS]
+    results = [{"seed": seed, "cycles": done, **counts, "kills": run.kills, "wall_s": wall_s}]
+    status = finish("enginekill", results, goals, file=options.json, strict=options.strict)
+    return status or int(not run.verdict.good or done < options.cycles)
+
+
+async def _play(run: Run, cycles: int, until: float) -> int:
+    telling = asyncio.create_task(_tell(run, cycles))
+    try:
+        return await run.play(cycles, until)
+    finally:
+        telling.cancel()
+
+
+async def _tell(run: Run, cycles: int) -> None:
+    while True:
+        await asyncio.sleep(crash.PROGRESS_EACH_S)
+        killed = sum(run.kills.values())
+        progress(f"enginekill: {killed} of {cycles} kills, {run.acknowledged()} events acknowledged")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    return kill_options(
+        arguments, "enginekill", __doc__, victim="engine", cycles=24, limit_s=1200.0, failures="broken promises"
+    )
