@@ -37,6 +37,15 @@ def test_check_prints_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"name": "late", "keys": ["Tail"], "steps": ["A", "C", "B"]}
 
 
+def test_a_file_that_is_given_as_a_pattern_needs_its_option(
+    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pattern", "check", files[0]]) == 2
+    assert "is a file, not a pattern; give it with --file" in capsys.readouterr().err
+    assert run(["pattern", "check", LATE * 100]) == 2
+    assert "character" in capsys.readouterr().err
+
+
 def test_an_error_points_into_the_text(capsys: pytest.CaptureFixture[str]) -> None:
     text = "by Tail\nmatch A: arrival (delay >) within 1 hour"
     assert run(["pattern", "check", text]) == 2

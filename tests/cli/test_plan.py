@@ -62,7 +62,7 @@ def test_a_plan_places_every_subject_and_shows_its_load(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan.json"
-    assert run(["plan", "--data", str(data), "--servers", "2", "--out", str(out)]) == 0
+    assert run(["plan", "--log", str(data), "--servers", "2", "--out", str(out)]) == 0
     made = plan_of(out)
     assert made.subjects.keys() == EVENTS.keys()
     by_server = {number: sum(EVENTS[s] for s, p in made.subjects.items() if p.server == number) for number in (1, 2)}
@@ -78,8 +78,8 @@ def test_a_plan_near_the_present_one_moves_little(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    assert run(["plan", "--data", str(data), "--servers", "2", "--out", str(first)]) == 0
-    again = ["plan", "--data", str(data), "--present", str(first), "--out", str(second)]
+    assert run(["plan", "--log", str(data), "--servers", "2", "--out", str(first)]) == 0
+    again = ["plan", "--log", str(data), "--present", str(first), "--out", str(second)]
     assert run([*again, "--servers", "2"]) == 0
     assert "moves: 0 subjects with 0.000 s of load" in capsys.readouterr().out
     assert plan_of(second).subjects == plan_of(first).subjects
@@ -92,15 +92,15 @@ def test_a_plan_near_the_present_one_moves_little(
 @pytest.mark.spark
 def test_a_plan_as_json_is_the_file(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "plan.json"
-    assert run(["plan", "--data", str(data), "--servers", "3", "--out", str(out), "--json"]) == 0
+    assert run(["plan", "--log", str(data), "--servers", "3", "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(out.read_bytes())
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "either with --lake or with --data"),
-        (["--lake", "a", "--data", "b"], "either with --lake or with --data"),
+        ([], "either with --lake or with --log"),
+        (["--lake", "a", "--log", "b"], "either with --lake or with --log"),
         (["--lake", "a", "--present", "none.json"], "none.json cannot be read"),
         (["--lake", "a", "--from", "yesterday"], "--from: invalid time 'yesterday'"),
         (["--lake", "a", "--out", "none/plan.json"], "none/plan.json cannot be written"),

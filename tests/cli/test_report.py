@@ -38,7 +38,7 @@ def data_dir(tmp_path: Path) -> Path:
 @pytest.mark.spark
 def test_t08_a_report_of_a_log_leaves_nothing_but_its_file(shell: Shell, data_dir: Path) -> None:
     before = sorted(each.relative_to(data_dir) for each in data_dir.rglob("*"))
-    arguments = ("--data", str(data_dir), "--from", "2023-11-14T22:13:30Z", "--to", "2023-11-14T22:13:35Z")
+    arguments = ("--log", str(data_dir), "--from", "2023-11-14T22:13:30Z", "--to", "2023-11-14T22:13:35Z")
     process = shell.start("report", *arguments, "--json")
     out, err = process.communicate(timeout=LIVE_S_MAX)
     assert process.returncode == 0, err
@@ -52,7 +52,7 @@ def test_t08_a_report_of_a_log_leaves_nothing_but_its_file(shell: Shell, data_di
 @pytest.mark.spark
 def test_t08_a_live_report_is_made_again_until_a_signal_ends_it(shell: Shell, data_dir: Path) -> None:
     path = shell.directory / "live.html"
-    process = shell.start("report", "--data", str(data_dir), "--live", "--every", "1", "--out", str(path))
+    process = shell.start("report", "--log", str(data_dir), "--live", "--every", "1", "--out", str(path))
     deadline = time.monotonic() + LIVE_S_MAX
     seen: set[int] = set()
     while len(seen) < 2:
@@ -72,17 +72,17 @@ def test_t08_a_live_report_is_made_again_until_a_signal_ends_it(shell: Shell, da
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either --lake or --data"),
-        (["--lake", "l", "--data", "d"], "give either --lake or --data"),
+        ([], "give the events either with --lake or with --log"),
+        (["--lake", "l", "--log", "d"], "give the events either with --lake or with --log"),
         (["--lake", "l"], "l has no lake yet; make it with 'wanderbus pipeline run'"),
-        (["--data", "d"], "d is not a directory; give the data directory of a server"),
+        (["--log", "d"], "d is not a directory; give the data directory of a server"),
         (["--lake", "l", "--every", "3"], "--every is the pause between reports; give it with --live"),
         (["--lake", "l", "--from", "soon"], "--from: invalid time 'soon' (expected for example 2026-11-21T10:00:00Z"),
         (["--lake", "l", "--from", "2026-11-21T10:00:00"], "--from: the time 2026-11-21T10:00:00 has no time zone"),
         (["--lake", "l", "--from", "-2h", "--to", "-3h"], "--to: -3h is not after --from -2h; the period is empty"),
         (
-            ["--data", "d", "--master", "spark://h:1"],
-            "--data makes a lake on this machine, which a cluster does not see",
+            ["--log", "d", "--master", "spark://h:1"],
+            "--log makes a lake on this machine, which a cluster does not see",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -115,4 +116,6 @@ def _run_file(pattern: Pattern, events: Path, *, json: bool) -> None:
 def _pattern(text: str | None, file: Path | None) -> Pattern:
     if (text is None) == (file is None):
         raise ConfigurationError("give the pattern either as an argument or with --file")
+    if text is not None and os.path.isfile(text):  # a long text is no error here
+        raise ConfigurationError(f"{text} is a file, not a pattern; give it with --file")
     return compile_pattern(given_text(text, file))

@@ -51,11 +51,16 @@ class Place(NamedTuple):
     spark: SparkPlace = SparkPlace()
 
 
+def require_one_place(lake: Path | None, log: Path | None) -> None:
+    """Return if the events have one place; ``ConfigurationError`` otherwise."""
+    if (lake is None) == (log is None):
+        raise ConfigurationError("give the events either with --lake or with --log")
+
+
 @contextmanager
 def past_events(place: Place, purpose: str, subject: str = EVERY_SUBJECT) -> Iterator[tuple[SparkSession, Events]]:
     """Start Spark for ``purpose``, and give the events that are meant; print progress meanwhile."""
-    if (place.lake is None) == (place.log is None):
-        raise ConfigurationError("give the events either with --lake or with --log")
+    require_one_place(place.lake, place.log)
     given = (("from", place.begin), ("to", place.end))
     bounds = dict(_bound(side, text) for side, text in given if text is not None)
     with session(f"wanderbus-{purpose}", purpose, place.spark) as spark:

@@ -14,6 +14,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.output import check_writable, print_line, print_lines, print_progress
 from wanderbus.cli.pipeline.lake_options import existing_log
+from wanderbus.cli.pipeline.past_events import Lake, Log, require_one_place
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError
@@ -28,20 +29,15 @@ class Bounds(NamedTuple):
     """Place of the events, and their time as on the command line."""
 
     lake: Path | None
-    data: Path | None
+    log: Path | None
     begin: str | None
     end: str | None
 
 
 def plan(
     servers: Annotated[int, typer.Option("--servers", min=1, max=10_000, help="Number of servers.")],
-    lake: Annotated[
-        Path | None, typer.Option("--lake", help="Directory of the lake; this or --data is needed.", show_default=False)
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Data directory of a server, or its subdirectory log.", show_default=False),
-    ] = None,
+    lake: Lake = None,
+    log: Log = None,
     begin: Annotated[
         str | None,
         typer.Option("--from", help="Only events from this time on, as 2026-11-21T10:00:00Z.", show_default=False),
@@ -71,7 +67,7 @@ def plan(
     if out is not None:
         check_writable(out)
     place = SparkPlace(cores, master, environment)
-    activities, interests = _counts(Bounds(lake, data, begin, end), place)
+    activities, interests = _counts(Bounds(lake, log, begin, end), place)
     made = make_plan(loads_of(activities, interests), servers, now, slack=slack)
     if out is not None:
         out.write_bytes(encode_plan(made))
@@ -90,9 +86,8 @@ def _read(path: Path) -> Plan:
 
 def _counts(bounds: Bounds, place: SparkPlace) -> Counts:
     """Return activity and interest by subject."""
-    if (bounds.lake is None) == (bounds.data is None):
-        raise ConfigurationError("give the events either with --lake or with --data")
-    log = None if bounds.data is None else existing_log(bounds.data)
+    require_one_place(bounds.lake, bounds.log)
+    log = None if bounds.log is None else existing_log(bounds.log)
     with needing_packages("a plan"):
         from wanderbus.pipeline import plans
 

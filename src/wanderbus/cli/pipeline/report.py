@@ -17,6 +17,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.output import check_writable, print_json, print_line, print_progress
 from wanderbus.cli.pipeline.lake_options import chosen_tables, existing_log
+from wanderbus.cli.pipeline.past_events import Lake, Log, require_one_place
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
 from wanderbus.cli.pipeline.task_progress import task_progress
@@ -57,11 +58,8 @@ class _Bounds(NamedTuple):
 
 
 def report(
-    lake: Annotated[Path | None, typer.Option("--lake", help="Directory of the lake.", show_default=False)] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Instead of a lake: data directory of a server, or its log.", show_default=False),
-    ] = None,
+    lake: Lake = None,
+    log: Log = None,
     begin: Annotated[
         str | None,
         typer.Option(
@@ -81,13 +79,13 @@ def report(
 ) -> None:
     """Write loss, latency, queues, drops, moves and times away of a server as one HTML file, which needs no network.
 
-    Figures are those of the server, and of each subject, user and device. With --data the log is read into a lake that
+    Figures are those of the server, and of each subject, user and device. With --log the log is read into a lake that
     is removed afterwards; for a long log a lake is faster. With --live the file is replaced every few seconds, and the
     page reloads itself; SIGINT and SIGTERM end it with status 0. With --json the figures are printed too.
 
     Example: wanderbus report --lake lake --from 2026-11-21 --to 2026-11-22 --out monday.html
 
-    Example: wanderbus report --data wanderbus-data --live --from -15min
+    Example: wanderbus report --log wanderbus-data --live --from -15min
     """
     if every is not None and not live:
         raise ConfigurationError("--every is the pause between reports; give it with --live")
@@ -97,7 +95,7 @@ def report(
         bounds.period()
     place = SparkPlace(cores, master, environment)
     with ExitStack() as stack:
-        source = _source(lake, data, place, stack)
+        source = _source(lake, log, place, stack)
         check_writable(out)
         stop = stack.enter_context(stopping_signals("the present report", is_endless=True)) if live else Event()
         spark = stack.enter_context(session("wanderbus-report", "the report", place))
@@ -157,18 +155,17 @@ def _analysis(spark: SparkSession, source: _Source, period: Period) -> Analysis:
         return analyse(gold)
 
 
-def _source(lake: Path | None, data: Path | None, place: SparkPlace, stack: ExitStack) -> _Source:
-    if (lake is None) == (data is None):
-        raise ConfigurationError("give either --lake or --data")
+def _source(lake: Path | None, log: Path | None, place: SparkPlace, stack: ExitStack) -> _Source:
+    require_one_place(lake, log)
     if lake is not None:
         chosen_tables(lake, None)
         return _Source(lake, None)
-    assert data is not None
+    assert log is not None
     if place.master is not None:
-        raise ConfigurationError("--data makes a lake on this machine, which a cluster does not see; give --lake")
-    log = existing_log(data)
+        raise ConfigurationError("--log makes a lake on this machine, which a cluster does not see; give --lake")
+    records = existing_log(log)
     temporary = stack.enter_context(TemporaryDirectory(prefix="wanderbus-report-", ignore_cleanup_errors=True))
-    return _Source(Path(temporary, "lake"), log)
+    return _Source(Path(temporary, "lake"), records)
 
 
 @contextmanager
