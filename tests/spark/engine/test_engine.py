@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from faults.lakekill import descendants
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
+from tests.spark.engine.records import INCARNATION, SERVER, started, write_log
 from tests.spark.engine.running import running_engine
 from wanderbus.errors import ConfigurationError
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.pipeline.engine import EngineProgress, MatchingEngine, batches, query
 from wanderbus.runtime.segment_files import durable_end
+from wanderbus.runtime.services.engine import Begin
 from wanderbus.subscription import EVERY_SUBJECT
 
 pytestmark = pytest.mark.integration
@@ -128,6 +132,28 @@ def test_t06_a_query_that_fails_is_begun_again(
     run(story())
 
 
+def test_a_batch_that_fails_while_the_query_is_stopped_ends_it_in_order(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark looks for the sign of an interruption in the text of the error, which has pages of Java's."""
+    begun, stopped = threading.Event(), threading.Event()
+
+    def fail(*_: object) -> None:
+        begun.set()
+        assert stopped.wait(60)
+        raise RuntimeError("py4j.protocol.Py4JJavaError: An error occurred while calling o1" + "\n\tat x" * 20_000)
+
+    asked = query.EngineQuery(spark, write_log(tmp_path, [started()]), begin_at(0), fail)
+    running = asked.start()
+    assert begun.wait(60)
+    stopping = threading.Thread(target=asked.stop, daemon=True)
+    stopping.start()
+    while running.isActive:
+        time.sleep(0.01)
+    stopped.set()
+    stopping.join(60)
+    assert str(asked.error).startswith("py4j.protocol.Py4JJavaError")
+    assert "a batch has failed" in str(running.exception())
+
+
 def test_t06_workers_that_are_killed_change_nothing(world: World, spark: SparkSession) -> None:
     """A task is tried again in another process; a query without further attempts begins again."""
 
@@ -173,6 +199,10 @@ def test_subscriptions_come_and_go_while_the_engine_runs(world: World, spark: Sp
 def test_a_directory_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has no log of a server; give the data directory of a server"):
         MatchingEngine(tmp_path)
+
+
+def begin_at(first: int) -> Begin:
+    return Begin(1, SERVER, INCARNATION, first, (), 1_000, is_last=True)
 
 
 def python_workers() -> list[int]:

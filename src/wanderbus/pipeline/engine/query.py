@@ -72,6 +72,10 @@ def local_master(cores: int) -> str:
     return f"local[{cores},{ATTEMPTS}]"
 
 
+class BatchFailed(Exception):
+    """A batch has failed: Spark's copy of :attr:`EngineQuery.error`."""
+
+
 class EngineQuery:
     """The query of one beginning, from :meth:`start` to :meth:`stop`."""
 
@@ -133,7 +137,8 @@ class EngineQuery:
                 self._hand_on(chunks, self._batches.subscriptions)
         except Exception as error:
             self.error = self.error or error
-            raise
+            # Spark would search the text of Java's error with an expression that overflows the stack of its thread.
+            raise BatchFailed("a batch has failed") from None
 
     def _share(self, data: bytes) -> Broadcast[bytes]:
         """Make bytes available to the workers, and discard those that no coming task needs."""
