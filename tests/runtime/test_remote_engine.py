@@ -13,6 +13,8 @@ from wanderbus.broker.messages import MatchesRead, MatchesWanted
 from wanderbus.event import Event
 from wanderbus.records import SPARK, encode_record
 from wanderbus.runtime.log.event_log import EventLog
+from wanderbus.runtime.log.log_reader import Place, read_frames
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.runtime.services import remote_engine
 from wanderbus.runtime.services.engine import (
     BEGIN,
@@ -26,6 +28,7 @@ from wanderbus.runtime.services.engine import (
 )
 from wanderbus.runtime.services.remote_engine import RemoteEngine
 from wanderbus.runtime.services.service import Service
+from wanderbus.segments import Frame
 from wanderbus.subscription import Subscription
 
 EVENTS = 20
@@ -120,6 +123,34 @@ def test_t06_events_have_the_bytes_and_times_of_the_log(engine: RemoteEngine, se
     assert (found.event.at_us, found.event.received_us, found.event.id.number) == (6, 6, 6)
     assert (found.matched, found.undecided) == (("s",), ("t",))
     assert b"x" * 100 in found.event.event
+
+
+def test_t06_the_log_is_not_searched_again_behind_events_without_a_match(
+    engine: RemoteEngine, service: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[Place | None] = []
+
+    def reading(directory: Path, start: int, end: int, place: Place | None) -> Iterator[tuple[Frame, Path]]:
+        places.append(place)
+        return read_frames(directory, start, end, place)
+
+    monkeypatch.setattr(remote_engine, "read_frames", reading)
+    for first in range(0, EVENTS - 4, 5):
+        service.answer = Matches(first, first + 5, (EventMatches(first + 1, ("s",)),))
+        assert offsets(engine.read(wanted(first))) == [first + 1]
+    assert len(places) == 4
+    assert None not in places[1:]
+
+
+def test_t06_a_place_in_a_segment_that_is_removed_is_forgotten(engine: RemoteEngine, service: Answers) -> None:
+    service.answer = Matches(0, 2, (EventMatches(0, ("s",)),))
+    assert offsets(engine.read(wanted(0))) == [0]
+    oldest, *others = segment_paths(engine._directory)
+    assert others
+    oldest.unlink()
+    first = int(others[0].stem)
+    service.answer = all_of(first, first + 1)
+    assert offsets(engine.read(wanted(first))) == [first]
 
 
 def test_t06_a_request_from_an_earlier_offset_discards_the_rest(engine: RemoteEngine, service: Answers) -> None:

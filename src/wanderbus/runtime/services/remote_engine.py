@@ -67,7 +67,7 @@ class RemoteEngine:
         """The last answer; the part from ``_next`` on was not returned yet."""
         self._next = 0
         self._place: tuple[int, Place] | None = None
-        """Offset and place of the first record behind those that were read."""
+        """Offset and place of the first record behind those that were read; records without a match may follow."""
 
     def read(self, wanted: MatchesWanted) -> MatchesRead:
         """Return the next piece of matches."""
@@ -81,7 +81,7 @@ class RemoteEngine:
                 return MatchesRead(wanted.number, wanted.first, is_lost=answer.is_lost)
             piece = self._piece(wanted)
         except (StorageError, OSError, msgspec.DecodeError) as error:
-            self._answer, self._next = Matches(0, 0), 0
+            self._answer, self._next, self._place = Matches(0, 0), 0, None
             return MatchesRead(wanted.number, wanted.first, failed=str(error), retry_s=self._pause(str(error)))
         self._on_answer()
         return piece
@@ -148,14 +148,19 @@ class RemoteEngine:
             return
         wanted = {each.offset: each for each in matched}
         first, end = self._next, matched[-1].offset + 1
-        known = self._place[1] if self._place is not None and self._place[0] == first else None
-        for frame, path in read_frames(self._directory, first, end, known):
+        for frame, path in read_frames(self._directory, first, end, self._place_before(first)):
             if (matches := wanted.get(frame.offset)) is None:
                 continue
             record = decode_record(frame.payload)
             if isinstance(record, Published) and record.engine:
                 yield EngineEvent(_past(frame.offset, record), matches.matched, matches.undecided)
             self._place = frame.offset + 1, Place(path, frame.end)
+
+    def _place_before(self, first: int) -> Place | None:
+        """Return a place from which record ``first`` is found without a search from the begin of its segment."""
+        if self._place is None or self._place[0] > first or not self._place[1].path.exists():
+            return None
+        return self._place[1]
 
     def _pause(self, reason: str) -> float:
         """Return the time until the next attempt."""
