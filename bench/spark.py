@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import spark_cluster, spark_grid, spark_history, spark_plan
+from bench import spark_cluster, spark_engine, spark_grid, spark_history, spark_plan
 from bench.process_times import tree_s
 from bench.spark_lake import lake_rates
 from harness.reporting import Goal, finish, goal, progress
@@ -76,6 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _grid(options)
     if options.section == "plan":
         return _plan(options)
+    if options.section == "engine":
+        return _engine(options)
     if options.section == "lake":
         return _lake(options, count)
     results: list[Measured] = []
@@ -152,6 +154,19 @@ def _plan(options: argparse.Namespace) -> int:
     rows = [{**each._asdict(), "max_load_vs_hash": each.max_load_vs_hash} for each in results.plans]
     goals = spark_plan.goals(results)
     return finish("bench spark plan", rows, goals, file=options.json, strict=options.strict)
+
+
+def _engine(options: argparse.Namespace) -> int:
+    """Measure the matching engine (:mod:`bench.spark_engine`)."""
+    count = options.records or (spark_engine.QUICK_EVENTS if options.quick else spark_engine.EVENTS)
+    results: list[spark_engine.Measured] = []
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as work:
+        for each in spark_engine.measure(Path(work), count):
+            results.append(each)
+            print(f"{each.way:12} {each.events:>9,} events {each.events_per_s:>9,.0f} events/s", flush=True)
+    goals = spark_engine.goals(results)
+    rows = [each._asdict() for each in results]
+    return finish("bench spark engine", rows, goals, file=options.json, strict=options.strict)
 
 
 def _history(options: argparse.Namespace) -> int:
@@ -319,7 +334,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "section",
         nargs="?",
-        choices=("source", "lake", "history", "cluster", "grid", "plan"),
+        choices=("source", "lake", "history", "cluster", "grid", "plan", "engine"),
         default="source",
         help="what to measure (source)",
     )
