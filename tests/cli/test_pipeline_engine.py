@@ -79,13 +79,14 @@ def test_a_signal_ends_the_engine_and_all_its_processes(shell: Shell, data: Path
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_an_engine_whose_java_is_killed_ends_with_one_line(shell: Shell, data: Path, is_asked: bool) -> None:
     write_log(data / "log", [started()])
-    engine = shell.start("pipeline", "engine", "data")
+    engine = shell.start("pipeline", "engine", "data", "--until-stdin-ends", stdin=subprocess.PIPE)
     read_line(engine)
     if is_asked:
         begin(data)
     pids = descendants(engine.pid)
     (java,) = [pid for pid in pids if name_of(pid) == "java"]
     os.kill(java, signal.SIGKILL)
+    engine.wait(GONE_S_MAX)
     status, _, errors = ended(engine)
     assert status == 1
     others = ("WARNING: Using incubator modules", "wanderbus: record ")

@@ -44,7 +44,7 @@ def stop_with_stdin(stop: threading.Event) -> None:
     """Set ``stop`` when standard input ends, as it does when the process that started this one has ended."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4_096):
+        while os.read(sys.stdin.fileno(), 4_096):  # without the lock of a buffer, which the interpreter needs to exit
             pass
         stop.set()
 
