@@ -59,7 +59,8 @@ Python operators need RocksDB as the state store, ``avro`` lets a state's fields
 available-now query only fire if batches without data are on. Several open files in a task save the sorting of rows by
 partition. Readers other than Spark do not know shredded variants, nor all of them annotated
 variants and Spark's own form of timestamps. Arrow in Java checks the bounds and the validity of every value that it
-reads of a worker's results; Spark asks for validity itself, and without these checks Java takes 0.6 times as long.
+reads of a worker's results; Spark asks for validity itself, and without these checks Java takes 0.6 times as long with
+its first compiler alone.
 """
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
