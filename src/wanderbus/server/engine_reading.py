@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from wanderbus.broker.messages import MatchesRead, MatchesWanted
+from wanderbus.broker.messages import MatchesWanted
 from wanderbus.machine import Input
 from wanderbus.runtime.services.remote_engine import RemoteEngine
+from wanderbus.server.answer_thread import AnswerThread
 
 
 def engine_command(data_dir: Path) -> list[str]:
@@ -23,21 +23,13 @@ class EngineReading:
 
     def __init__(self, engine: RemoteEngine, feed: Callable[[Input], None]) -> None:
         self._engine = engine
-        self._feed = feed
-        self._executor = ThreadPoolExecutor(1, "wanderbus-engine")
-        self._is_closed = False
+        self._thread = AnswerThread("wanderbus-engine", feed)
 
     def read(self, wanted: MatchesWanted) -> None:
         """Feed the matches that are wanted."""
-        coming = asyncio.get_running_loop().run_in_executor(self._executor, self._engine.read, wanted)
-        coming.add_done_callback(self._answer)
+        self._thread.ask(partial(self._engine.read, wanted))
 
     def close(self) -> None:
         """Feed nothing from now on."""
-        self._is_closed = True
+        self._thread.close()
         self._engine.close()
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
-    def _answer(self, done: asyncio.Future[MatchesRead]) -> None:
-        if not self._is_closed and not done.cancelled():
-            self._feed(done.result())

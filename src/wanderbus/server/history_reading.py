@@ -5,13 +5,13 @@ Lookups may search the whole log, so they have a thread of their own; the pieces
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
+from wanderbus.broker.messages import HistoryWanted, OffsetWanted
 from wanderbus.machine import Input
 from wanderbus.runtime.log.history_source import HistorySource, find_offset, read_history
+from wanderbus.server.answer_thread import AnswerThread
 
 
 class HistoryReading:
@@ -19,28 +19,18 @@ class HistoryReading:
 
     def __init__(self, sources: Sequence[HistorySource], feed: Callable[[Input], None]) -> None:
         self._sources = sources
-        self._feed = feed
-        self._lookups = ThreadPoolExecutor(1, "wanderbus-lookup")
-        self._pieces = ThreadPoolExecutor(1, "wanderbus-history")
-        self._is_closed = False
+        self._lookups = AnswerThread("wanderbus-lookup", feed)
+        self._pieces = AnswerThread("wanderbus-history", feed)
 
     def look_up(self, wanted: OffsetWanted) -> None:
         """Feed the offset that is wanted."""
-        self._answer(asyncio.get_running_loop().run_in_executor(self._lookups, find_offset, self._sources, wanted))
+        self._lookups.ask(partial(find_offset, self._sources, wanted))
 
     def read(self, wanted: HistoryWanted) -> None:
         """Feed the piece that is wanted."""
-        self._answer(asyncio.get_running_loop().run_in_executor(self._pieces, read_history, self._sources, wanted))
+        self._pieces.ask(partial(read_history, self._sources, wanted))
 
     def close(self) -> None:
         """Feed nothing from now on."""
-        self._is_closed = True
-        for executor in (self._lookups, self._pieces):
-            executor.shutdown(wait=False, cancel_futures=True)
-
-    def _answer(self, coming: asyncio.Future[OffsetFound] | asyncio.Future[HistoryRead]) -> None:
-        def feed(done: asyncio.Future[OffsetFound] | asyncio.Future[HistoryRead]) -> None:
-            if not self._is_closed and not done.cancelled():
-                self._feed(done.result())
-
-        coming.add_done_callback(feed)
+        self._lookups.close()
+        self._pieces.close()
