@@ -17,7 +17,7 @@ from tests.api.world import SUBJECT, World, files, nothing_more, numbers, publis
 from tests.engine_service import EngineService
 from wanderbus.errors import ConfigurationError
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.runtime.services import remote_engine, supervised
+from wanderbus.runtime.services import backoff, supervised
 from wanderbus.runtime.services.service import Service
 from wanderbus.runtime.services.supervised import SupervisedService
 from wanderbus.server import broker_role, validation
@@ -28,8 +28,8 @@ SPARK = BrokerConfig(spark_subjects=("*",))
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the server look for the engine often."""
-    monkeypatch.setattr(remote_engine, "PAUSE_S_MIN", 0.02)
-    monkeypatch.setattr(remote_engine, "PAUSE_S_MAX", 0.02)
+    monkeypatch.setattr(backoff, "PAUSE_S_MIN", 0.02)
+    monkeypatch.setattr(backoff, "PAUSE_S_MAX", 0.02)
 
 
 @pytest.fixture

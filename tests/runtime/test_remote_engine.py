@@ -16,6 +16,7 @@ from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_reader import Place, read_frames
 from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.runtime.services import remote_engine
+from wanderbus.runtime.services.backoff import PAUSE_S_MIN
 from wanderbus.runtime.services.engine import (
     BEGIN,
     MATCHES,
@@ -175,8 +176,8 @@ def test_t06_an_answer_about_other_events_is_none(engine: RemoteEngine, service:
     service.answer = answer
     read = engine.read(wanted(0))
     assert "start it again" in read.failed
-    assert read.retry_s == remote_engine.PAUSE_S_MIN
-    assert engine.read(wanted(0)).retry_s == 2 * remote_engine.PAUSE_S_MIN
+    assert read.retry_s == PAUSE_S_MIN
+    assert engine.read(wanted(0)).retry_s == 2 * PAUSE_S_MIN
 
 
 def test_t06_an_engine_that_lost_its_memory_is_no_failure(engine: RemoteEngine, service: Answers) -> None:

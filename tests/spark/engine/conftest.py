@@ -8,13 +8,13 @@ import pytest
 
 from tests.api import world as worlds
 from tests.api.world import World
-from wanderbus.runtime.services import remote_engine
+from wanderbus.runtime.services import backoff
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A server that looks for its engine often, and stories that may take as long as Spark does."""
     monkeypatch.setattr(worlds, "STORY_S_MAX", 120.0)
-    monkeypatch.setattr(remote_engine, "PAUSE_S_MIN", 0.05)
-    monkeypatch.setattr(remote_engine, "PAUSE_S_MAX", 0.1)
+    monkeypatch.setattr(backoff, "PAUSE_S_MIN", 0.05)
+    monkeypatch.setattr(backoff, "PAUSE_S_MAX", 0.1)
     return World(tmp_path)

@@ -24,7 +24,7 @@ from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.log.log_reader import read_log
 from wanderbus.runtime.log_readers import LogReader, register_reader
 from wanderbus.runtime.segment_files import durable_end, segment_paths
-from wanderbus.runtime.services import history
+from wanderbus.runtime.services import backoff, history
 from wanderbus.runtime.services.service import Service
 from wanderbus.server import storage
 
@@ -37,7 +37,7 @@ class Lake:
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(storage, "SAVE_S", 0.02)
         monkeypatch.setattr(storage, "RETAIN_S", 0.02)
-        monkeypatch.setattr(history, "PAUSE_S_MAX", 0.05)
+        monkeypatch.setattr(backoff, "PAUSE_S_MAX", 0.05)
         defaults = ServerFiles.open.__kwdefaults__
         assert defaults is not None
         monkeypatch.setitem(defaults, "segment_bytes_max", 2_000)

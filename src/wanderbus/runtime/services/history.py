@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +13,10 @@ from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetWanted
 from wanderbus.errors import StorageError
 from wanderbus.runtime.log.history_source import NoSource, SourceAway
 from wanderbus.runtime.log.log_reader import oldest_record
+from wanderbus.runtime.services.backoff import Backoff
 from wanderbus.runtime.services.caller import ServiceCaller
 from wanderbus.runtime.services.frames import ServiceAway
 from wanderbus.runtime.services.service import Handlers
-
-_log = logging.getLogger("wanderbus.server")
 
 NAME: Final = "history"
 
@@ -30,10 +28,6 @@ LOOKUP_S_MAX: Final = 60.0
 
 PIECE_S_MAX: Final = 5.0
 """Timeout for a piece: subscriptions that read the log wait meanwhile."""
-
-PAUSE_S_MIN: Final = 0.25
-PAUSE_S_MAX: Final = 8.0
-"""Pauses between requests to a service that does not answer: each is twice the one before."""
 
 
 class OffsetAsked(msgspec.Struct, frozen=True):
@@ -85,7 +79,7 @@ class RemoteHistory:
         # Each is used by one thread: a search must not delay the pieces.
         self._lookups = ServiceCaller(data_dir, NAME, LOOKUP_S_MAX)
         self._pieces = ServiceCaller(data_dir, NAME, PIECE_S_MAX)
-        self._pause_s = 0.0
+        self._backoff = Backoff(f"the service {NAME}", "subscriptions wait for records that the log has no more")
         self._not_before = 0.0
         """Monotonic second of the next attempt, while the service is away."""
 
@@ -108,31 +102,21 @@ class RemoteHistory:
             if answer.piece != wanted.piece or not wanted.first < answer.end <= wanted.end:
                 raise ServiceAway(f"the service {NAME} answers with another piece; start it again")
         except ServiceAway as error:
-            raise SourceAway(str(error), self._pause(str(error))) from None
+            pause_s = self._backoff.next_s(str(error))
+            self._not_before = time.monotonic() + pause_s
+            raise SourceAway(str(error), pause_s) from None
         except StorageError:
-            self._on_answer()
+            self._backoff.reset()
             raise
-        self._on_answer()
+        self._backoff.reset()
         return answer
 
     def close(self) -> None:
         """End the connections; requests that wait fail."""
+        self._backoff.close()
         for caller in (self._lookups, self._pieces):
             caller.close()
 
     def _require_known(self) -> None:
         if not self._pieces.is_known:
             raise NoSource("no service has records that the log lacks")
-
-    def _pause(self, reason: str) -> float:
-        """Return the time until the next attempt."""
-        if not self._pause_s:
-            _log.warning("subscriptions wait for records that the log has no more: %s", reason)
-        self._pause_s = min(PAUSE_S_MAX, max(PAUSE_S_MIN, 2 * self._pause_s))
-        self._not_before = time.monotonic() + self._pause_s
-        return self._pause_s
-
-    def _on_answer(self) -> None:
-        if self._pause_s:
-            _log.warning("the service %s answers again", NAME)
-        self._pause_s = 0.0

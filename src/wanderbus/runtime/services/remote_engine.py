@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from wanderbus.errors import StorageError
 from wanderbus.records import Published, decode_record
 from wanderbus.runtime.log.log_reader import Place, read_frames
 from wanderbus.runtime.segment_files import durable_end
+from wanderbus.runtime.services.backoff import Backoff
 from wanderbus.runtime.services.caller import ServiceCaller
 from wanderbus.runtime.services.engine import (
     BEGIN,
@@ -31,17 +31,11 @@ from wanderbus.runtime.services.engine import (
 from wanderbus.runtime.services.frames import ServiceAway
 from wanderbus.subscription import Subscription
 
-_log = logging.getLogger("wanderbus.server")
-
 WAIT_S: Final = 1.0
 """Time that the service waits for matches."""
 
 ANSWER_S_MAX: Final = 30.0
 """Timeout for an answer; a busy computer may be slow, and nothing but these events waits for it."""
-
-PAUSE_S_MIN: Final = 0.25
-PAUSE_S_MAX: Final = 8.0
-"""Pauses between requests to a service that does not answer: each is twice the one before."""
 
 EMPTY_PAUSE_S: Final = 0.02
 """Pause after an answer without anything, in case that the service does not wait."""
@@ -62,7 +56,7 @@ class RemoteEngine:
         self._identity = identity
         self._caller = ServiceCaller(data_dir, NAME, ANSWER_S_MAX)
         self._closed = threading.Event()
-        self._pause_s = 0.0
+        self._backoff = Backoff("the matching engine", "events wait for the matching engine")
         self._answer = Matches(0, 0)
         """The last answer; the part from ``_next`` on was not returned yet."""
         self._next = 0
@@ -82,13 +76,14 @@ class RemoteEngine:
             piece = self._piece(wanted)
         except (StorageError, OSError, msgspec.DecodeError) as error:
             self._answer, self._next, self._place = Matches(0, 0), 0, None
-            return MatchesRead(wanted.number, wanted.first, failed=str(error), retry_s=self._pause(str(error)))
-        self._on_answer()
+            return MatchesRead(wanted.number, wanted.first, failed=str(error), retry_s=self._backoff.next_s(str(error)))
+        self._backoff.reset()
         return piece
 
     def close(self) -> None:
         """End the connection; a request that waits fails."""
         self._closed.set()
+        self._backoff.close()
         self._caller.close()
 
     def _begin(self, wanted: MatchesWanted, subscriptions: tuple[Subscription, ...]) -> None:
@@ -161,18 +156,6 @@ class RemoteEngine:
         if self._place is None or self._place[0] > first or not self._place[1].path.exists():
             return None
         return self._place[1]
-
-    def _pause(self, reason: str) -> float:
-        """Return the time until the next attempt."""
-        if not self._pause_s and not self._closed.is_set():
-            _log.warning("events wait for the matching engine: %s", reason)
-        self._pause_s = min(PAUSE_S_MAX, max(PAUSE_S_MIN, 2 * self._pause_s))
-        return self._pause_s
-
-    def _on_answer(self) -> None:
-        if self._pause_s:
-            _log.warning("the matching engine answers again")
-        self._pause_s = 0.0
 
 
 def _past(offset: int, record: Published) -> PastEvent:
