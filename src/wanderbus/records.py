@@ -101,6 +101,12 @@ class Published(Record, frozen=True, tag="published", kw_only=True):
         """Return the event, which is decoded at each access; ``msgspec.DecodeError`` if it is none."""
         return _event_decoder.decode(self.acceptance.event)
 
+    @property
+    def received_us(self) -> int:
+        """Return the wall clock as read when the event was accepted; time windows use it (DESIGN 5.8)."""
+        received_us = self.acceptance.received_us
+        return self.at_us if received_us is None else received_us
+
 
 class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An event that the matching engine has matched: its id, the time of the record of its acceptance, its delivery."""

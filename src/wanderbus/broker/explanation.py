@@ -223,7 +223,6 @@ class Explanation:
             return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
         if self._waits_for_engine:
             return self._outcome("queued", "the event waits in the log for the matching engine")
-        received_us = published.acceptance.received_us
         place = dict(published.delivery.restricted).get(self._identity)
         if place is None:
             return self._outcome("restricted", "by a restriction that the log does not name")
@@ -231,7 +230,7 @@ class Explanation:
             subscription.restrictions,
             place,
             now_us=published.at_us,
-            received_us=published.at_us if received_us is None else received_us,
+            received_us=published.received_us,
             last_us=self._last_us,
         )
         return self._outcome("restricted", why, restriction=subscription.restrictions[place])

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from wanderbus import filters
-from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted, PastEvent
+from wanderbus.broker.history.piece import past_event
+from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted
 from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.event import Event
 from wanderbus.filters.work import Sizes, work_of
@@ -83,15 +84,13 @@ class SimulatedEngine:
         self._known[subscription.id] = subscription, filters.parse(subscription.expression, subscription.language)
 
     def _matched(self, offset: int, record: Published) -> EngineEvent | None:
-        event, accepted = record.event, record.acceptance
+        event = record.event
         own = {each: test for each, (wanted, test) in self._known.items() if concerns(wanted.subject, event.subject)}
         undecided = tuple(each for each, test in own.items() if self._is_costly(test, event))
         matched = tuple(each for each, test in own.items() if each not in undecided and test.matches(event))
         if not matched and not undecided:
             return None
-        received_us = record.at_us if accepted.received_us is None else accepted.received_us
-        past = PastEvent(offset, accepted.id, record.at_us, received_us, bytes(accepted.event))
-        return EngineEvent(past, matched, undecided)
+        return EngineEvent(past_event(offset, record), matched, undecided)
 
     def _is_costly(self, test: filters.Filter, event: Event) -> bool:
         return work_of(test.root).units(Sizes(event.attributes)) > self._work_max

@@ -86,9 +86,13 @@ class _Test:
             self._units += units
             if not self._filter.matches(event):
                 return None
-        accepted = record.acceptance
-        received_us = record.at_us if accepted.received_us is None else accepted.received_us
-        return PastEvent(frame.offset, accepted.id, record.at_us, received_us, bytes(accepted.event), undecided)
+        return past_event(frame.offset, record, undecided)
+
+
+def past_event(offset: int, record: Published, undecided: str = "") -> PastEvent:
+    """Return the event of the record at ``offset``; ``undecided`` names the bound if a filter is too costly."""
+    accepted = record.acceptance
+    return PastEvent(offset, accepted.id, record.at_us, record.received_us, bytes(accepted.event), undecided)
 
 
 def is_published(payload: bytes) -> bool:

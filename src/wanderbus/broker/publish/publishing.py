@@ -10,8 +10,8 @@ import msgspec
 from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
+from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import PastEvent
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated
@@ -111,8 +111,7 @@ class Publishing:
         published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivered.delivery)
         self._journal.write(published, urgent=True)
         if delivered.behind:
-            received_us = state.wall_us if acceptance.received_us is None else acceptance.received_us
-            event = PastEvent(acceptance.id.number, acceptance.id, state.wall_us, received_us, bytes(acceptance.event))
+            event = past_event(acceptance.id.number, published)
             is_undecided = any(each in delivered.undecided for each in delivered.behind)
             self._catch_up.hold(delivered.behind, event, is_undecided=is_undecided)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted, PastEvent
+from wanderbus.broker.history.piece import past_event
+from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted
 from wanderbus.errors import StorageError
 from wanderbus.records import Published, decode_record
 from wanderbus.runtime.log.log_reader import Place, read_frames
@@ -148,7 +149,7 @@ class RemoteEngine:
                 continue
             record = decode_record(frame.payload)
             if isinstance(record, Published) and record.engine:
-                yield EngineEvent(_past(frame.offset, record), matches.matched, matches.undecided)
+                yield EngineEvent(past_event(frame.offset, record), matches.matched, matches.undecided)
             self._place = frame.offset + 1, Place(path, frame.end)
 
     def _place_before(self, first: int) -> Place | None:
@@ -156,9 +157,3 @@ class RemoteEngine:
         if self._place is None or self._place[0] > first or not self._place[1].path.exists():
             return None
         return self._place[1]
-
-
-def _past(offset: int, record: Published) -> PastEvent:
-    accepted = record.acceptance
-    received_us = record.at_us if accepted.received_us is None else accepted.received_us
-    return PastEvent(offset, accepted.id, record.at_us, received_us, bytes(accepted.event))

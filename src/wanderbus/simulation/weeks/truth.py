@@ -179,7 +179,7 @@ class Truth:
     def _take_event(self, offset: int, record: records.Published) -> None:
         self._published = record
         wall_us = self.happened.walls_us[offset]
-        if (received_us := record.acceptance.received_us or record.at_us) != wall_us:
+        if (received_us := record.received_us) != wall_us:
             self._wrong(offset, f"received at {received_us}, the wall clock showed {wall_us}")
         name = name_of(record.event)
         if name in self.events:
