@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from wanderbus import protocol, records
+from wanderbus import records
 from wanderbus.broker.engine.decided import Decided
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import EngineEvent, PastEvent
+from wanderbus.broker.messages import EngineEvent
 from wanderbus.broker.publish.delivery import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
-from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.engine_events import life_at
 from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -69,7 +69,9 @@ class MatchedDelivery:
         of_session: dict[str, list[tuple[SubscriptionRow, Life]]] = {}
         for row, life in self._receiving(matched, decided, behind):
             subscription = row.subscription
-            if (place := self._blocked(row, event, decided)) is not None:
+            last_us = decided.last_us.get(subscription.id, row.last_us)
+            place = past_blocked_by(subscription, event, last_us, self._links, self._subscriptions.kinds)
+            if place is not None:
                 restricted.append((subscription.id, place))
                 continue
             of_session.setdefault(session_key(subscription.owner, subscription.session), []).append((row, life))
@@ -135,18 +137,3 @@ class MatchedDelivery:
         while row.heir and (heir := self._state.known(row.heir)) is not None:
             row = heir
         return row
-
-    def _blocked(self, row: SubscriptionRow, event: PastEvent, decided: Decided) -> int | None:
-        """Return the place of the restriction that forbids a notification, by the times of the event."""
-        wanted = row.subscription
-        if not wanted.restrictions:
-            return None
-        return blocked_by(
-            wanted.restrictions,
-            now_us=event.at_us,
-            received_us=event.received_us,
-            last_us=decided.last_us.get(wanted.id, row.last_us),
-            away=self._links.status(wanted.owner) == "DISCONNECTED",
-            event=protocol.decode_event(event.event),
-            kinds=self._subscriptions.kinds,
-        )

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus import protocol, records
+from wanderbus import records
 from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
 from wanderbus.broker.history.room import QueueRoom
 from wanderbus.broker.history.turns import Turns
@@ -28,7 +28,7 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.messages import HistoryFailed, HistoryRead, HistoryWanted, PastEvent
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
-from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -240,7 +240,7 @@ class CatchUp:
         most, size = self._room.left(session, row)
         is_empty = self._room.is_empty(session, row)
         for event in events:
-            if self._is_blocked(row, event, taken.last_us):
+            if past_blocked_by(row.subscription, event, taken.last_us, self._links, self._kinds) is not None:
                 taken.restricted += 1
                 continue
             fits = len(taken.events) < most and taken.bytes + len(event.event) <= size
@@ -251,22 +251,6 @@ class CatchUp:
             taken.bytes += len(event.event)
             taken.last_us = event.at_us
         return None
-
-    def _is_blocked(self, row: SubscriptionRow, event: PastEvent, last_us: int | None) -> bool:
-        """Return whether a restriction forbids the notification, by the times at which the event was accepted."""
-        wanted = row.subscription
-        if not wanted.restrictions:
-            return False
-        place = blocked_by(
-            wanted.restrictions,
-            now_us=event.at_us,
-            received_us=event.received_us,
-            last_us=last_us,
-            away=self._links.status(wanted.owner) == "DISCONNECTED",
-            event=protocol.decode_event(event.event),
-            kinds=self._kinds,
-        )
-        return place is not None
 
     def _write(
         self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None, live_from: int = 0
