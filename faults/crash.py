@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -30,7 +30,7 @@ from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
 from harness.ports import free_port
-from harness.reporting import finish, progress
+from harness.reporting import Goal, finish, progress
 from wanderbus.errors import WanderbusError
 
 HOW: Final = ("starting", "burst", "any")
@@ -62,6 +62,8 @@ END_S_MAX: Final = 60.0
 class Run:
     """One run in one directory."""
 
+    command = "crash"
+    """Name of the command."""
     settings = "log_keep_bytes = 0\n"
     """Settings of the server, as a file."""
     consuming = CONSUMERS | HYBRIDS
@@ -72,6 +74,8 @@ class Run:
     def __init__(self, directory: Path, random: Random) -> None:
         self.verdict = Verdict()
         self.kills = dict.fromkeys(self.kinds, 0)
+        self.done = 0
+        """Number of cycles that have ended."""
         self.data = directory / "data"
         self._random = random
         port = free_port()
@@ -84,20 +88,9 @@ class Run:
         self.archive = Archive(self.data / "log", directory / "archive")
         self.data.mkdir(0o700)
         self._pieces = directory / "service.journal"
-        arguments = [
-            "up",
-            "--config",
-            str(settings),
-            "--port",
-            str(port),
-            "--data-dir",
-            str(self.data),
-            "--users",
-            str(users),
-            "--domain",
-            DOMAIN,
-        ]
-        self._server = Victim("the server", "faults.short_log", *arguments, errors=directory / "server.stderr")
+        options = {"--config": settings, "--port": port, "--data-dir": self.data, "--users": users, "--domain": DOMAIN}
+        arguments = [str(word) for option in options.items() for word in option]
+        self._server = Victim("the server", "faults.short_log", "up", *arguments, errors=directory / "server.stderr")
         places = map(str, (self.data, directory / "archive", self._pieces))
         errors = directory / "service.stderr"
         self._service = Victim("the service", "faults.archive_service", *places, errors=errors)
@@ -111,15 +104,14 @@ class Run:
         self.archive.register()
         self._agents = {role.device: _agent(role) for role in (*self.consumers, *self.publishers)}
 
-    async def play(self, cycles: int, until: float) -> int:
-        """Kill ``cycles`` times, or until monotonic second ``until``; return the number of kills."""
-        done = 0
+    async def play(self, cycles: int, until: float) -> None:
+        """Kill ``cycles`` times, or until monotonic second ``until``."""
         reading = asyncio.create_task(self._read_log())
         try:
             await self._begin()
-            while done < cycles and time.monotonic() < until:
+            while self.done < cycles and time.monotonic() < until:
                 await self._cycle()
-                done += 1
+                self.done += 1
             await self._end()
         except Died as died:
             self.verdict.broken("integrity_errors", str(died))
@@ -132,7 +124,6 @@ class Run:
                     await victim.kill()
                 except Died as died:
                     self.verdict.broken("integrity_errors", str(died))
-        return done
 
     def _victims(self) -> list[Victim]:
         """Return all programs."""
@@ -144,9 +135,17 @@ class Run:
             role.journal.read_bytes().count(b"acknowledged") for role in self.publishers if role.journal.exists()
         )
 
-    def served(self) -> int:
-        """Return how many pieces with events the service has answered."""
-        return self._pieces.read_bytes().count(b"\n") if self._pieces.exists() else 0
+    def counts(self) -> Mapping[str, int]:
+        """Compare what is left with what was promised, and return the totals.
+
+        Those of the reckoning, and the number of pieces with events that the service has answered.
+        """
+        totals = reckon(self.verdict, self.data, self.publishers, self.consumers, self.archive.payloads)
+        return {**totals, "served": self._pieces.read_bytes().count(b"\n") if self._pieces.exists() else 0}
+
+    def goals(self) -> list[Goal]:
+        """Return the goals of the report."""
+        return self.verdict.goals((*KINDS, *SEAM_KINDS))
 
     async def _read_log(self) -> None:
         """Read the log as a job of the pipeline does, sometimes far behind the server."""
@@ -246,57 +245,52 @@ class Run:
         return [len(lines_of(role.journal)) for role in self.consumers]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the cycles of the command line; return the exit status."""
-    options = _options(arguments)
-    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
-    print(f"seed {seed}", flush=True)
-    directory = Path(tempfile.mkdtemp(prefix="wanderbus-crash-"))
-    began = time.monotonic()
-    # A signal must not leave a server behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    run = Run(directory, Random(seed))
-    done = asyncio.run(_play(run, options.cycles, began + options.limit_s))
-    counts = {
-        **reckon(run.verdict, run.data, run.publishers, run.consumers, run.archive.payloads),
-        "served": run.served(),
-    }
-    wall_s = round(time.monotonic() - began, 1)
-    print(f"{done} of {options.cycles} cycles, {counts}, killed {run.kills}, {wall_s} s")
-    for word in run.verdict.words:
-        print(word, file=sys.stderr)
-    if run.verdict.good:
-        shutil.rmtree(directory)
-    else:
-        print(f"what is left is in {directory}; again with: ./do crash --seed {seed}", file=sys.stderr)
-    results = [{"seed": seed, "cycles": done, **counts, "kills": run.kills, "wall_s": wall_s}]
-    status = finish(
-        "crash", results, run.verdict.goals((*KINDS, *SEAM_KINDS)), file=options.json, strict=options.strict
-    )
-    return status or int(not run.verdict.good or done < options.cycles)
-
-
-async def _play(run: Run, cycles: int, until: float) -> int:
-    telling = asyncio.create_task(_tell(run, cycles))
-    try:
-        return await run.play(cycles, until)
-    finally:
-        telling.cancel()
-
-
-async def _tell(run: Run, cycles: int) -> None:
-    while True:
-        await asyncio.sleep(PROGRESS_EACH_S)
-        killed = sum(run.kills[how] for how in HOW)
-        progress(f"crash: {killed} of {cycles} cycles, {run.acknowledged()} events acknowledged")
-
-
 def _agent(role: Role) -> Victim:
     argument = msgspec.json.encode(role).decode()
     return Victim(role.device, "faults.agents", argument, errors=role.journal.with_suffix(".stderr"))
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    return kill_options(
-        arguments, "crash", __doc__, victim="server", cycles=100, limit_s=900.0, failures="broken promises"
+def conduct(kind: type[Run], options: argparse.Namespace) -> int:
+    """Run the cycles of ``options``, and report what was found; return the exit status."""
+    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
+    print(f"seed {seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"wanderbus-{kind.command}-"))
+    began = time.monotonic()
+    # A signal must not leave a server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = kind(directory, Random(seed))
+    asyncio.run(_play(run, options.cycles, began + options.limit_s))
+    counts = run.counts()
+    wall_s = round(time.monotonic() - began, 1)
+    print(f"{run.done} of {options.cycles} cycles, {counts}, killed {run.kills}, {wall_s} s")
+    for word in run.verdict.words:
+        print(word, file=sys.stderr)
+    if run.verdict.good:
+        shutil.rmtree(directory)
+    else:
+        print(f"what is left is in {directory}; again with: ./do {kind.command} --seed {seed}", file=sys.stderr)
+    results = [{"seed": seed, "cycles": run.done, **counts, "kills": run.kills, "wall_s": wall_s}]
+    status = finish(kind.command, results, run.goals(), file=options.json, strict=options.strict)
+    return status or int(not run.verdict.good or run.done < options.cycles)
+
+
+async def _play(run: Run, cycles: int, until: float) -> None:
+    showing = asyncio.create_task(_show_progress(run, cycles))
+    try:
+        await run.play(cycles, until)
+    finally:
+        showing.cancel()
+
+
+async def _show_progress(run: Run, cycles: int) -> None:
+    while True:
+        await asyncio.sleep(PROGRESS_EACH_S)
+        progress(f"{run.command}: {run.done} of {cycles} cycles, {run.acknowledged()} events acknowledged")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the cycles of the command line; return the exit status."""
+    options = kill_options(
+        arguments, Run.command, __doc__, victim="server", cycles=100, limit_s=900.0, failures="broken promises"
     )
+    return conduct(Run, options)

@@ -8,16 +8,11 @@ started again, except for a Python process: Spark or the engine does that.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
-import sys
-import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -26,10 +21,9 @@ from faults import crash
 from faults.agents import lines_of
 from faults.kill_options import kill_options
 from faults.lakekill import descendants
-from faults.reckoning import reckon
 from faults.verdict import KINDS
 from faults.victim import Died, Victim
-from harness.reporting import finish, goal, progress
+from harness.reporting import Goal, goal
 from wanderbus.runtime.segment_files import durable_end
 
 HOW: Final = ("engine", "driver", "java", "python", "server", "starting")
@@ -58,6 +52,7 @@ bytes_max = 1000000000
 class Run(crash.Run):
     """One run in one directory."""
 
+    command = "enginekill"
     settings = _SETTINGS
     consuming = crash.CONSUMERS
     kinds = HOW
@@ -77,6 +72,10 @@ class Run(crash.Run):
         await super()._begin()
         await self._server_ready()
         await self._start()
+
+    def goals(self) -> list[Goal]:
+        """Return the goals of the report."""
+        return [goal(f"engine_{kind}", self.verdict.counts[kind], "found", most=0) for kind in KINDS]
 
     async def _cycle(self) -> None:
         how = HOW[sum(self.kills.values()) % len(HOW)]
@@ -185,46 +184,7 @@ def _named(pids: set[int], name: str) -> list[int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the cycles of the command line; return the exit status."""
-    options = _options(arguments)
-    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
-    print(f"seed {seed}", flush=True)
-    directory = Path(tempfile.mkdtemp(prefix="wanderbus-enginekill-"))
-    began = time.monotonic()
-    # A signal must not leave a server behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    run = Run(directory, Random(seed))
-    done = asyncio.run(_play(run, options.cycles, began + options.limit_s))
-    counts = reckon(run.verdict, run.data, run.publishers, run.consumers, run.archive.payloads)
-    wall_s = round(time.monotonic() - began, 1)
-    print(f"{done} of {options.cycles} kills {run.kills}, {counts}, {wall_s} s")
-    for word in run.verdict.words:
-        print(word, file=sys.stderr)
-    if run.verdict.good:
-        shutil.rmtree(directory)
-    else:
-        print(f"what is left is in {directory}; again with: ./do enginekill --seed {seed}", file=sys.stderr)
-    goals = [goal(f"engine_{kind}", run.verdict.counts[kind], "found", most=0) for kind in KINDS]
-    results = [{"seed": seed, "cycles": done, **counts, "kills": run.kills, "wall_s": wall_s}]
-    status = finish("enginekill", results, goals, file=options.json, strict=options.strict)
-    return status or int(not run.verdict.good or done < options.cycles)
-
-
-async def _play(run: Run, cycles: int, until: float) -> int:
-    telling = asyncio.create_task(_tell(run, cycles))
-    try:
-        return await run.play(cycles, until)
-    finally:
-        telling.cancel()
-
-
-async def _tell(run: Run, cycles: int) -> None:
-    while True:
-        await asyncio.sleep(crash.PROGRESS_EACH_S)
-        killed = sum(run.kills.values())
-        progress(f"enginekill: {killed} of {cycles} kills, {run.acknowledged()} events acknowledged")
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    return kill_options(
-        arguments, "enginekill", __doc__, victim="engine", cycles=24, limit_s=1200.0, failures="broken promises"
+    options = kill_options(
+        arguments, Run.command, __doc__, victim="engine", cycles=24, limit_s=1200.0, failures="broken promises"
     )
+    return crash.conduct(Run, options)
