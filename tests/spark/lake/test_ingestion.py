@@ -191,7 +191,5 @@ def test_an_error_of_the_log_is_one_line(
     spark: SparkSession, write_log: WriteLog, every_record: MakeRecords, tmp_path: Path
 ) -> None:
     log = write_log([every_record(12)[1]])
-    with pytest.raises(
-        StorageError, match=r"\A\S+ has no record that names its server; the lake needs one with a start"
-    ):
+    with pytest.raises(StorageError, match=r"\A\S+ has no record that names its server; a job needs one with a start"):
         ingest(spark, log, tmp_path / "lake", tmp_path / "checkpoint")

@@ -24,7 +24,7 @@ from wanderbus.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.lake import LakeCounts
-    from wanderbus.pipeline.operation.run import RunProgress
+    from wanderbus.pipeline.operation.query_progress import RunProgress
 
 EVERY_S = 5.0
 

@@ -40,7 +40,7 @@ def log_identity(log: Path) -> str:
                 for payload in group.payloads:
                     if payload and (identity := _identity(payload)):
                         return identity
-    raise StorageError(f"{log} has no record that names its server; the lake needs one with a start or an event")
+    raise StorageError(f"{log} has no record that names its server; a job needs one with a start or an event")
 
 
 def _identity(payload: bytes) -> str | None:

@@ -20,11 +20,11 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9]+")
 _NAME_CHARACTERS_MAX: Final = 60
 
 
-def reader_name(lake: Path) -> str:
-    """Return the name under which a lake registers: that of its directory, with a digest of the whole path."""
-    path = lake.resolve()
+def reader_name(directory: Path, kind: str = "lake") -> str:
+    """Return the name under which a lake or another job registers: that of its directory, and a digest of the path."""
+    path = directory.resolve()
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
-    return f"lake-{_UNSAFE.sub('-', path.name)[:_NAME_CHARACTERS_MAX].strip('-')}-{digest}"
+    return f"{kind}-{_UNSAFE.sub('-', path.name)[:_NAME_CHARACTERS_MAX].strip('-')}-{digest}"
 
 
 def register_lake(log: Path, lake: Path, offset: int, expires_s: float = EXPIRES_S) -> None:

@@ -1,4 +1,4 @@
-"""Lock of a lake: one job at a time changes it (SPEC T-03)."""
+"""Lock of a job's directory, as of a lake: one job at a time changes it (SPEC T-03)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from typing import Final
 from wanderbus.errors import StorageError
 
 LOCK_FILE: Final = "_lock"
-"""File within a lake; its lock ends with the process that has it, however that ends."""
+"""File within the directory; its lock ends with the process that has it, however that ends."""
 
 
 @contextmanager
-def lake_lock(lake: Path) -> Iterator[None]:
-    """Hold the lock of a lake; ``StorageError`` if another process has it."""
-    path = lake / LOCK_FILE
+def directory_lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory; ``StorageError`` if another process has it."""
+    path = directory / LOCK_FILE
     try:
-        lake.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")
     except OSError as error:
-        raise StorageError(f"{lake} cannot be written: {error.strerror}; give the directory of a lake") from None
+        raise StorageError(f"{directory} cannot be written: {error.strerror}; give a directory that can be") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StorageError(f"another job{_owner(lake)} changes {lake}; end it first, or use another lake") from None
+            raise StorageError(
+                f"another job{_owner(directory)} changes {directory}; end it first, or use another directory"
+            ) from None
         file.truncate(0)
         file.write(str(os.getpid()).encode())
         file.flush()
         yield
+
+
+lake_lock = directory_lock
+"""Lock of a lake."""
 
 
 def check_lock(lake: Path) -> None:
@@ -54,9 +60,9 @@ def is_locked(lake: Path) -> bool:
     return False
 
 
-def _owner(lake: Path) -> str:
+def _owner(directory: Path) -> str:
     try:
-        text = (lake / LOCK_FILE).read_text()
+        text = (directory / LOCK_FILE).read_text()
     except (OSError, UnicodeDecodeError):
         return ""
     return f" (process {text})" if text.isdigit() else ""

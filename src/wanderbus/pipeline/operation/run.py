@@ -5,15 +5,13 @@ SPEC T-03.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -23,10 +21,10 @@ from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.lake.jobs import Ingestion, LakeCounts
 from wanderbus.pipeline.lineage import LineageRun, recorded
 from wanderbus.pipeline.operation.lake_lock import lake_lock
+from wanderbus.pipeline.operation.query_progress import QueryProgress, RunProgress
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.tables.declared import Declared
-from wanderbus.runtime.segment_files import durable_end
 
 CHECKPOINT: Final = "_checkpoint"
 """Directory within a lake with the checkpoint of its job."""
@@ -41,15 +39,6 @@ _RUNNING_EACH_S: Final = 60.0
 
 class PipelineFailed(WanderbusError):
     """The pipeline failed; the message has the input, the place in it, and the reason, in one line."""
-
-
-class RunProgress(msgspec.Struct, frozen=True):
-    """Progress after one batch: the lake has the log up to ``offset``, ``lag`` records before its durable end."""
-
-    offset: int
-    lag: int
-    records: int
-    records_per_s: float
 
 
 class PipelineRun:
@@ -80,7 +69,7 @@ class PipelineRun:
         self._lineage_copy = lineage_copy
         self._on_progress = on_progress
         self._job = Ingestion(spark, log, lake, declared=declared)
-        self._shown = -1
+        self._progress: QueryProgress | None = None
         self.stop = stop or threading.Event()
 
     def run(self) -> LakeCounts:
@@ -91,6 +80,7 @@ class PipelineRun:
         with lake_lock(self._lake):
             lineage = LineageRun(self._lake, "run", log=self._log, copy=self._lineage_copy)
             lineage.first = lineage.end = self._job.end()
+            self._progress = QueryProgress(self._log, lineage.first)
             lineage.counts = self._job.counts
             with recorded(lineage), self._failures():
                 self._follow(lineage)
@@ -119,20 +109,12 @@ class PipelineRun:
 
     def _show(self, query: StreamingQuery, lineage: LineageRun) -> bool:
         """Report the progress of batches that have ended since the last call; return whether there was one."""
-        reports: list[Any] = [each for each in query.recentProgress if each["batchId"] > self._shown]
+        assert self._progress is not None
         found = False
-        for report in reports:
-            self._shown = report["batchId"]
-            source = report["sources"][0]
-            first, end = (_offset(source[name]) for name in ("startOffset", "endOffset"))
-            first = (lineage.first or 0) if first is None else first
-            if end is None or end <= first:
-                continue
+        for progress in self._progress.ended(query):
             found = True
-            lineage.end = end
-            duration_s = report["durationMs"].get("triggerExecution", 0) / 1_000
-            rate = (end - first) / duration_s if duration_s else 0.0
-            self._on_progress(RunProgress(end, durable_end(self._log) - end, end - first, rate))
+            lineage.end = progress.offset
+            self._on_progress(progress)
         return found
 
     @contextmanager
@@ -156,9 +138,3 @@ def place_in(log: Path, offset: int) -> str:
     except (WanderbusError, ValueError):
         return f"record {offset} of {log}"
     return f"byte {part.first_byte} of {part.path} (record {offset})"
-
-
-def _offset(text: Any) -> int | None:
-    """Return the offset in the JSON of a progress report."""
-    value = json.loads(text) if isinstance(text, str) else text
-    return value["offset"] if value else None

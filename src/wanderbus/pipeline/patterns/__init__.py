@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from wanderbus.pipeline.patterns.detections import detect, outcomes
+from wanderbus.pipeline.patterns.live_detections import live_outcomes
+from wanderbus.pipeline.patterns.live_job import LivePattern, PatternFailed
 
-__all__ = ["detect", "outcomes"]
+__all__ = ["LivePattern", "PatternFailed", "detect", "live_outcomes", "outcomes"]

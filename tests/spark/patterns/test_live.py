@@ -1,0 +1,109 @@
+"""A live pattern on Spark finds in a growing log what the automaton alone finds (SPEC T-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.published import published
+from tests.spark.patterns.streams import START_US, expected, random_stream
+from wanderbus.errors import StorageError
+from wanderbus.event import Event, EventId
+from wanderbus.patterns import Counts, Detection, Occurrence, compile_pattern
+from wanderbus.pipeline.engine import SETTINGS
+from wanderbus.pipeline.patterns import LivePattern
+from wanderbus.pipeline.patterns.live_job import add_counts
+from wanderbus.records import Record, Started
+from wanderbus.runtime.log_readers import load_reader, reader_files
+
+pytestmark = pytest.mark.spark
+
+ABOTHER = """pattern absent by k match A: event (kind == a) then not B: event (kind == b)
+within 2 seconds on publication time lateness 3 seconds select every"""
+OTHER = "pattern other by k match A: event (kind == a) then B: event (kind == b) within 2 seconds"
+LATE_US = START_US + 10**11
+"""Time after which the last two events of the stream come; the second one is late."""
+
+
+@pytest.fixture
+def quick(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the manager of checkpoints that the command uses."""
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    spark.conf.set(name, SETTINGS[name])
+    yield spark
+    spark.conf.unset(name)
+
+
+class Taken:
+    """Batches that a job has handed on."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Sequence[Detection]] = {}
+        self.counts = Counts()
+        self.fails_at: int | None = None
+
+    def take(self, batch: int, detections: Sequence[Detection], refused: Counts) -> None:
+        self.batches.setdefault(batch, detections)
+        assert self.batches[batch] == detections
+        if batch == self.fails_at:
+            raise StorageError("killed here")
+        add_counts(self.counts, refused)
+
+    @property
+    def ids(self) -> list[str]:
+        return sorted(each.id for several in self.batches.values() for each in several)
+
+
+def records_of(several: Sequence[Occurrence]) -> list[Record]:
+    records: list[Record] = [Started(at_us=START_US, server="s", incarnation=1)]
+    for each in several:
+        id = EventId("s", 1, each.offset)
+        records.append(published(each.event, number=each.offset, id=id, at_us=each.received_us))
+    return records
+
+
+def test_a_log_that_grows_between_runs_has_the_detections_of_the_whole(
+    quick: SparkSession, write_log: Callable[..., Path], tmp_path: Path
+) -> None:
+    pattern, several = compile_pattern(ABOTHER), random_stream(900, 7)[1:]
+    after = Event("event", {"k": "x", "kind": "a"}, LATE_US)
+    several += [Occurrence(after, 900, LATE_US, "s-1-900"), Occurrence(Event("event", {}), 901, LATE_US, "s-1-901")]
+    late = Occurrence(Event("event", {"k": "x", "kind": "b"}, START_US), 902, LATE_US, "s-1-902")
+    records, taken = records_of([*several, late]), Taken()
+    log = write_log(records, per_segment=400, durable=500)
+    job = LivePattern(quick, log, tmp_path / "c", pattern, taken.take, records_per_batch=300)
+    taken.fails_at = 1
+    with pytest.raises(StorageError, match="killed here"):
+        job.run()
+    taken.fails_at = None
+    [reader] = [load_reader(path) for path in reader_files(log)]
+    assert reader is not None
+    assert (reader.name.split("-")[0], reader.offset) == ("pattern", 0)
+    write_log(records, per_segment=400, durable=901)
+    LivePattern(quick, log, tmp_path / "c", pattern, taken.take).run()
+    write_log(records, per_segment=400)
+    LivePattern(quick, log, tmp_path / "c", pattern, taken.take).run()
+    wanted = [each.id for each in expected(pattern, several) if each.at_us < LATE_US]
+    assert len(wanted) > 50
+    assert taken.ids == sorted(wanted)
+    assert taken.counts.late == 1
+
+
+def test_a_checkpoint_belongs_to_one_log_and_one_pattern(
+    quick: SparkSession, write_log: Callable[..., Path], tmp_path: Path
+) -> None:
+    log = write_log(records_of([]))
+    other = write_log([Started(at_us=START_US, server="t", incarnation=1)], name="other")
+    checkpoint, pattern, taken = tmp_path / "c", compile_pattern(ABOTHER), Taken()
+    LivePattern(quick, log, checkpoint, pattern, taken.take).run()
+    with pytest.raises(StorageError, match="the checkpoint of the log s-1, not of t-1"):
+        LivePattern(quick, other, checkpoint, pattern, taken.take).run()
+    for different in (compile_pattern(OTHER), compile_pattern(ABOTHER, partial_matches_max=7)):
+        with pytest.raises(StorageError, match="the checkpoint of another pattern"):
+            LivePattern(quick, log, checkpoint, different, taken.take).run()
+    (checkpoint / "pattern.json").write_text("{")
+    with pytest.raises(StorageError, match="is damaged"):
+        LivePattern(quick, log, checkpoint, pattern, taken.take).run()
