@@ -37,6 +37,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "100000",
@@ -54,7 +55,8 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 """Settings of every session.
 
-Adaptive planning is off because planning again after each shuffle costs more than it saves at this size. Stateful
+Adaptive planning is off because planning again after each shuffle costs more than it saves at this size. Noting the
+line of Python for each column of a query would multiply the calls to Java. Stateful
 Python operators need RocksDB as the state store, ``avro`` lets a state's fields change later, and timers of an
 available-now query only fire if batches without data are on. Several open files in a task save the sorting of rows by
 partition. Readers other than Spark do not know shredded variants, nor all of them annotated

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from wanderbus.pipeline.analytics import Analysis, Period
+    from wanderbus.pipeline.analytics.report import Refresh
 
 EVERY_S: Final = 10.0
 REPORT: Final = Path("report.html")
@@ -127,15 +128,15 @@ def _write(
     from wanderbus.pipeline.analytics.report import Refresh
 
     found: Analysis | None = None
+    refresh = Refresh(every_s) if every_s else None
     while not stop.is_set():
         try:
             with _plain_failures(), task_progress(spark):
-                found = _analysis(spark, source, bounds.period())
+                found = _written(spark, source, bounds.period(), out, refresh)
         except WanderbusError:
             if stop.is_set():
                 break  # a signal ends the workers too
             raise
-        write_page(out, page(found, refresh=Refresh(every_s) if every_s else None))
         show(found)
         if every_s is None:
             return
@@ -145,14 +146,13 @@ def _write(
         print_progress(f"{out} is complete")
 
 
-def _analysis(spark: SparkSession, source: _Source, period: Period) -> Analysis:
-    from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables
+def _written(spark: SparkSession, source: _Source, period: Period, out: Path, refresh: Refresh | None) -> Analysis:
+    from wanderbus.pipeline.analytics import write_report
     from wanderbus.pipeline.lake import ingest
 
     if source.log is not None:
         ingest(spark, source.log, source.lake, source.lake / "_checkpoint", reader_expires_s=None)
-    with GoldTables(lake_tables(spark, source.lake, period), period) as gold:
-        return analyse(gold)
+    return write_report(spark, source.lake, out, period, refresh=refresh)
 
 
 def _source(lake: Path | None, log: Path | None, place: SparkPlace, stack: ExitStack) -> _Source:

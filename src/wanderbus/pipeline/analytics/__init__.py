@@ -4,13 +4,14 @@
 
     with GoldTables(lake_tables(spark, Path("lake"))) as gold:
         gold.frames["session_counts"].show()
-        write_page(Path("report.html"), page(analyse(gold)))
+    write_report(spark, Path("lake"), Path("report.html"))
 """
 
 from __future__ import annotations
 
 from wanderbus.pipeline.analytics.analysis import Analysis, Ranking, Totals, analyse
 from wanderbus.pipeline.analytics.gold import EVERYTHING, GoldTables, LakeTables, Period, lake_tables
+from wanderbus.pipeline.analytics.lake_report import write_report
 from wanderbus.pipeline.analytics.report import page, write_page
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "lake_tables",
     "page",
     "write_page",
+    "write_report",
 ]

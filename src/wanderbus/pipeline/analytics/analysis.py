@@ -101,9 +101,10 @@ def analyse(gold: GoldTables) -> Analysis:
     found = gold.frames
     records, first_us, last_us = _span(gold)
     bucket_us = max(1, -(-((last_us or 0) - (first_us or 0) + 1) // POINTS))
-    devices, counts = found["device_counts"].cache(), found["subscription_counts"].cache()
-    sessions, drops, pairs = found["session_counts"].cache(), found["drops"].cache(), found["coverings"].cache()
-    latencies = found["latencies"].cache()
+    keep = gold.tables.keep
+    devices, counts = keep(found["device_counts"]), keep(found["subscription_counts"])
+    sessions, drops, pairs = keep(found["session_counts"]), keep(found["drops"]), keep(found["coverings"])
+    latencies = keep(found["latencies"])
     is_never = (F.col("generated") + F.col("restricted") == 0) & F.col("is_live")
     away = ranked(devices.where("absences > 0"), F.desc("away_us"), F.desc("is_away"), "user", "device")
     try:

@@ -16,9 +16,14 @@ from wanderbus.pipeline.analytics.latencies import latencies
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
 from wanderbus.pipeline.analytics.settled import absences, matches, moves, settled, takings
 from wanderbus.pipeline.analytics.subscription_counts import subscription_counts
+from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.reading import table
+from wanderbus.pipeline.tables import named
 
 MINUTE_US: Final = 60_000_000
+
+SMALL_BYTES: Final = 4 << 20
+"""Size of the files of a lake's tables up to which one task reads a table: to plan and to start more takes longer."""
 
 
 class Period(NamedTuple):
@@ -53,7 +58,7 @@ EVERYTHING: Final = Period()
 
 
 class LakeTables(NamedTuple):
-    """Tables of a lake that analytics read, up to the end of a period."""
+    """Tables of a lake that analytics read, up to the end of a period; each is one partition if ``is_small``."""
 
     records: DataFrame
     events: DataFrame
@@ -61,11 +66,23 @@ class LakeTables(NamedTuple):
     deliveries: DataFrame
     sessions: DataFrame
     subscriptions: DataFrame
+    is_small: bool = False
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """Return rows that several tables need, so that they are computed once.
+
+        Of a small lake they are computed now, so that Spark does not plan their origin again for each use.
+        """
+        return rows.coalesce(1).localCheckpoint() if self.is_small else rows.cache()
 
 
 def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING) -> LakeTables:
     """Return the tables of a lake up to the end of the period; ``StorageError`` if there is no such lake."""
-    found = {name: table(spark, lake, name) for name in LakeTables._fields}
+    names = [name for name in LakeTables._fields if name != "is_small"]
+    found = {name: table(spark, lake, name) for name in names}
+    is_small = sum(LakeTable(lake, named(name)).size() for name in names) <= SMALL_BYTES
+    if is_small:
+        found = {name: rows.coalesce(1) for name, rows in found.items()}
     versions = found.pop("subscriptions")
     if period.to_us is not None:
         is_later = F.col("to_us") >= period.to_us
@@ -73,7 +90,8 @@ def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING) ->
         versions = period.before_end(versions, "from_us").withColumns(
             {**open_end, "is_live": F.col("is_live") | F.coalesce(is_later, F.lit(False))}
         )
-    return LakeTables(**{name: period.before_end(rows) for name, rows in found.items()}, subscriptions=versions)
+    within = {name: period.before_end(rows) for name, rows in found.items()}
+    return LakeTables(**within, subscriptions=versions, is_small=is_small)
 
 
 class GoldTables:
@@ -84,9 +102,9 @@ class GoldTables:
     """
 
     def __init__(self, tables: LakeTables, period: Period = EVERYTHING, *, bucket_us: int = MINUTE_US) -> None:
-        marked = marks(tables.records).cache()
+        marked = tables.keep(marks(tables.records))
         every = entries(tables.notifications, tables.deliveries, tables.sessions, tables.subscriptions, marked)
-        rows = settled(every).cache()
+        rows = tables.keep(settled(every, is_small=tables.is_small))
         self._cached = (marked, rows)
         taken = takings(rows, tables.events)
         self.tables, self.period = tables, period

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.analytics.gold import GoldTables, lake_tables
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
 from wanderbus.pipeline.lake.quality import TableCounts
+from wanderbus.pipeline.lake.writing import Written, collected
 from wanderbus.pipeline.tables import RECORDS, TABLES
 from wanderbus.pipeline.tables.gold import GOLD_TABLES
 
@@ -25,13 +27,13 @@ def store_gold(spark: SparkSession, lake: Path) -> dict[str, TableCounts]:
         raise StorageError(f"{lake / RECORDS.directory} does not name its log; it is not a table of a lake")
     silver = [each for each in TABLES if each.layer == "silver"]
     ends = [committed(LakeTable(lake, each).load(), application_of(log, each)) or 0 for each in silver]
-    counts: dict[str, TableCounts] = {}
+    targets = [LakeTable(lake, each) for each in GOLD_TABLES]
+    versions = [target.create(log) for target in targets]
     with GoldTables(lake_tables(spark, lake)) as gold:
-        for specified in GOLD_TABLES:
-            target = LakeTable(lake, specified)
-            delta = target.create(log)
-            written = target.write(gold.frames[specified.name])
-            application = application_of(log, specified)
-            target.commit(delta, written.files, replaces=True, application=application, end=min(ends))
-            counts[specified.name] = written.counts
-    return counts
+        writing = [target.writing(gold.frames[target.table.name]) for target in targets]
+        found = collected(reduce(DataFrame.union, writing))
+    written = [found.get(target.table.name, Written()) for target in targets]
+    for target, delta, each in zip(targets, versions, written, strict=True):
+        application = application_of(log, target.table)
+        target.commit(delta, each.files, replaces=True, application=application, end=min(ends))
+    return {target.table.name: each.counts for target, each in zip(targets, written, strict=True)}

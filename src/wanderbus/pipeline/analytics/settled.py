@@ -30,9 +30,10 @@ _BATCH_ROWS: Final = 16_384
 Row = tuple[Any, ...]
 
 
-def settled(entries: DataFrame) -> DataFrame:
-    """Return the rows that the entries settle, as :data:`SETTLED`."""
-    ordered = entries.repartition("user").sortWithinPartitions("user", "offset", "kind", "last")
+def settled(entries: DataFrame, *, is_small: bool = False) -> DataFrame:
+    """Return the rows that the entries settle, as :data:`SETTLED`; one task settles them if they are few."""
+    divided = entries.coalesce(1) if is_small else entries.repartition("user")
+    ordered = divided.sortWithinPartitions("user", "offset", "kind", "last")
     return ordered.select("user", *_ENTRY_NAMES).mapInArrow(_fold, SETTLED)
 
 

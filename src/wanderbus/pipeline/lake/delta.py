@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt, partition_text, sync
-from wanderbus.pipeline.lake.writing import Written, write_rows
+from wanderbus.pipeline.lake.writing import Written, collected, writing_rows
 from wanderbus.pipeline.tables import Table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
 
@@ -92,7 +92,11 @@ class LakeTable:
 
     def write(self, rows: DataFrame) -> Written:
         """Write rows that meet the checks into new files, which are not part of the table yet."""
-        return write_rows(rows, self.table, self.directory, new_attempt())
+        return collected(self.writing(rows)).get(self.table.name, Written())
+
+    def writing(self, rows: DataFrame) -> DataFrame:
+        """Return the tasks of :meth:`write`, for ``collected``: those of several tables can be one union."""
+        return writing_rows(rows, self.table, self.directory, new_attempt())
 
     def discard(self, files: Iterable[LakeFile]) -> None:
         """Remove files that will not be committed."""
@@ -159,6 +163,10 @@ class LakeTable:
             )
             for each in found
         ]
+
+    def size(self) -> int:
+        """Return the bytes of the data files of the newest version."""
+        return sum(file.size for file in self.files(self.load()))
 
     def paths(self, delta: DeltaTable) -> list[Path]:
         """Return where the data files of a version are."""

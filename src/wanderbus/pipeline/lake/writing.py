@@ -43,8 +43,8 @@ def run(spark: SparkSession, tasks: Sequence[Callable[[], Mapping[str, Written]]
     return collected(spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _RESULT))
 
 
-def write_rows(rows: DataFrame, table: Table, directory: Path, attempt: str) -> Written:
-    """Write rows that Spark has, those that meet the checks of the table."""
+def writing_rows(rows: DataFrame, table: Table, directory: Path, attempt: str) -> DataFrame:
+    """Return the tasks that write rows that Spark has, those that meet the checks of the table."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files, counts, schema = TableFiles(table, directory, attempt), TableCounts(), arrow_schema(table)
@@ -55,7 +55,7 @@ def write_rows(rows: DataFrame, table: Table, directory: Path, attempt: str) -> 
         yield _result({table.name: Written(files.close(), counts=counts)})
 
     own = rows.select(*(f"`{column.name}`" for column in table.columns))
-    return collected(own.mapInArrow(work, _RESULT)).get(table.name, Written())
+    return own.mapInArrow(work, _RESULT)
 
 
 def merge(table: Table, directory: Path, attempt: str, files: Sequence[LakeFile]) -> Mapping[str, Written]:

@@ -1,0 +1,24 @@
+"""Report of a lake: its figures for a period, as one HTML file (SPEC T-08)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from wanderbus.pipeline.analytics.analysis import Analysis, analyse
+from wanderbus.pipeline.analytics.gold import EVERYTHING, GoldTables, Period, lake_tables
+from wanderbus.pipeline.analytics.report import Refresh, page, write_page
+
+
+def write_report(
+    spark: SparkSession, lake: Path, path: Path, period: Period = EVERYTHING, *, refresh: Refresh | None = None
+) -> Analysis:
+    """Compute the figures of a lake, write or replace the file at ``path``, and return the figures.
+
+    Raises ``StorageError`` if there is no such lake, or the file cannot be written.
+    """
+    with GoldTables(lake_tables(spark, lake, period), period) as gold:
+        found = analyse(gold)
+    write_page(path, page(found, refresh=refresh))
+    return found
