@@ -25,6 +25,7 @@ from wanderbus.runtime.log import event_log
 from wanderbus.server import host as host_module
 from wanderbus.server import storage
 from wanderbus.server.host import Directory, Host
+from wanderbus.server.log_retention import LogRetention
 from wanderbus.server.ports import Bound, Port, UdpPort
 from wanderbus.server.role import Offer, Role, StatefulRole
 from wanderbus.server.server import Server
@@ -202,6 +203,24 @@ def test_two_roles_share_one_log(tmp_path: Path) -> None:
             await running.close()
 
     run(story())
+
+
+def test_t05_the_log_keeps_what_the_role_that_is_furthest_behind_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed: list[Mapping[str, int]] = []
+    monkeypatch.setattr(LogRetention, "run", lambda self, now_us, history: needed.append(history.needed))
+    offsets = {"a": {"both": 3, "one": 8}, "b": {"both": 7}, "c": {"both": 5, "other": 1}}
+    monkeypatch.setattr(EchoState, "first_needed", lambda self: offsets[self.name])
+
+    async def story() -> None:
+        running = host(tmp_path, *map(EchoRole, offsets))
+        await running.start()
+        await until(lambda: bool(needed))
+        await running.close()
+
+    run(story())
+    assert needed[0] == {"both": 3, "one": 8, "other": 1}
 
 
 class ServerWithEcho(Server):

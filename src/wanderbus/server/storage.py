@@ -154,7 +154,10 @@ class Storage:
 
     def _retain_again(self) -> None:
         if self._committer is not None:
-            needed = {name: offset for state in self._states for name, offset in state.first_needed().items()}
+            needed: dict[str, int] = {}
+            for state in self._states:
+                for name, offset in state.first_needed().items():
+                    needed[name] = min(offset, needed.get(name, offset))
             history = History(self._states[0].offset, needed)
             self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000, history))
         self._retain_timer = asyncio.get_running_loop().call_later(RETAIN_S, self._retain_again)
