@@ -1,13 +1,17 @@
-"""The shell of a test."""
+"""The shell of a test, and a Spark session for the commands that it runs itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.cli.shell import Shell
+from wanderbus.pipeline.session import spark_session
 
 
 @pytest.fixture
@@ -15,3 +19,25 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path)
     yield shell
     shell.close()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("wanderbus-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def use_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that lets the commands of modules use the session of the tests."""
+
+    @contextmanager
+    def session(*_: object) -> Iterator[SparkSession]:
+        yield spark
+
+    def use(*commands: ModuleType) -> None:
+        for each in commands:
+            monkeypatch.setattr(each, "session", session)
+
+    return use

@@ -17,19 +17,11 @@ from wanderbus.cli.eval import grid, merging
 from wanderbus.cli.pipeline.spark_options import SparkPlace
 from wanderbus.evaluation.merging.growth import Growth
 from wanderbus.evaluation.merging.methods import Method
-from wanderbus.pipeline.session import spark_session
 
 Grid = Callable[..., None]
 
 SHORT = ("--cell", "100/20", "--outage", "random", "--outage-s", "5", "--events", "300")
 TIMES = ("merge_ms", "match_us")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import past_events
-from wanderbus.cli.pipeline.spark_options import SparkPlace
 from wanderbus.event import Event
 from wanderbus.pipeline.lake.jobs import ingest
-from wanderbus.pipeline.session import spark_session
-from wanderbus.records import Record, Subscribed, Unsubscribed, encode_record
-from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.records import Record, Subscribed, Unsubscribed
 from wanderbus.subscription import Interval, Subscription
 
 START_US = 1_700_000_000_000_000
 """14 November 2023, 22:13:20 UTC."""
 
 Run = Callable[..., list[str]]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -47,12 +37,7 @@ def log(tmp_path: Path) -> Path:
         Unsubscribed(at_us=_at(15), user="sip:a@b", subscription="wb-1-5", reason="asked"),
         *events[15:],
     ]
-    directory = tmp_path / "data" / "log"
-    directory.mkdir(parents=True)
-    frames = [pack_frame(offset, each.at_us, encode_record(each)) for offset, each in enumerate(records)]
-    (directory / segment_name(0)).write_bytes(HEADER + b"".join(frames))
-    (directory / HIGH_WATER).write_bytes(pack_mark(len(records)))
-    return directory.parent
+    return write_records(tmp_path / "data" / "log", records).parent
 
 
 def _event(number: int) -> Event:
@@ -64,16 +49,9 @@ def _at(number: int) -> int:
 
 
 @pytest.fixture
-def wanderbus(
-    spark: SparkSession, log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def wanderbus(use_session: Callable[..., None], log: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Return a function that runs a command on the log, and returns its lines."""
-
-    @contextmanager
-    def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(past_events, "session", session)
+    use_session(past_events)
 
     def command(*arguments: str, status: int = 0) -> list[str]:
         where = [] if {"--log", "--lake"} & set(arguments) else ["--log", str(log)]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import past_events
-from wanderbus.cli.pipeline.spark_options import SparkPlace
 from wanderbus.event import Event
 from wanderbus.pipeline.lake.jobs import ingest
-from wanderbus.pipeline.session import spark_session
-from wanderbus.records import Started, encode_record
-from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.records import Started
 
 pytestmark = pytest.mark.spark
 
@@ -40,13 +37,6 @@ EVENTS = (
 Command = Callable[..., list[str]]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """The data directory of a server that received an event every minute."""
@@ -54,12 +44,7 @@ def data(tmp_path: Path) -> Path:
         Started(at_us=START_US, server="wb", incarnation=1),
         *(published(each, number=number, at_us=_at(number)) for number, each in enumerate(EVENTS, 1)),
     ]
-    directory = tmp_path / "data" / "log"
-    directory.mkdir(parents=True)
-    frames = [pack_frame(offset, each.at_us, encode_record(each)) for offset, each in enumerate(records)]
-    (directory / segment_name(0)).write_bytes(HEADER + b"".join(frames))
-    (directory / HIGH_WATER).write_bytes(pack_mark(len(records)))
-    return directory.parent
+    return write_records(tmp_path / "data" / "log", records).parent
 
 
 def _at(number: int) -> int:
@@ -67,14 +52,9 @@ def _at(number: int) -> int:
 
 
 @pytest.fixture
-def pattern_run(spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def pattern_run(use_session: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> Command:
     """Return a function that runs ``pattern run`` and returns its lines, on standard error if it fails."""
-
-    @contextmanager
-    def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(past_events, "session", session)
+    use_session(past_events)
 
     def command(*arguments: str, status: int = 0) -> list[str]:
         assert run(["pattern", "run", *arguments]) == status

@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.cli.pipeline_jobs import WAIT_S, offset, wait_for
 from tests.cli.shell import Shell
+from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
+from wanderbus.cli.pipeline import backfill, compact, reconcile
+from wanderbus.cli.pipeline import run as run_command
 from wanderbus.event import Event
 from wanderbus.pipeline.operation.lake_lock import lake_lock
-from wanderbus.pipeline.session import spark_session
-from wanderbus.records import encode_record
-from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 
 START_US = 1_700_000_000_000_000
 
@@ -28,27 +26,15 @@ START_US = 1_700_000_000_000_000
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """The data directory of a server whose log has 20 events in two segments."""
-    log = tmp_path / "data" / "log"
-    log.mkdir(parents=True)
-    events = [
-        Event("Departure", {"Delay": number if number % 2 else number + 0.5, "Dest": "IAH", "Codes": [1, "a"]})
+    records = [
+        published(
+            Event("Departure", {"Delay": number if number % 2 else number + 0.5, "Dest": "IAH", "Codes": [1, "a"]}),
+            number=number,
+            at_us=START_US,
+        )
         for number in range(20)
     ]
-    frames = [
-        pack_frame(number, START_US, encode_record(published(event, number=number, at_us=START_US)))
-        for number, event in enumerate(events)
-    ]
-    for first in (0, 10):
-        (log / segment_name(first)).write_bytes(HEADER + b"".join(frames[first : first + 10]))
-    (log / HIGH_WATER).write_bytes(pack_mark(20))
-    return log.parent
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
+    return write_records(tmp_path / "data" / "log", records, per_segment=10).parent
 
 
 @pytest.mark.spark
@@ -67,14 +53,9 @@ def test_a_signal_ends_a_run_between_batches(shell: Shell, data_dir: Path) -> No
 
 @pytest.mark.spark
 def test_a_lake_is_made_shown_and_kept(
-    spark: SparkSession, data_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    use_session: Callable[..., None], data_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @contextmanager
-    def session(*_: object) -> Iterator[SparkSession]:
-        yield spark
-
-    for command in ("run", "reconcile", "compact", "backfill"):
-        monkeypatch.setattr(f"wanderbus.cli.pipeline.{command}.session", session)
+    use_session(backfill, compact, reconcile, run_command)
     lake = str(data_dir / "lake")
 
     def wanderbus(*words: str, status: int = 0) -> str:

@@ -3,54 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
+from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import plan
-from wanderbus.cli.pipeline.spark_options import SparkPlace
 from wanderbus.event import Event
-from wanderbus.pipeline.session import spark_session
 from wanderbus.planning import Plan, decode_plan
-from wanderbus.records import Record, Subscribed, encode_record
-from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.records import Record, Subscribed
 from wanderbus.subscription import Subscription
 
 START_US = 1_700_000_000_000_000
 EVENTS = {"Departure": 30, "Arrival": 20, "Gate": 12, "Weather": 9, "Baggage": 9}
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("wanderbus-tests")
-    yield session
-    session.stop()
-
-
 @pytest.fixture
-def data(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path: Path, use_session: Callable[..., None]) -> Path:
     """Return the data directory of a server; commands use the session of the tests."""
     subjects = [subject for subject, count in EVENTS.items() for _ in range(count)]
     subscription = Subscription("s", "sip:a@b", "s", "Departure", "Delay > 3")
     records: list[Record] = [Subscribed(at_us=START_US, subscription=subscription, number=1)]
     records += [published(Event(each, {}), number=number, at_us=START_US) for number, each in enumerate(subjects)]
-    directory = tmp_path / "data" / "log"
-    directory.mkdir(parents=True)
-    frames = [pack_frame(offset, each.at_us, encode_record(each)) for offset, each in enumerate(records)]
-    (directory / segment_name(0)).write_bytes(HEADER + b"".join(frames))
-    (directory / HIGH_WATER).write_bytes(pack_mark(len(records)))
-
-    @contextmanager
-    def session(application: str, purpose: str, place: SparkPlace) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(plan, "session", session)
-    return directory.parent
+    use_session(plan)
+    return write_records(tmp_path / "data" / "log", records).parent
 
 
 def plan_of(path: Path) -> Plan:

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import WAIT_S, Shell
+from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.event import Event
-from wanderbus.records import encode_record
-from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 
 START_US = 1_700_000_000_000_000
 LIVE_S_MAX = 200.0
@@ -23,16 +22,10 @@ LIVE_S_MAX = 200.0
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     """The data directory of a server whose log has 20 events, one in a second."""
-    log = tmp_path / "data" / "log"
-    log.mkdir(parents=True)
-    times = [START_US + number * 1_000_000 for number in range(20)]
-    frames = [
-        pack_frame(number, at_us, encode_record(published(Event("Departure", {}), number=number, at_us=at_us)))
-        for number, at_us in enumerate(times)
+    records = [
+        published(Event("Departure", {}), number=number, at_us=START_US + number * 1_000_000) for number in range(20)
     ]
-    (log / segment_name(0)).write_bytes(HEADER + b"".join(frames))
-    (log / HIGH_WATER).write_bytes(pack_mark(20))
-    return log.parent
+    return write_records(tmp_path / "data" / "log", records).parent
 
 
 @pytest.mark.spark

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.log_files import write_records
 from tests.published import published
 from wanderbus.event import Event
 from wanderbus.pipeline.session import spark_session
-from wanderbus.records import Notified, Published, Record, encode_record
-from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
+from wanderbus.records import Notified, Published, Record
 
 START_US = 1_700_000_000_000_000
 
@@ -22,21 +22,6 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session("wanderbus-tests")
     yield session
     session.stop()
-
-
-def write_records(
-    directory: Path, records: Sequence[Record], *, per_segment: int = 1_000_000, durable: int | None = None
-) -> Path:
-    """Write records as a log, some per segment, and publish the mark."""
-    directory.mkdir(exist_ok=True)
-    for first in range(0, len(records), per_segment):
-        packed = b"".join(
-            pack_frame(offset, record.at_us, encode_record(record))
-            for offset, record in enumerate(records[first : first + per_segment], first)
-        )
-        (directory / segment_name(first)).write_bytes(HEADER + packed)
-    (directory / HIGH_WATER).write_bytes(pack_mark(len(records) if durable is None else durable))
-    return directory
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from openlineage.client.generated.output_statistics_output_dataset import Output
 from openlineage.client.generated.schema_dataset import SchemaDatasetFacet
 from pyspark.sql import SparkSession
 
-from tests.spark.conftest import write_records
+from tests.log_files import write_records
 from tests.spark.lake.conftest import START_US, departure
 from tests.spark.operation.conftest import records
 from wanderbus.pipeline.lake import Ingestion
