@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from fnmatch import translate
 from functools import cache
+
+
+def any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    """Return an expression that matches each subject of one of the patterns; None if there is no pattern."""
+    return re.compile("|".join(map(translate, patterns))) if patterns else None
 
 
 def overlap(one: str, other: str) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from fnmatch import translate
 
 from wanderbus.broker.state.engine_events import is_coming, is_waited_for
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.patterns import any_of
 from wanderbus.records import SPARK, Acceptance, Published
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
@@ -28,7 +27,7 @@ class EngineEvents:
         """Patterns of the subjects that the engine matches until the next start."""
         self.remaining: tuple[str, ...] = tuple(each for each in left if each not in config.spark_subjects)
         """Those of them that are there only because their events wait."""
-        self._pattern = re.compile("|".join(map(translate, self.subjects))) if self.subjects else None
+        self._pattern = any_of(self.subjects)
         self._reached = 0
 
     def takes(self, subject: str) -> bool:

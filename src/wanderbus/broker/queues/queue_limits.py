@@ -7,8 +7,6 @@ subscription does not displace notifications of those that are read (SPEC G-25).
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
@@ -29,6 +27,7 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.parameters.broker import BrokerConfig, setting_of
+from wanderbus.parameters.patterns import any_of
 from wanderbus.subscription import QueuePolicy
 
 _OWN: Final = "subscription."
@@ -68,8 +67,7 @@ class QueueLimits:
         self._system = config.queue
         self._user_bytes_max = config.user_queued_bytes_max
         self._bytes_max = config.queued_bytes_max
-        globs = config.refuse_when_full
-        self._refused = re.compile("|".join(map(fnmatch.translate, globs))) if globs else None
+        self._refused = any_of(config.refuse_when_full)
 
     # By number and bytes ----------------------------------------------------------------------------------------
 
