@@ -25,7 +25,7 @@ from wanderbus.subscription import EVERY_SUBJECT, Frequency, QueuePolicy, Since,
 
 @pytest.fixture
 def desk() -> EngineDesk:
-    """A broker that has just started for the first time, with an engine that answers when it is told to."""
+    """A broker that has just started for the first time, with an engine that answers when the test lets it."""
     desk = EngineDesk()
     desk.answers = False
     return desk

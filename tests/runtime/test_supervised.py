@@ -87,20 +87,20 @@ def test_t06_a_service_that_does_not_end_is_killed_with_what_it_has_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(supervised, "END_S_MAX", 0.2)
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {STUBBORN!r}]); "
-    code += f"open({str(told)!r}, 'w').write(str(p.pid)); {STUBBORN}"
+    code += f"open({str(pid_file)!r}, 'w').write(str(p.pid)); {STUBBORN}"
     service = SupervisedService("engine", [sys.executable, "-c", code])
     service.start()
-    until(lambda: told.exists() and told.read_text())
-    own, child = running(service), int(told.read_text())
+    until(lambda: pid_file.exists() and pid_file.read_text())
+    own, child = running(service), int(pid_file.read_text())
     service.close()
     service.join()
     until(lambda: not is_alive(own) and not is_alive(child))
 
 
 def test_t06_a_service_ends_when_its_server_is_killed(tmp_path: Path) -> None:
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     server = f"""
 import sys, time
 from wanderbus.runtime.services.supervised import SupervisedService
@@ -108,12 +108,12 @@ service = SupervisedService("engine", [sys.executable, "-c", {UNTIL_THE_PIPE_END
 service.start()
 while service.pid is None:
     time.sleep(0.01)
-open({str(told)!r}, "w").write(str(service.pid))
+open({str(pid_file)!r}, "w").write(str(service.pid))
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", server]) as process:
-        until(lambda: told.exists() and told.read_text())
-        pid = int(told.read_text())
+        until(lambda: pid_file.exists() and pid_file.read_text())
+        pid = int(pid_file.read_text())
         assert is_alive(pid)
         process.kill()
     until(lambda: not is_alive(pid))

@@ -95,11 +95,11 @@ class EngineRequests:
         )
         self._journal.emit_now(self._asked)
 
-    def read(self, given: MatchesRead, now: float) -> bool:
-        """Deliver matched events; return whether it was the answer to the request that waits."""
+    def read(self, given: MatchesRead, now: float) -> None:
+        """Deliver matched events, unless this is not the answer to the request that waits."""
         asked = self._asked
         if asked is None or given.number != asked.number:
-            return False
+            return
         self._asked = None
         if given.is_lost and asked.subscriptions is None:
             self._has_to_begin = True
@@ -109,7 +109,6 @@ class EngineRequests:
             self._has_to_begin, self._has_answered = False, True
             self.away_since_us, self.away_reason = None, ""
             self._deliver(given)
-        return True
 
     def _deliver(self, given: MatchesRead) -> None:
         decided = self._delivery.decide(given.events)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
 
 FORMER_MAX: Final = 16
-"""Former lives of a subscription that are told apart; of more, the oldest two become one."""
+"""Former lives of a subscription that are kept apart; of more, the oldest two are merged."""
 
 
 def accepted(state: BrokerState, offset: int) -> None:

@@ -72,8 +72,8 @@ class RemoteEngine:
             if wanted.subscriptions is not None or wanted.first != self._next or self._next >= self._answer.next:
                 self._ask(wanted)
             if self._answer.is_lost:
-                answer, self._answer, self._next = self._answer, Matches(0, 0), 0
-                return MatchesRead(wanted.number, wanted.first, is_lost=answer.is_lost)
+                self._answer, self._next = Matches(0, 0), 0
+                return MatchesRead(wanted.number, wanted.first, is_lost=True)
             piece = self._piece(wanted)
         except (StorageError, OSError, msgspec.DecodeError) as error:
             self._answer, self._next, self._place = Matches(0, 0), 0, None
