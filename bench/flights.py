@@ -18,7 +18,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import flight_turnarounds
-from demo import SUBJECT, flights
+from demo import DEPARTURE, flights
 from harness.reporting import finish, goal, progress
 from tests.published import published
 from wanderbus.event import Event, EventId
@@ -36,7 +36,7 @@ ROWS_A_SYNC: Final = 10_000
 SEGMENT_BYTES: Final = 16 << 20
 SAMPLE: Final = 100
 DECLARED: Final[Declared] = {
-    SUBJECT: {
+    DEPARTURE: {
         **dict.fromkeys(("Row", "Year", "Month", "Day", "Flight", "DepTime", "Distance", "AirTime"), "Integer"),
         **dict.fromkeys(("DepDelay", "ArrDelay"), "Integer"),
         **dict.fromkeys(("Carrier", "Tail", "Origin", "Dest"), "String"),
@@ -70,7 +70,7 @@ def write_log(directory: Path, rows: int) -> None:
     for row in flights.read_slice(0, rows):
         at_us = max(at_us, int(row["SchedDepAt"].timestamp()) * 1_000_000)  # a log's times do not go back
         number = row["Row"] + 1
-        record = published(Event(SUBJECT, row), id=EventId("wb", 1, number), at_us=at_us, number=number)
+        record = published(Event(DEPARTURE, row), id=EventId("wb", 1, number), at_us=at_us, number=number)
         entries.append((number, at_us, encode_record(record)))
         if len(entries) == ROWS_A_SYNC:
             log.append(entries)
@@ -178,7 +178,7 @@ def _rows(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _subscription(name: str, expression: str) -> Subscription:
-    return Subscription(name, "sip:airline@localhost", "default", SUBJECT, expression)
+    return Subscription(name, "sip:airline@localhost", "default", DEPARTURE, expression)
 
 
 def _sampled(events: DataFrame, wanted: list[Subscription], rows: dict[int, int]) -> list[tuple[Any, ...]]:

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from demo import sip_and_relay
-from demo.display import Display, RunState, result_table, summary
+from demo import SPARK_SUBJECTS, sip_and_relay
+from demo.display import Display, RunState, latency_table, result_table, summary
 from demo.html_report import write_report
 from demo.run import Evidence, Options, run_demo
 from demo.verdict import verdict
@@ -39,10 +39,17 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         default=Path(REPORT),
-        help=f"write the HTML report to this file ({REPORT})",
+        help=f"write the HTML report to this file ({REPORT}), and that of the server beside it, as NAME-server.html",
     )
-    add("--rows", type=int, default=6_000, metavar="N", help="departures to publish (%(default)s)")
-    add("--rate", type=float, default=200.0, metavar="R", help="departures per second (%(default)s)")
+    add(
+        "--engine",
+        choices=tuple(SPARK_SUBJECTS),
+        default="both",
+        help="what matches: both, where the server matches departures and Spark arrivals; or spark, which matches all "
+        "and is killed once (%(default)s)",
+    )
+    add("--rows", type=int, default=3_000, metavar="N", help="flights whose events are published (%(default)s)")
+    add("--rate", type=float, default=200.0, metavar="R", help="events per second (%(default)s)")
     add("--first-row", type=int, default=0, metavar="N", help="first row of the file to publish (%(default)s)")
     add("--seed", type=int, default=2013, metavar="N", help="seed of the plan of moves (%(default)s)")
     add(
@@ -84,10 +91,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 given.seed,
                 given.address_mode,
                 work,
+                server_page(given.report),
                 given.sip,
                 given.relay or ("wanderbus" if given.address_mode == "nat" else "none"),
+                given.engine,
             )
-            display = Display(RunState(given.rows))
+            display = Display(RunState())
             with display.showing():
                 result, evidence = asyncio.run(_conduct(options, display))
             _print_result(display, given, result, evidence)
@@ -121,6 +130,11 @@ def _first(group: BaseExceptionGroup[CannotRunError]) -> CannotRunError:
     return leaf
 
 
+def server_page(report: Path) -> Path:
+    """Return the file of the server's report, which is beside that of the run."""
+    return report.with_name(f"{report.stem}-server{report.suffix}").absolute()
+
+
 def _work_directory(keep: Path | None, stack: ExitStack) -> Path:
     """Return an absolute, empty directory: the one to keep, or a temporary one."""
     if keep is None:
@@ -140,14 +154,17 @@ def _print_result(display: Display, given: argparse.Namespace, result: dict[str,
     print_()
     print_(result_table(result))
     print_()
+    print_(latency_table(result))
+    print_()
     print_(f"published {result['published']}; addresses: {result['address_mode']}; {result['seconds']} s in all")
     if (given.sip, given.relay) != (sip_and_relay.SIP[0], sip_and_relay.RELAYS[0]):
         print_(f"SIP server: {result['sip']}, relay: {result['relay']}{_passed(result['relayed_datagrams'])}")
-    write_report(given.report, result, evidence)
+    write_report(given.report, result, evidence, server_page(given.report).name)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(result, indent=2) + "\n")
     print_(f"report with plots and every traveller: {given.report}", soft_wrap=True)
+    print_(f"report of the server, as of 'wanderbus report': {server_page(given.report)}", soft_wrap=True)
     print_(verdict(result), soft_wrap=True)
 
 

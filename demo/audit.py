@@ -1,15 +1,18 @@
 """Audit of a run on Spark: the evidence of every traveller's notifications, compared with the lake (SPEC T-08).
 
-Evidence is four files of JSON lines, written by whoever ran the travellers (:data:`EVIDENCE_SCHEMAS`): the rows
-each should receive, the rows each took and in which order, its moves, and its times away. The lake says what was
+Evidence is four files of JSON lines, written by whoever ran the travellers (:data:`EVIDENCE_SCHEMAS`): the
+events each should receive, those each took and in which order, its moves, and its times away. The lake says what was
 published and notified. Every transform here turns its input into *facts*: one row per thing that happened, with the
 traveller and the measures it counts towards; one aggregation then serves each traveller and all of them together.
+
+An event is a subject and a row. Order is promised among the events of one engine: the server's, or Spark.
 
 The counts add up: expected = delivered + lost, and takings = delivered + repeated + unexpected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -18,15 +21,15 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from demo import SUBJECT
+from demo import SUBJECTS
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake import table
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.tables.declared import Declared
 
 EVIDENCE_SCHEMAS: Final = {
-    "expected": "user string, row bigint",
-    "taken": "user string, seq bigint, row bigint, at_us bigint",
+    "expected": "user string, subject string, row bigint",
+    "taken": "user string, subject string, seq bigint, row bigint, at_us bigint",
     "moves": "user string, moved_us bigint, healed_us bigint, address string",
     "away": "user string, from_us bigint, to_us bigint, why string",
 }
@@ -35,7 +38,10 @@ EVIDENCE_SCHEMAS: Final = {
 ROW_ATTRIBUTE: Final = "Row"
 """The attribute of an event that names its row in the input."""
 
-DECLARED: Final[Declared] = {SUBJECT: {ROW_ATTRIBUTE: "Integer"}}
+EVENT: Final = ("subject", "row")
+"""Columns that name an event."""
+
+DECLARED: Final[Declared] = {subject: {ROW_ATTRIBUTE: "Integer"} for subject in SUBJECTS}
 """The attributes that get columns of their own in the lake."""
 
 COUNTS: Final = (
@@ -44,18 +50,15 @@ COUNTS: Final = (
 )
 """Measures that are summed; each is a field of :class:`Journey`."""
 
-LATENCY_BUCKETS_PER_OCTAVE: Final = 2
-"""Latency is counted in buckets whose bounds grow by the square root of two."""
-
 
 class Journey(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one traveller, or of all together.
 
-    ``delivered`` are expected rows taken at least once, ``lost`` those never taken; ``repeated`` are takings beyond
-    a row's first, ``unexpected`` rows taken that were not expected. ``out_of_order`` are rows whose first taking came
-    after that of a row published later. ``healing`` is the time from a move to the first sign that it had healed,
-    in milliseconds, as exact percentiles; None if no move healed. ``latency`` is from the publisher's own clock (the
-    broker's where it gives none) to the first taking, times away included.
+    ``delivered`` are expected events taken at least once, ``lost`` those never taken; ``repeated`` are takings beyond
+    an event's first, ``unexpected`` events taken that were not expected. ``out_of_order`` are events whose first taking
+    came after that of an event of the same engine published later. ``healing`` is the time from a move to the first
+    sign that it had healed, in milliseconds, as exact percentiles; None if no move healed. ``latency`` is from the
+    publisher's own clock (the broker's where it gives none) to the first taking, times away included.
     """
 
     expected: int
@@ -82,22 +85,25 @@ class Traveller(Journey, frozen=True, kw_only=True):
     user: str
 
 
-class LatencyBucket(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of deliveries that took longer than ``above_ms``, and at most ``up_to_ms``."""
+class SubjectResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of a subject in the lake, the engine that matched them, and the latency of their first takings."""
 
-    above_ms: float
-    up_to_ms: float
-    deliveries: int
+    subject: str
+    engine: str
+    published: int
+    takings: int = 0
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
+    latency_max_ms: float | None = None
 
 
 class JourneysResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of :func:`journeys`; ``published`` counts the events of ``subject`` in the lake."""
+    """The outcome of :func:`journeys`; ``published`` counts the events of all subjects."""
 
-    subject: str
     published: int
     totals: Journey
     travellers: tuple[Traveller, ...]
-    latency: tuple[LatencyBucket, ...]
+    subjects: tuple[SubjectResult, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists, texts and numbers, ready for JSON."""
@@ -105,43 +111,52 @@ class JourneysResult(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
 
-def published_rows(events: DataFrame) -> DataFrame:
-    """Return ``row, offset, published_us`` of the first event of each row."""
+def published_events(events: DataFrame, engines: Mapping[str, str]) -> DataFrame:
+    """Return ``subject, row, engine, offset, published_us`` of the first event of each subject and row.
+
+    ``engines`` names the engine of each subject.
+    """
+    engine = F.create_map(*(F.lit(text) for pair in engines.items() for text in pair))[F.col("subject")]
     at_us = F.coalesce("published_us", "at_us")
     return (
-        events.select(F.col(ROW_ATTRIBUTE).alias("row"), F.struct("offset", at_us.alias("published_us")).alias("event"))
+        events.select(
+            "subject",
+            F.col(ROW_ATTRIBUTE).alias("row"),
+            F.struct("offset", at_us.alias("published_us")).alias("event"),
+        )
         .where("row is not null")
-        .groupBy("row")
+        .groupBy(*EVENT)
         .agg(F.min("event").alias("event"))
-        .select("row", "event.*")
+        .select(*EVENT, engine.alias("engine"), "event.*")
     )
 
 
 def expected_facts(expected: DataFrame, taken: DataFrame) -> DataFrame:
-    """One fact for each row that a traveller should receive: delivered or lost."""
-    got = taken.select("user", "row", F.lit(1).alias("delivered")).distinct()
+    """One fact for each event that a traveller should receive: delivered or lost."""
+    got = taken.select("user", *EVENT, F.lit(1).alias("delivered")).distinct()
     delivered = F.coalesce("delivered", F.lit(0))
     return (
-        expected.select("user", "row")
+        expected.select("user", *EVENT)
         .distinct()
-        .join(got, ["user", "row"], "left")
+        .join(got, ["user", *EVENT], "left")
         .select("user", F.lit(1).alias("expected"), delivered.alias("delivered"), (1 - delivered).alias("lost"))
     )
 
 
-def taking_facts(taken: DataFrame, expected: DataFrame, rows: DataFrame) -> DataFrame:
+def taking_facts(taken: DataFrame, expected: DataFrame, events: DataFrame) -> DataFrame:
     """One fact for each taking: repeated, unexpected, out of order, and how long the event was under way.
 
-    Order is judged between first takings, by the place in the log: a row that was never published has none.
+    Order is judged between first takings of one engine, by the place in the log: an event that was never published has
+    none. ``events`` are the :func:`published_events`.
     """
-    due = expected.select("user", "row", F.lit(True).alias("due")).distinct()
-    nth = F.row_number().over(Window.partitionBy("user", "row").orderBy("seq"))
-    known = taken.withColumn("first", nth == 1).join(due, ["user", "row"], "left").join(rows, "row", "left")
-    earlier = Window.partitionBy("user").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
+    due = expected.select("user", *EVENT, F.lit(True).alias("due")).distinct()
+    nth = F.row_number().over(Window.partitionBy("user", *EVENT).orderBy("seq"))
+    known = taken.withColumn("first", nth == 1).join(due, ["user", *EVENT], "left").join(events, [*EVENT], "left")
+    earlier = Window.partitionBy("user", "engine").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
     latest_before = F.max(F.when(F.col("first"), F.col("offset"))).over(earlier)
     first = F.col("first")
     return known.select(
-        "user",
+        *("user", "subject"),
         _one_if(~first).alias("repeated"),
         _one_if(first & F.col("due").isNull()).alias("unexpected"),
         _one_if(first & (F.col("offset") < latest_before)).alias("out_of_order"),
@@ -187,48 +202,48 @@ def journey_rows(facts: list[DataFrame]) -> DataFrame:
     )
 
 
-def latency_buckets(facts: DataFrame) -> DataFrame:
-    """Count deliveries in buckets of growing width; latencies within a millisecond share the first bucket."""
-    octave = F.log2(F.greatest("latency_ms", F.lit(1.0))) * LATENCY_BUCKETS_PER_OCTAVE
-    return (
-        facts.where("latency_ms is not null")
-        .groupBy(F.ceil(octave).alias("bucket"))
-        .agg(F.count("*").alias("deliveries"))
-        .orderBy("bucket")
-    )
+def subject_results(events: DataFrame, takings: DataFrame, engines: Mapping[str, str]) -> tuple[SubjectResult, ...]:
+    """Return the result of each subject of ``engines``, in their order."""
+    published = events.groupBy("subject").agg(F.count("*").alias("published"))
+    taken = takings.groupBy("subject").agg(F.count("latency_ms").alias("takings"), *_percentiles("latency"))
+    found = {row["subject"]: row.asDict() for row in published.join(taken, "subject", "left").collect()}
+    results = []
+    for subject, engine in engines.items():
+        measures = {name: value for name, value in found.get(subject, {}).items() if value is not None}
+        results.append(SubjectResult(**{"subject": subject, "published": 0, **measures, "engine": engine}))
+    return tuple(results)
 
 
-def journeys(spark: SparkSession, lake_dir: Path, evidence_dir: Path, subject: str) -> JourneysResult:
-    """Read the lake and the evidence, and return the result of every traveller for the events of ``subject``.
+def journeys(spark: SparkSession, lake_dir: Path, evidence_dir: Path, engines: Mapping[str, str]) -> JourneysResult:
+    """Read the lake and the evidence, and return the result of every traveller for the events of the demonstration.
 
-    Raises ``StorageError``, in one line, when a file of the evidence is missing or has lines that cannot be used.
+    ``engines`` names the engine of each subject. Raises ``StorageError``, in one line, when a file of the evidence is
+    missing or has lines that cannot be used.
     """
     evidence = {name: read_evidence(spark, evidence_dir, name) for name in EVIDENCE_SCHEMAS}
     expected, taken = evidence["expected"], evidence["taken"]
     with plain_errors():
         events, notifications = (
-            table(spark, lake_dir, name, conditions=[("subject", "=", subject)]).where(F.col("subject") == subject)
-            for name in ("events", "notifications")
+            table(spark, lake_dir, name).where(F.col("subject").isin(*engines)) for name in ("events", "notifications")
         )
         users = reduce(DataFrame.union, [lines.select("user") for lines in evidence.values()]).distinct()
-        takings = taking_facts(taken, expected, published_rows(events)).cache()
+        takings = taking_facts(taken, expected, published_events(events, engines)).cache()
         facts = [
             expected_facts(expected, taken),
-            takings,
+            takings.drop("subject"),
             move_facts(evidence["moves"]),
             away_facts(evidence["away"]),
             notified_facts(notifications, users),
         ]
         rows = journey_rows(facts).collect()
-        result = JourneysResult(
-            subject=subject,
-            published=events.count(),
+        subjects = subject_results(events, takings, engines)
+        takings.unpersist()
+        return JourneysResult(
+            published=sum(each.published for each in subjects),
             totals=Journey(**_measures(rows[0] if rows else None)),
             travellers=tuple(Traveller(user=row["user"], **_measures(row)) for row in rows[1:]),
-            latency=tuple(_bucket(row) for row in latency_buckets(takings).collect()),
+            subjects=subjects,
         )
-        takings.unpersist()
-        return result
 
 
 def read_evidence(spark: SparkSession, evidence_dir: Path, name: str) -> DataFrame:
@@ -264,11 +279,3 @@ def _measures(row: Row | None) -> dict[str, Any]:
     found = {} if row is None else row.asDict()
     empty: dict[str, Any] = dict.fromkeys(COUNTS, 0) | {"away_s": 0.0}
     return {name: found.get(name, empty.get(name)) for name in Journey.__struct_fields__}
-
-
-def _bucket(row: Row) -> LatencyBucket:
-    up_to = int(row["bucket"])
-    above_ms = 0.0 if up_to <= 0 else 2 ** ((up_to - 1) / LATENCY_BUCKETS_PER_OCTAVE)
-    return LatencyBucket(
-        above_ms=above_ms, up_to_ms=2 ** (up_to / LATENCY_BUCKETS_PER_OCTAVE), deliveries=row["deliveries"]
-    )

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.html_plots import name_of
-from demo.verdict import headline
+from demo.verdict import ENGINE_NAMES, headline
 
 HEARTBEAT_S: Final = 1.5
 """Longest planned_end of the plain form."""
@@ -26,11 +26,11 @@ COLUMNS: Final = 80
 HEADING_EVERY: Final = 15
 """Lines of counters under one heading, in the plain form."""
 
-STEPS: Final = ("set up", "publish", "last deliveries", "count with Spark")
+STEPS: Final = ("set up", "publish", "last deliveries", "count and analyse with Spark")
 
 _COLOURS: Final = {"CONNECTED": "green", "DISCONNECTED": "yellow", "off": "red", "killed": "bold red"}
-_PLAIN: Final = "{:>6.1f} s  {:>11}  {:>11}  {:<14}  {}"
-_PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'server':<14}  away"
+_PLAIN: Final = "{:>6.1f} s  {:>11}  {:>11}  {:>6}  {:<14}  {}"
+_PLAIN_HEADING: Final = f"{'time':>8}  {'published':>11}  {'delivered':>11}  {'lake':>6}  {'server':<14}  away"
 
 
 @dataclass
@@ -49,7 +49,8 @@ class TravellerState:
 class RunState:
     """The run, as displayed; the run writes it, the display reads it."""
 
-    rows: int
+    events: int = 0
+    """Number of events to publish."""
     step: int = 1
     """Number of the present one of :data:`STEPS`, from 1."""
     phase: str = "starting"
@@ -57,6 +58,11 @@ class RunState:
     server: str = "starting"
     server_dead_since: float | None = None
     """Time at which the server was killed, on the monotonic clock, until it is ready again."""
+    spark: str = "starting"
+    spark_lag: int | None = None
+    """Records of the log that Spark has not matched yet; None before its first batch."""
+    lake_records: int = 0
+    """Records of the log that the lake has."""
     travellers: dict[str, TravellerState] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
     phase_began: float = field(default_factory=time.monotonic)
@@ -120,15 +126,16 @@ class Display:
         if self.live or time.monotonic() - self._spoke < HEARTBEAT_S:
             return
         state = self.state
-        if not state.published or (state.published >= state.rows and state.taken >= state.expected):
+        is_delivered = state.published >= state.events and state.taken >= state.expected
+        if not state.published or is_delivered or state.step == len(STEPS):
             self.news(f"… {state.phase}, {time.monotonic() - state.phase_began:.0f} s")
             return
         if self._counters % HEADING_EVERY == 0:
             self.console.print(_PLAIN_HEADING, markup=False)
         self._counters += 1
         absent = ", ".join(traveller.name for traveller in state.travellers.values() if traveller.status != "CONNECTED")
-        published, delivered = f"{state.published}/{state.rows}", f"{state.taken}/{state.expected}"
-        line = _PLAIN.format(state.elapsed_s, published, delivered, state.server_status, absent)
+        published, delivered = f"{state.published}/{state.events}", f"{state.taken}/{state.expected}"
+        line = _PLAIN.format(state.elapsed_s, published, delivered, state.lake_records, state.server_status, absent)
         self._spoke = time.monotonic()
         self.console.print(line.rstrip(), markup=False, soft_wrap=True)
 
@@ -155,12 +162,13 @@ class Display:
             (f" {state.elapsed_s:5.1f} s  ", "bold"), f"step {state.step} of {len(STEPS)}: {state.phase}"
         )
         server = Text.assemble(" server ", (state.server_status, "bold white on red" if dead else "green"))
-        return Group(step, server, self._progress(), table)
+        spark = Text.assemble(" Spark  ", (state.spark, "green"), f", the lake has {state.lake_records} records")
+        return Group(step, server, spark, self._progress(), table)
 
     def _progress(self) -> Table:
         """Return the bar of the present step: published, then delivered events; otherwise the elapsed time."""
         state = self.state
-        counted = {2: (state.published, state.rows, "published"), 3: (state.taken, state.expected, "delivered")}
+        counted = {2: (state.published, state.events, "published"), 3: (state.taken, state.expected, "delivered")}
         line = Table.grid(padding=(0, 1))
         if state.step in counted:
             done, total, what = counted[state.step]
@@ -208,11 +216,28 @@ def result_table(result: Mapping[str, Any]) -> Table:
     return table
 
 
+def latency_table(result: Mapping[str, Any]) -> Table:
+    """Return a line for each subject: the engine that matched it, and its latency from publishing to committing."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+    for heading in ("subject", "matched by"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("delivered", "latency, ms\np50/p95/max"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for line in result["subjects"]:
+        table.add_row(line["subject"], ENGINE_NAMES[line["engine"]], str(line["takings"]), _three(line["latency_ms"]))
+    return table
+
+
 _SUMMED: Final = ("expected", "delivered", "lost", "repeated", "out_of_order", "away_s")
 
 
 def _numbers(line: Mapping[str, Any]) -> Iterable[str]:
-    healing = [line["healing_ms"][name] for name in ("p50", "p95", "max")]
     yield from (str(line[key]) for key in ("expected", "delivered", "lost", "repeated", "out_of_order"))
     yield f"{line['away_s']:.1f} s"
-    yield "—" if healing[0] is None else "/".join(f"{value:.0f}" for value in healing)
+    yield _three(line["healing_ms"])
+
+
+def _three(times_ms: Mapping[str, float | None]) -> str:
+    """Return three percentiles as a text, or a dash if there are none."""
+    values = [times_ms[name] for name in ("p50", "p95", "max")]
+    return "—" if None in values else "/".join(f"{value:.0f}" for value in values)

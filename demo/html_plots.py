@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from demo.network import SPARK
 from wanderbus.plots.charts import ticks
 
 STYLE: Final = """
@@ -18,7 +19,8 @@ STYLE: Final = """
 .area svg { position: absolute; inset: 0; width: 100%; height: 100%; }
 .area polyline { fill: none; stroke: var(--good); stroke-width: 1.8; vector-effect: non-scaling-stroke; }
 .area i { position: absolute; } .band { top: 0; bottom: 0; } .away { background: var(--away); opacity: .75; }
-.outage { background: var(--bad); opacity: .28; } .kill { top: 0; bottom: 0; width: 2px; background: var(--bad); }
+.outage { background: var(--bad); opacity: .28; } .waiting { background: var(--move);
+  opacity: .13; } .kill { top: 0; bottom: 0; width: 2px; background: var(--bad); }
 .move { bottom: 0; margin-left: -5px; border: 5px solid transparent;
   border-top: 0; border-bottom: 9px solid var(--move); }
 .bar { left: 0; } .due { top: .35rem; bottom: .35rem; background: var(--due); }
@@ -58,18 +60,23 @@ def delivered(travellers: Lines) -> str:
 
 
 def timeline(evidence: Mapping[str, Lines]) -> str:
-    """Return one strip for each traveller, deliveries adding up over time, with outages of the server across all."""
+    """Return one strip for each traveller, deliveries adding up over time, with the outages of the server and of Spark
+    across all.
+    """
     if not evidence["taken"]:
         return "<p>Nothing was delivered.</p>"
     x, seconds = _time_scale(evidence)
-    across = [_band(outage, "outage", f"{outage['who']} down", x) for outage in evidence["outages"]]
+    across = [
+        _band(outage, "waiting" if outage["who"] == SPARK else "outage", f"{outage['who']} down", x)
+        for outage in evidence["outages"]
+    ]
     across += [f"<i class='kill' style='left:{x(each['at_us']):.2f}%'></i>" for each in evidence["kills"]]
     users = list(dict.fromkeys(line["user"] for line in evidence["expected"]))
     rows = [_flags(evidence, x), *(_strip(user, evidence, x, across) for user in users)]
     key = (
         "<ul class='key'><li><i class='line'></i>deliveries, adding up</li><li><i class='away'></i>traveller away</li>"
-        "<li><i class='outage'></i>server down</li><li><i class='kill'></i>kill -9</li>"
-        "<li><i class='move'></i>change of address</li></ul>"
+        "<li><i class='outage'></i>server down</li><li><i class='waiting'></i>Spark not ready</li>"
+        "<li><i class='kill'></i>kill -9</li><li><i class='move'></i>change of address</li></ul>"
     )
     return key + _plot("deliveries to each traveller over time", rows, seconds, "seconds since the first event")
 
@@ -124,10 +131,14 @@ def _strip(user: str, evidence: Mapping[str, Lines], x: Callable[[int], float], 
 def _flags(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> str:
     """Return the lines above the strips, one for each kill: they may be too close for one line on a small screen."""
     flags = []
-    down = {each["from_us"]: (each["to_us"] - each["from_us"]) / 1e6 for each in evidence["outages"]}
     for kill in evidence["kills"]:
         at = x(kill["at_us"])
-        text = f"{kill['who']} killed" + (f", down {down[kill['at_us']]:.1f} s" if kill["at_us"] in down else "")
+        down_us = [
+            each["to_us"] - each["from_us"]
+            for each in evidence["outages"]
+            if each["who"] == kill["who"] and each["from_us"] >= kill["at_us"]
+        ]
+        text = f"{kill['who']} killed" + (f", down {down_us[0] / 1e6:.1f} s" if down_us else "")
         edge = f"left:{at:.2f}%" if at < 50 else f"right:{100 - at:.2f}%"
         flags.append(f"<div></div><div class='flag'><span style='{edge}'>{escape(text)}</span></div>")
     return "".join(flags)

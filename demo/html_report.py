@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from demo import html_plots
-from demo.verdict import FAULTS, headline, verdict
+from demo.verdict import ENGINE_NAMES, FAULTS, headline, verdict
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6576; --paper: #fff; --line: #d8dde6;
@@ -39,31 +39,36 @@ code { font-size: .85em; overflow-wrap: anywhere; } li { margin: .3rem 0; }
 _HEADINGS: Final = ("traveller", "expected", "delivered", "lost", "repeated", "out of order", "away, s", "healed, ms")
 
 
-def write_report(path: Path, result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+def write_report(
+    path: Path, result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]], server_page: str = ""
+) -> None:
     """Write the report of ``result`` to ``path``; ``evidence`` holds the lines of the files of :mod:`demo.evidence`.
 
+    ``server_page`` is the name of the file beside it with the report of the server.
+
     In addition, ``evidence["kills"]`` holds the moments at which processes were killed, {"who", "at_us"}, and
-    ``evidence["outages"]`` the times without a server, {"who", "from_us", "to_us"}.
+    ``evidence["outages"]`` the times without the server or Spark, {"who", "from_us", "to_us"}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(result, evidence), encoding="utf-8")
+    path.write_text(page(result, evidence, server_page), encoding="utf-8")
 
 
-def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str, Any]]], server_page: str = "") -> str:
     """Return the report as one HTML page: the verdict, four numbers and differences first."""
     sections = (
         ("Differences", _differences(result)),
         ("The run in time", html_plots.timeline(evidence)),
         ("Healing after a change of address", html_plots.healing(evidence["moves"])),
+        ("Matched by the server, and by Spark", _subjects(result["subjects"])),
         ("Expected and delivered", html_plots.delivered(result["travellers"])),
         ("The run in words", _words(result)),
     )
     body = "\n".join(f"<h2>{escape(title)}</h2>\n{content}" for title, content in sections)
     return (
-        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>wanderbus: a day of departures</title>"
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>wanderbus: a day of flights</title>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<style>{_STYLE}{html_plots.STYLE}</style></head>\n"
-        f"<body><h1>wanderbus: a day of departures</h1>\n{_top(result)}\n{body}\n</body></html>\n"
+        f"<body><h1>wanderbus: a day of flights</h1>\n{_top(result)}\n{_link(server_page)}{body}\n</body></html>\n"
     )
 
 
@@ -93,14 +98,55 @@ def _differences(result: Mapping[str, Any]) -> str:
     return f"{trouble}{_table(wrong)}<p>The other {fine} received exactly what they were due.</p>{every}"
 
 
+def _link(server_page: str) -> str:
+    """Return the link to the report of the server, if there is one."""
+    if not server_page:
+        return ""
+    return (
+        f"<p><a href='{escape(server_page, quote=True)}'>Report of the server</a>: losses, latency, queues, moves and "
+        "times away, computed by Spark from the event log alone.</p>\n"
+    )
+
+
+def _subjects(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of the latency of each subject."""
+    headings = (
+        "subject",
+        "matched by",
+        "published",
+        "delivered",
+        "half within, ms",
+        "95 % within, ms",
+        "all within, ms",
+    )
+    head = "".join(f"<th>{name}</th>" for name in headings)
+    rows = []
+    for line in lines:
+        times = ["—" if value is None else f"{value:,.0f}" for value in line["latency_ms"].values()]
+        values = [
+            line["subject"],
+            ENGINE_NAMES[line["engine"]],
+            f"{line['published']:,}",
+            f"{line['takings']:,}",
+            *times,
+        ]
+        cells = [f"<td data-is='{name}'>{escape(value)}</td>" for name, value in zip(headings, values, strict=True)]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return (
+        f"<table><tr>{head}</tr>{''.join(rows)}</table><p class='quiet'>From publishing to the traveller's commit, "
+        "times away included. Events that Spark matches wait in the log while Spark starts or is dead.</p>"
+    )
+
+
 def _words(result: Mapping[str, Any]) -> str:
     first, rows = result["slice"]["first_row"], result["slice"]["rows"]
     return (
-        f"<p class='quiet'>{result['published']} departures were published: rows {first} to {first + rows - 1} of the "
-        f"departures from New York in 2013. Addresses changed {_WHERE[result['address_mode']]}. "
+        f"<p class='quiet'>{result['published']} departures and arrivals were published: rows {first} to "
+        f"{first + rows - 1} of the flights from New York in 2013. Addresses changed {_WHERE[result['address_mode']]}. "
         f"SIP server: {escape(result['sip'])}; media relay: {escape(result['relay'])}. "
         "What each traveller was due is computed apart, by the reference evaluator over the input; what it received is "
-        "counted by a Spark job over the event log and the travellers' committed results. Healed: the time from a "
+        "counted by a Spark job over the lake, into which Spark streamed the event log during the run, and the "
+        "travellers' committed results. Healed: the time from a "
         "change of address until connected again, of half of the changes, of 95 % of them, and the longest.</p>"
     )
 
@@ -131,6 +177,7 @@ def _row(line: Mapping[str, Any], headings: Sequence[str]) -> str:
 def _wishes(travellers: Sequence[Mapping[str, Any]]) -> str:
     items = []
     for line in travellers:
-        texts = ", ".join(f"<code>{escape(text)}</code>" for text in line["subscriptions"])
+        wanted = zip(line["subjects"], line["subscriptions"], strict=True)
+        texts = ", ".join(f"{escape(subject)} <code>{escape(text)}</code>" for subject, text in wanted)
         items.append(f"<li>{escape(html_plots.name_of(line['user']))}: {texts}</li>")
     return f"<ul>{''.join(items)}</ul>"

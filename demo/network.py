@@ -17,6 +17,9 @@ from wanderbus.testbed import CannotRunError
 SERVER: Final = "server"
 """Name of the host that the server runs on."""
 
+SPARK: Final = "spark"
+"""Name of the process of Spark, which runs on this machine beside all hosts."""
+
 PLACES: Final = 4
 """Addresses that each host owns; it is at one of them at a time."""
 

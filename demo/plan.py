@@ -1,13 +1,14 @@
 """The plan of a run: moves, switch-offs and kills, with their targets and times.
 
-Moments are fractions of the rows published, so that a plan means the same on a slow machine as on a fast one. The
+Moments are fractions of the events published, so that a plan means the same on a slow machine as on a fast one. The
 plan is drawn from a seed:
 
 - every traveller but the control moves twice, once before and once after the server dies;
 - one is switched off before the server is killed and comes back after its restart, so that what it missed has to
   outlive the server;
 - another is killed with ``kill -9`` and restarted between its two moves;
-- the server is killed with ``kill -9`` at about half time and restarted.
+- the server is killed with ``kill -9`` at about half time and restarted;
+- Spark is killed with ``kill -9`` after that and restarted, if it matches all events.
 """
 
 from __future__ import annotations
@@ -17,36 +18,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from demo.network import SPARK
 from demo.users import User
 
 FIRST_MOVES = (0.04, 0.34)
 SWITCH_OFF_AT = 0.38
 SERVER_KILL_AT = 0.46
+SPARK_KILL_AT = 0.54
 SWITCH_ON_AT = 0.60
 SECOND_MOVES = (0.62, 0.92)
 AGENT_KILL_AT = 0.72
 
 
 class Action(Enum):
-    """Action on a traveller or on the server."""
+    """Action on a traveller, on the server, or on Spark."""
 
     MOVE = "moves"
     SWITCH_OFF = "is switched off"
     SWITCH_ON = "is switched on"
     KILL = "is killed"
     KILL_SERVER = "the server is killed"
+    KILL_SPARK = "Spark is killed"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One action once the fraction ``at`` of the rows has been published; ``name`` is its target."""
+    """One action once the fraction ``at`` of the events has been published; ``name`` is its target."""
 
     at: float
     action: Action
     name: str = ""
 
 
-def plan(users: Sequence[User], seed: int) -> list[Step]:
+def plan(users: Sequence[User], seed: int, *, kills_spark: bool = False) -> list[Step]:
     """Return the steps of a run in the order they are due; at least three users must move."""
     chance = random.Random(seed)
     movers = [user.name for user in users if user.moves]
@@ -57,6 +61,7 @@ def plan(users: Sequence[User], seed: int) -> list[Step]:
         Step(SWITCH_ON_AT, Action.SWITCH_ON, sleeper),
         Step(AGENT_KILL_AT, Action.KILL, victim),
     ]
+    steps += [Step(SPARK_KILL_AT, Action.KILL_SPARK, SPARK)] if kills_spark else []
     early, late = [*others, victim], [*others, sleeper]
     chance.shuffle(early)
     chance.shuffle(late)

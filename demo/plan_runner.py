@@ -1,4 +1,4 @@
-"""Execution of the plan: each step when its fraction of the rows has been published."""
+"""Execution of the plan: each step when its fraction of the events has been published."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Final
 
 from demo.hosts import RunContext, ServerHost, TravellerHost
 from demo.plan import Action, Step
+from demo.spark_host import SparkHost
 
 OFF_AT_LEAST_S: Final = 5.0
-"""A traveller that is switched off stays off for at least this long, however fast the rows are published."""
+"""A traveller that is switched off stays off for at least this long, however fast the events are published."""
 
 SERVER_DOWN_S: Final = 1.0
 AGENT_DOWN_S: Final = 1.5
@@ -19,11 +20,14 @@ REJOIN_S: Final = 30.0
 
 
 class PlanRunner:
-    """Plays a plan with the travellers and the server of a run."""
+    """Plays a plan with the travellers, the server and the Spark of a run."""
 
-    def __init__(self, context: RunContext, server: ServerHost, travellers: Mapping[str, TravellerHost]) -> None:
+    def __init__(
+        self, context: RunContext, server: ServerHost, spark: SparkHost, travellers: Mapping[str, TravellerHost]
+    ) -> None:
         self._context = context
         self._server = server
+        self._spark = spark
         self._travellers = travellers
 
     async def play(self, steps: Sequence[Step]) -> None:
@@ -37,7 +41,7 @@ class PlanRunner:
 
     async def _due(self, step: Step) -> None:
         state = self._context.state
-        while state.published < step.at * state.rows:
+        while state.published < step.at * state.events:
             await asyncio.sleep(0.02)
 
     async def _do(self, step: Step, before: asyncio.Task[None] | None) -> None:
@@ -49,6 +53,8 @@ class PlanRunner:
                 await self._travellers[step.name].move()
             case Action.KILL_SERVER:
                 await self._server.kill(SERVER_DOWN_S)
+            case Action.KILL_SPARK:
+                await self._spark.kill()
             case Action.SWITCH_OFF:
                 await self._travellers[step.name].switch_off()
             case Action.SWITCH_ON:

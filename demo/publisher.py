@@ -1,7 +1,7 @@
-"""The publisher's process: replays a slice of the departures as events, in the file's order, at a chosen rate.
+"""The publisher's process: replays a slice of the flights as events, in their order, at a chosen rate.
 
 ``publish`` returns when the event is durable, and waits while the server is away, so a killed server costs only
-time. Up to :data:`PUBLISHES_MAX` publishes are in flight at once; they start in the order of the file, and
+time. Up to :data:`PUBLISHES_MAX` publishes are in flight at once; they start in the order of the events, and
 the broker takes them in the order they were started. After a halt it publishes at the same rate and does not catch up.
 
 Reports: ``{"ready": true}``, then ``{"published": n}`` a few times a second. The order ``{"do": "start"}`` begins it.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import wanderbus
-from demo import SUBJECT, flights
+from demo import flights
 from demo.json_lines import orders, report
 
 PUBLISHES_MAX: Final = 64
@@ -42,16 +42,16 @@ class Replay:
         """Publish the slice at ``rate`` events a second; return when the last event is durable."""
         due = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for departure in flights.read_slice(first_row, rows):
+            for subject, attributes in flights.events(first_row, rows):
                 await self._free.acquire()
                 now = time.monotonic()
                 if due > now:
                     await asyncio.sleep(due - now)
                 due = max(due, now) + 1.0 / rate
-                group.create_task(self._publish(departure))
+                group.create_task(self._publish(subject, attributes))
 
-    async def _publish(self, departure: Mapping[str, Any]) -> None:
-        await self._agent.publish(SUBJECT, departure)
+    async def _publish(self, subject: str, attributes: Mapping[str, Any]) -> None:
+        await self._agent.publish(subject, attributes)
         self.published += 1
         self._free.release()
 

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from demo import flights, json_lines, network, sip_and_relay
-from demo.audit_host import AuditHost
+from demo import SPARK_SUBJECTS, flights, json_lines, network, sip_and_relay
 from demo.display import Display, RunState
 from demo.evidence import read_lines, write_evidence
-from demo.expected import expected_rows
+from demo.expected import Due, expected_events
 from demo.hosts import SIP_PORT, PublisherHost, RunContext, ServerHost, TravellerHost, free_sip_port
 from demo.plan import plan
 from demo.plan_runner import PlanRunner
+from demo.spark_host import SparkHost, engines
 from demo.traveller_results import read_journal, read_taken
 from demo.users import PUBLISHER, TRAVELLERS
 from demo.verdict import make_result
@@ -33,17 +33,14 @@ READY_S: Final = 45.0
 STALL_S: Final = 30.0
 """Longest time without a single event being published."""
 
-DRAIN_S: Final = 60.0
+DRAIN_S: Final = 120.0
 """Longest time for the last deliveries once everything is published."""
 
 QUIET_S: Final = 8.0
-"""After so long without a delivery, while every traveller is connected, no more are expected."""
+"""After so long without a delivery, while every traveller is connected and Spark has matched all, no more come."""
 
 SETTLE_S: Final = 1.0
 """Time to go on listening once all is delivered, so that a repetition would be seen."""
-
-SPARK_AT: Final = 0.85
-"""Fraction of the rows published at which Spark begins to start, so that it is ready soon after the last delivery."""
 
 Evidence = dict[str, list[dict[str, Any]]]
 
@@ -52,7 +49,8 @@ Evidence = dict[str, list[dict[str, Any]]]
 class Options:
     """Options of a run; ``rate`` in events a second, ``work`` an empty directory of this run's own.
 
-    ``sip`` names the registrar and proxy, and ``relay`` the relay of all data.
+    ``sip`` names the registrar and proxy, ``relay`` the relay of all data, and ``engine`` the subjects that Spark
+    matches (:data:`demo.SPARK_SUBJECTS`). The page of the server goes to ``server_page``.
     """
 
     rows: int
@@ -61,8 +59,10 @@ class Options:
     seed: int
     address_mode: str
     work: Path
+    server_page: Path
     sip: sip_and_relay.SipServer = "wanderbus"
     relay: sip_and_relay.RelayKind = "none"
+    engine: str = "both"
 
 
 async def run_demo(options: Options, display: Display) -> tuple[dict[str, Any], Evidence]:
@@ -112,45 +112,52 @@ class Run:
         self._sip_and_relay = sip_and_relay.SipAndRelay(
             options.sip, options.relay, work=options.work, network=net, crew=crew, passwords=passwords, sip_port=port
         )
-        self._server = ServerHost(self._context, self._sip_and_relay)
+        self._server = ServerHost(self._context, self._sip_and_relay, SPARK_SUBJECTS[options.engine])
+        self._engines = engines(options.engine)
+        self._spark = SparkHost(
+            self._context, self._server.data, self._engines, options.server_page, partial(display.phase, step=4)
+        )
         self._publisher = PublisherHost(self._context)
         self._travellers = {user.name: TravellerHost(self._context, user) for user in TRAVELLERS}
-        self._audit = AuditHost(options.work, self._server.log, crew, partial(display.phase, step=4))
         display.state.travellers = {name: traveller.view for name, traveller in self._travellers.items()}
 
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
         """Do the whole run; see the module."""
         options, state = self._options, self._display.state
         expected = await self._start_processes()
-        self._display.phase(f"publishing {options.rows} departures at {options.rate:g}/s", 2)
+        self._display.phase(f"publishing {state.events} departures and arrivals at {options.rate:g}/s", 2)
         await self._publish_while_travellers_move()
         self._display.phase("everything is published; waiting for the last deliveries", 3)
         await drain(state)
         await self._leave()
         evidence = self._collect(expected)
-        job = await self._audit.journeys()
+        job = await self._spark.journeys()
         killed = [kill["who"] for kill in self._context.kills]
         result = make_result(
             job,
             TRAVELLERS,
             first_row=options.first_row,
             rows=options.rows,
+            events=state.events,
+            engine=options.engine,
             address_mode=self._context.network.mode,
             killed=killed,
             trouble=self._trouble,
         )
         return {**result, **self._served}, evidence
 
-    async def _start_processes(self) -> dict[str, list[int]]:
+    async def _start_processes(self) -> dict[str, list[Due]]:
         """Start all processes, and compute meanwhile what each traveller is due."""
         options = self._options
         self._display.phase("starting the server")
         await self._sip_and_relay.start()
         await self._server.start()
-        self._display.phase(f"starting {len(self._travellers)} travellers and the publisher")
-        departures = flights.read_slice(options.first_row, options.rows)
+        await self._spark.start()
+        self._display.phase(f"starting Spark, {len(self._travellers)} travellers and the publisher")
+        events = await asyncio.to_thread(lambda: list(flights.events(options.first_row, options.rows)))
+        self._display.state.events = len(events)
         async with asyncio.TaskGroup() as group:
-            computing = group.create_task(asyncio.to_thread(expected_rows, TRAVELLERS, departures))
+            computing = group.create_task(asyncio.to_thread(expected_events, TRAVELLERS, events))
             for traveller in self._travellers.values():
                 group.create_task(traveller.start(READY_S))
             group.create_task(self._publisher.start(options.first_row, options.rows, options.rate, READY_S))
@@ -162,27 +169,22 @@ class Run:
     async def _publish_while_travellers_move(self) -> None:
         """Publish while the travellers roam. A failure is recorded and ends the play; the audit still follows."""
         self._publisher.begin()
-        show = PlanRunner(self._context, self._server, self._travellers)
+        show = PlanRunner(self._context, self._server, self._spark, self._travellers)
+        steps = plan(TRAVELLERS, self._options.seed, kills_spark=self._options.engine == "spark")
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._published())
-                group.create_task(self._warm_up())
-                group.create_task(show.play(plan(TRAVELLERS, self._options.seed)))
+                group.create_task(self._spark.ready())
+                group.create_task(show.play(steps))
         except* CannotRunError as failures:
             self._trouble += [str(failure) for failure in failures.exceptions]
             for line in self._trouble:
                 self._display.news(f"trouble: {line}")
 
-    async def _warm_up(self) -> None:
-        state = self._display.state
-        while state.published < SPARK_AT * state.rows:
-            await asyncio.sleep(0.1)
-        await self._audit.start()
-
     async def _published(self) -> None:
         state = self._display.state
         last, since = -1, time.monotonic()
-        while state.published < state.rows:
+        while state.published < state.events:
             await asyncio.sleep(0.1)
             if state.published != last:
                 last, since = state.published, time.monotonic()
@@ -206,7 +208,7 @@ class Run:
         await self._server.stop()
         await self._sip_and_relay.stop()
 
-    def _collect(self, expected: dict[str, list[int]]) -> Evidence:
+    def _collect(self, expected: dict[str, list[Due]]) -> Evidence:
         """Write the evidence, and return it with the kills, for the report."""
         travellers = self._travellers.values()
         directory = self._options.work / "evidence"
@@ -226,8 +228,8 @@ class Run:
 async def drain(state: RunState) -> None:
     """Wait until every traveller has committed what it is due and a moment more, or until nothing changes any more.
 
-    A traveller that is not connected may still heal: on a busy machine that takes longer than the silence that ends
-    the deliveries of those that are.
+    A traveller that is not connected may still heal, and Spark may still match: on a busy machine that takes longer
+    than the silence that ends the deliveries otherwise.
     """
     began = moved = time.monotonic()
     last = state.taken
@@ -236,7 +238,8 @@ async def drain(state: RunState) -> None:
             await asyncio.sleep(SETTLE_S)
             return
         await asyncio.sleep(0.1)
-        if state.taken != last or any(traveller.status != "CONNECTED" for traveller in state.travellers.values()):
+        is_away = any(traveller.status != "CONNECTED" for traveller in state.travellers.values())
+        if state.taken != last or is_away or state.spark_lag != 0:
             last, moved = state.taken, time.monotonic()
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import wanderbus
-from demo import SUBJECT
 from demo.json_lines import orders, report, wall_us
 from demo.traveller_results import Results
 
@@ -32,9 +31,9 @@ class Traveller:
         self._results = results
         self._agent = agent
 
-    async def live(self, expressions: list[str]) -> None:
-        """Subscribe, take notifications and follow orders until the order to stop."""
-        subscriptions = [self._agent.subscribe(SUBJECT, text, keep=True, gaps=True) for text in expressions]
+    async def live(self, wanted: list[tuple[str, str]]) -> None:
+        """Subscribe to each subject and filter, take notifications and follow orders until the order to stop."""
+        subscriptions = [self._agent.subscribe(subject, text, keep=True, gaps=True) for subject, text in wanted]
         async with self._agent.merged(*subscriptions) as items:
             report(ready=True)
             work = (self._take(items), self._journal(), self._report_counts(), self._obey())
@@ -59,7 +58,7 @@ class Traveller:
         position = (item.position.epoch, item.position.number)
         row = item.event["Row"]
         assert isinstance(row, int)
-        self._results.take(row, wall_us(), position, len(item.subscriptions), item.redelivered)
+        self._results.take(item.event.subject, row, wall_us(), position, len(item.subscriptions), item.redelivered)
 
     async def _journal(self) -> None:
         self._note(wall_us(), self._agent.status, "", "as it subscribed")

@@ -14,8 +14,8 @@ from typing import Any
 
 _SCHEMA = """
 create table if not exists taken(
-    seq integer primary key, row integer not null, at_us integer not null, epoch integer not null,
-    number integer not null, subscriptions integer not null, redelivered integer not null);
+    seq integer primary key, subject text not null, row integer not null, at_us integer not null,
+    epoch integer not null, number integer not null, subscriptions integer not null, redelivered integer not null);
 create table if not exists position(one integer primary key check (one = 1), epoch integer, number integer);
 create table if not exists journal(
     seq integer primary key, at_us integer not null, what text not null, address text not null, reason text not null);
@@ -27,6 +27,7 @@ class Taken:
     """One notification the traveller committed: ``seq`` is the order of committing, times in microseconds."""
 
     seq: int
+    subject: str
     row: int
     at_us: int
     epoch: int
@@ -69,12 +70,15 @@ class Results:
         """Return how many notifications were committed, in all lives of the traveller."""
         return int(self._database.execute("select count(*) from taken").fetchone()[0])
 
-    def take(self, row: int, at_us: int, position: tuple[int, int], subscriptions: int, redelivered: bool) -> None:
+    def take(
+        self, subject: str, row: int, at_us: int, position: tuple[int, int], subscriptions: int, redelivered: bool
+    ) -> None:
         """Commit one result and its position, both or neither."""
         with self._database:
             self._database.execute(
-                "insert into taken(row, at_us, epoch, number, subscriptions, redelivered) values (?, ?, ?, ?, ?, ?)",
-                (row, at_us, *position, subscriptions, redelivered),
+                "insert into taken(subject, row, at_us, epoch, number, subscriptions, redelivered) "
+                "values (?, ?, ?, ?, ?, ?, ?)",
+                (subject, row, at_us, *position, subscriptions, redelivered),
             )
             self._database.execute("insert or replace into position values (1, ?, ?)", position)
 
@@ -88,7 +92,7 @@ class Results:
 
 def read_taken(path: Path) -> list[Taken]:
     """Return the notifications that the traveller of ``path`` committed, in order; empty if it never started."""
-    columns = "seq, row, at_us, epoch, number, subscriptions, redelivered"
+    columns = "seq, subject, row, at_us, epoch, number, subscriptions, redelivered"
     return [Taken(*row) for row in _read(path, f"select {columns} from taken order by seq")]
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from demo.network import SERVER
+from demo.network import SERVER, SPARK
 from demo.users import User
 
 FAULTS: Final = ("lost", "repeated", "out_of_order", "unexpected")
 """Counts that have to be zero."""
+
+ENGINE_NAMES: Final = {"broker": "the server", "spark": "Spark"}
 
 _COUNTS: Final = ("expected", "delivered", *FAULTS, "notified", "moves", "healed")
 
@@ -20,14 +22,16 @@ def make_result(
     *,
     first_row: int,
     rows: int,
+    events: int,
+    engine: str,
     address_mode: str,
     killed: Iterable[str],
     trouble: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the result; ``job`` is the output of the batch job, ``killed`` names each process that was killed,
-    ``trouble`` has a line for each other failure.
+    ``trouble`` has a line for each other failure. ``events`` is the number of events of all ``rows``.
 
-    A run is good when every row was published once, nothing was lost, repeated, out of order or unexpected, and there
+    A run is good when every event was published once, nothing was lost, repeated, out of order or unexpected, and there
     was no trouble.
     """
     found = {line["user"]: line for line in job["travellers"]}
@@ -36,13 +40,19 @@ def make_result(
     return {
         "travellers": travellers,
         "published": job["published"],
-        "slice": {"first_row": first_row, "rows": rows},
+        "slice": {"first_row": first_row, "rows": rows, "events": events},
+        "engine": engine,
+        "subjects": [_subject(line) for line in job["subjects"]],
         "address_changes": sum(line["moves"] for line in travellers),
-        "kills": {"agent": sum(name != SERVER for name in names), "server": names.count(SERVER)},
+        "kills": {
+            "agent": sum(name not in (SERVER, SPARK) for name in names),
+            "server": names.count(SERVER),
+            "spark": names.count(SPARK),
+        },
         "healing_ms": _healing(job["totals"]),
         "address_mode": address_mode,
         "trouble": list(trouble),
-        "good": not trouble and job["published"] == rows and all(line["good"] for line in travellers),
+        "good": not trouble and job["published"] == events and all(line["good"] for line in travellers),
     }
 
 
@@ -52,8 +62,8 @@ def verdict(result: Mapping[str, Any]) -> str:
     if result["good"]:
         return f"good: {totals['delivered']} of {totals['expected']} delivered, none lost, repeated or out of order"
     wrong = [f"{totals[name]} {name.replace('_', ' ')}" for name in FAULTS if totals[name]]
-    if result["published"] != result["slice"]["rows"]:
-        wrong.append(f"{result['published']} of {result['slice']['rows']} events in the log")
+    if result["published"] != result["slice"]["events"]:
+        wrong.append(f"{result['published']} of {result['slice']['events']} events in the log")
     wrong += result["trouble"]
     return f"NOT good: {', '.join(wrong) or 'the counts do not add up'}"
 
@@ -74,11 +84,12 @@ def headline(result: Mapping[str, Any]) -> list[Headline]:
     median = result["healing_ms"]["p50"]
     healed = "" if median is None else f", half of them healed within {median:.0f} ms"
     kills = result["kills"]
+    spark = f", Spark {kills['spark']}" if kills["spark"] else ""
     return [
         Headline(delivered, f"of {expected} notifications delivered", delivered == expected),
         Headline(faults, "lost, repeated, out of order or unexpected", not faults),
         Headline(result["address_changes"], f"changes of address{healed}"),
-        Headline(sum(kills.values()), f"kill -9: server {kills['server']}, travellers {kills['agent']}"),
+        Headline(sum(kills.values()), f"kill -9: server {kills['server']}, travellers {kills['agent']}{spark}"),
     ]
 
 
@@ -86,12 +97,18 @@ def _traveller(user: User, line: Mapping[str, Any]) -> dict[str, Any]:
     counts = {name: int(line.get(name, 0)) for name in _COUNTS}
     return {
         "user": user.uri,
-        "subscriptions": list(user.subscriptions),
+        "subscriptions": [text for _, text in user.subscriptions],
+        "subjects": [subject for subject, _ in user.subscriptions],
         **counts,
         "away_s": round(float(line.get("away_s", 0.0)), 3),
         "healing_ms": _healing(line),
         "good": counts["delivered"] == counts["expected"] and not any(counts[name] for name in FAULTS),
     }
+
+
+def _subject(line: Mapping[str, Any]) -> dict[str, Any]:
+    latency_ms = {name: line[f"latency_{name}_ms"] for name in ("p50", "p95", "max")}
+    return {**{name: line[name] for name in ("subject", "engine", "published", "takings")}, "latency_ms": latency_ms}
 
 
 def _healing(line: Mapping[str, Any]) -> dict[str, float | None]:

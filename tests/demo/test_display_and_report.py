@@ -14,7 +14,16 @@ from rich.console import Console
 
 from demo import __main__ as command
 from demo import html_plots, run
-from demo.display import HEADING_EVERY, STEPS, Display, RunState, TravellerState, result_table, summary
+from demo.display import (
+    HEADING_EVERY,
+    STEPS,
+    Display,
+    RunState,
+    TravellerState,
+    latency_table,
+    result_table,
+    summary,
+)
 from demo.html_report import page
 from demo.verdict import headline
 
@@ -36,15 +45,15 @@ def test_plain_progress_speaks_when_it_was_silent_too_long(monkeypatch: pytest.M
     shown, text = display(terminal=False)
     clock = [1_000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    shown.state.published = 10
+    shown.state.published, shown.state.lake_records = 10, 4_321
     shown.phase("publishing")
     shown.beat()
     assert text.getvalue().count("\n") == 1
     clock[0] += 2.0
     shown.beat()
     heading, counters = text.getvalue().splitlines()[1:]
-    assert heading.split() == ["time", "published", "delivered", "server", "away"]
-    assert counters.split()[2:] == ["10/100", "6005/6007", "starting", "ana"]
+    assert heading.split() == ["time", "published", "delivered", "lake", "server", "away"]
+    assert counters.split()[2:] == ["10/100", "6005/6007", "4321", "starting", "ana"]
 
 
 def test_the_headings_of_the_plain_form_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,13 +83,15 @@ def test_long_steps_show_their_seconds_in_the_plain_form(monkeypatch: pytest.Mon
 def test_the_live_table_has_headings_and_fits_80_columns(step: int) -> None:
     shown, text = display(terminal=True)
     shown.state.step, shown.state.phase = step, "everything is published; waiting for the last deliveries"
-    shown.state.published = shown.state.rows = 336_776
+    shown.state.published = shown.state.events = 336_776
+    shown.state.spark, shown.state.lake_records = "matches within 0.2 s", 4_321
     shown.console.print(shown.render())
     words = plain(text.getvalue())
     for word in ("traveller", "status", "address", "delivered", "expected", "moves", f"step {step} of 4"):
         assert word in words
     assert "ana        DISCONNECTED  10.42.145.2       6005      6007     11" in words
-    assert len(words.splitlines()) == 5, "nothing is wrapped"
+    assert "Spark  matches within 0.2 s, the lake has 4321 records" in words
+    assert len(words.splitlines()) == 6, "nothing is wrapped"
     assert max(map(len, words.splitlines())) <= 80
 
 
@@ -91,7 +102,7 @@ def test_the_bar_shows_progress_in_every_step() -> None:
     for shown.state.step in (1, 2, 3, 4):
         lines = io.StringIO()
         Console(file=lines, width=80).print(shown.render())
-        texts.append(lines.getvalue().splitlines()[2])
+        texts.append(lines.getvalue().splitlines()[3])
     assert texts[0].endswith("0 s")
     assert texts[1].endswith("50 of 100 published")
     assert texts[2].endswith("6005 of 6007 delivered")
@@ -118,17 +129,23 @@ def result(**changes: Any) -> dict[str, Any]:
     healing = {"p50": 21.4, "p95": 40.0, "max": 41.0}
     nothing = {"p50": None, "p95": None, "max": None}
     counts = {"expected": 5, "delivered": 5, "lost": 0, "repeated": 0, "out_of_order": 0, "unexpected": 0}
-    subscriptions = ["(Dest == IAH) and (DepDelay < 30)"]
+    wanted = {"subjects": ["Departure"], "subscriptions": ["(Dest == IAH) and (DepDelay < 30)"]}
+    subjects = [
+        {"subject": "Departure", "engine": "broker", "published": 60, "takings": 7, "latency_ms": healing},
+        {"subject": "Arrival", "engine": "spark", "published": 40, "takings": 0, "latency_ms": nothing},
+    ]
     lines = [
-        {"user": ANA, "subscriptions": subscriptions, **counts, "away_s": 1.25, "healing_ms": healing, "good": True},
-        {"user": EVE, "subscriptions": subscriptions, **counts, "away_s": 0.0, "healing_ms": nothing, "good": True},
+        {"user": ANA, **wanted, **counts, "away_s": 1.25, "healing_ms": healing, "good": True},
+        {"user": EVE, **wanted, **counts, "away_s": 0.0, "healing_ms": nothing, "good": True},
     ]
     return {
         "travellers": lines,
         "published": 100,
-        "slice": {"first_row": 0, "rows": 100},
+        "slice": {"first_row": 0, "rows": 60, "events": 100},
+        "engine": "both",
+        "subjects": subjects,
         "address_changes": 2,
-        "kills": {"agent": 1, "server": 1},
+        "kills": {"agent": 1, "server": 1, "spark": 0},
         "healing_ms": healing,
         "address_mode": "netns",
         "trouble": [],
@@ -196,6 +213,32 @@ def test_no_column_is_empty_however_large_the_numbers() -> None:
     assert re.search(r"bartholomew +336776 +336770 +6 +0 +0 +123\.4 s +1234/12345/23456\n", shown)
 
 
+def test_latencies_are_apart_for_the_server_and_for_spark() -> None:
+    shown = printed(latency_table(result()))
+    assert re.search(r"Departure the server +7 +21/40/41\n", shown)
+    assert re.search(r"Arrival +Spark +0 +—\n", shown)
+    html = page(result(), EVIDENCE)
+    cells = re.findall(r"<td data-is='matched by'>([^<]+)</td>", html)
+    assert cells == ["the server", "Spark"]
+
+
+def test_a_kill_of_spark_is_named_in_the_numbers_and_in_time() -> None:
+    assert "Spark" not in headline(result())[3].caption
+    killed = result(kills={"agent": 1, "server": 1, "spark": 1})
+    assert (headline(killed)[3].number, headline(killed)[3].caption.endswith(", Spark 1")) == (3, True)
+    evidence = {
+        **EVIDENCE,
+        "kills": [{"who": "spark", "at_us": 2_200_000}],
+        "outages": [
+            {"who": "spark", "from_us": 1_000_000, "to_us": 1_500_000},
+            {"who": "spark", "from_us": 2_200_010, "to_us": 4_700_010},
+        ],
+    }
+    html = html_plots.timeline(evidence)
+    assert html.count("class='band waiting'") == 2 * 2
+    assert "spark killed, down 2.5 s" in html
+
+
 def test_the_verdict_and_four_numbers_come_first() -> None:
     words = " ".join(printed(summary(result())).split())
     assert words.startswith("GOOD 10 0 2 2 ")
@@ -212,6 +255,8 @@ def test_the_report_begins_with_the_verdict_and_four_numbers() -> None:
 
 
 def test_the_report_needs_no_network_and_escapes_what_it_quotes() -> None:
+    html = page(result(), EVIDENCE, "run-server.html")
+    assert re.findall(r"""href\s*=\s*'([^']*)'""", html) == ["run-server.html"], "the file beside it"
     html = page(result(), EVIDENCE)
     assert not re.search(r"""(?:src|href)\s*=|https?://|@import|url\(""", html)
     assert html.count("class='plot'") == 3
@@ -303,9 +348,9 @@ def test_the_drain_ends_when_all_is_delivered_or_nothing_moves(monkeypatch: pyte
     monkeypatch.setattr(run, "SETTLE_S", 0.0)
     monkeypatch.setattr(run, "QUIET_S", 0.2)
     traveller = TravellerState("ana", status="CONNECTED", expected=3, taken=3)
-    asyncio.run(run.drain(RunState(9, travellers={"ana": traveller})))
+    asyncio.run(run.drain(RunState(9, spark_lag=0, travellers={"ana": traveller})))
     traveller.taken = 2
-    asyncio.run(asyncio.wait_for(run.drain(RunState(9, travellers={"ana": traveller})), 5.0))
+    asyncio.run(asyncio.wait_for(run.drain(RunState(9, spark_lag=0, travellers={"ana": traveller})), 5.0))
 
 
 def test_the_drain_waits_for_a_traveller_that_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,10 +359,27 @@ def test_the_drain_waits_for_a_traveller_that_is_not_connected(monkeypatch: pyte
     traveller = TravellerState("ana", status="DISCONNECTED", expected=3, taken=2)
 
     async def heal_late() -> None:
-        draining = asyncio.create_task(run.drain(RunState(9, travellers={"ana": traveller})))
+        draining = asyncio.create_task(run.drain(RunState(9, spark_lag=0, travellers={"ana": traveller})))
         done, _ = await asyncio.wait([draining], timeout=1.0)
         assert not done
         traveller.status, traveller.taken = "CONNECTED", 3
         await asyncio.wait_for(draining, 5.0)
 
     asyncio.run(heal_late())
+
+
+@pytest.mark.parametrize("lag", [None, 3])
+def test_the_drain_waits_for_spark(monkeypatch: pytest.MonkeyPatch, lag: int | None) -> None:
+    monkeypatch.setattr(run, "SETTLE_S", 0.0)
+    monkeypatch.setattr(run, "QUIET_S", 0.2)
+    traveller = TravellerState("ana", status="CONNECTED", expected=3, taken=2)
+    state = RunState(9, spark_lag=lag, travellers={"ana": traveller})
+
+    async def match_late() -> None:
+        draining = asyncio.create_task(run.drain(state))
+        done, _ = await asyncio.wait([draining], timeout=1.0)
+        assert not done
+        state.spark_lag = 0
+        await asyncio.wait_for(draining, 5.0)
+
+    asyncio.run(match_late())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo import SUBJECT, flights
+from demo import ARRIVAL, DEPARTURE, flights
 from wanderbus.event import Event, check_event
 from wanderbus.testbed import CannotRunError
 
@@ -48,9 +48,27 @@ def test_a_slice_is_contiguous_and_in_the_order_of_the_file() -> None:
     assert [row["Row"] for row in flights.read_slice(700, 300)] == list(range(700, 1000))
 
 
-def test_every_row_of_a_slice_may_be_published() -> None:
-    for row in flights.read_slice(800, 200):
-        check_event(Event(SUBJECT, row))
+def test_every_event_of_a_slice_may_be_published() -> None:
+    for subject, attributes in flights.events(800, 200):
+        check_event(Event(subject, attributes))
+
+
+def test_each_flight_departs_before_it_arrives_unless_it_is_cancelled() -> None:
+    events = list(flights.events(700, 300))
+    rows = {row["Row"]: row for row in flights.read_slice(700, 300)}
+    departed = [attributes["Row"] for subject, attributes in events if subject == DEPARTURE]
+    arrived = [attributes["Row"] for subject, attributes in events if subject == ARRIVAL]
+    assert departed == list(rows)
+    assert arrived == [row for row, known in rows.items() if "ArrTime" in known]
+    assert len(arrived) < len(departed)
+    places = {(subject, attributes["Row"]): place for place, (subject, attributes) in enumerate(events)}
+    assert all(places[DEPARTURE, row] < places[ARRIVAL, row] for row in arrived)
+
+
+def test_a_departure_does_not_tell_the_arrival() -> None:
+    events = list(flights.events(0, 10))
+    for subject, attributes in events:
+        assert flights.AT_ARRIVAL.isdisjoint(attributes) == (subject == DEPARTURE)
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

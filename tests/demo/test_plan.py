@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo import flights
-from demo.expected import expected_rows
+from demo import ARRIVAL, DEPARTURE, SUBJECTS, flights
+from demo.expected import expected_events
 from demo.plan import Action, plan
 from demo.users import TRAVELLERS, User
 from wanderbus import filters
@@ -21,27 +21,41 @@ def test_eight_users_with_several_readable_subscriptions_and_one_control() -> No
     assert sum(not user.moves for user in TRAVELLERS) == 1
     for user in TRAVELLERS:
         assert len(user.subscriptions) >= 2
-        for text in user.subscriptions:
+        for _, text in user.subscriptions:
             filters.parse(text)
+    wanted = {subject for user in TRAVELLERS for subject, _ in user.subscriptions}
+    assert wanted == set(SUBJECTS)
+    assert {subject for user in TRAVELLERS if not user.moves for subject, _ in user.subscriptions} == set(SUBJECTS)
 
 
 def test_the_smallest_slice_is_worth_a_thousand_notifications_and_has_overlaps() -> None:
-    departures = list(flights.read_slice(0, 5_000))
-    due = expected_rows(TRAVELLERS, departures)
+    events = list(flights.events(0, 3_000))
+    due = expected_events(TRAVELLERS, events)
     assert sum(map(len, due.values())) >= 1_000
-    apart = [User(user.name, (text,)) for user in TRAVELLERS for text in user.subscriptions]
-    singly = sum(len(expected_rows([one], departures)[one.uri]) for one in apart)
+    assert sum(each.subject == ARRIVAL for every in due.values() for each in every) >= 500
+    apart = [User(user.name, (text,)) for user in TRAVELLERS for text in user.departures]
+    apart += [User(user.name, (), (text,)) for user in TRAVELLERS for text in user.arrivals]
+    singly = sum(len(expected_events([one], events)[one.uri]) for one in apart)
     assert singly > sum(map(len, due.values()))
 
 
 def test_expected_counts_a_row_once_and_never_where_the_answer_is_unknown() -> None:
-    departures: list[dict[str, Any]] = [
-        {"Row": 7, "Dest": "IAH", "DepDelay": 40},
-        {"Row": 8, "Dest": "IAH"},
-        {"Row": 9, "DepDelay": 3},
+    events: list[tuple[str, dict[str, Any]]] = [
+        (DEPARTURE, {"Row": 7, "Dest": "IAH", "DepDelay": 40}),
+        (DEPARTURE, {"Row": 8, "Dest": "IAH"}),
+        (ARRIVAL, {"Row": 7, "Dest": "IAH", "DepDelay": 40}),
+        (DEPARTURE, {"Row": 9, "DepDelay": 3}),
     ]
-    users = [User("one", ("Dest == IAH", "DepDelay > 30")), User("two", ("not (DepDelay <= 30)",))]
-    assert expected_rows(users, departures) == {"sip:one@localhost": [7, 8], "sip:two@localhost": [7]}
+    users = [
+        User("one", ("Dest == IAH", "DepDelay > 30")),
+        User("two", ("not (DepDelay <= 30)",)),
+        User("three", (), ("Dest == IAH",)),
+    ]
+    assert expected_events(users, events) == {
+        "sip:one@localhost": [(DEPARTURE, 7), (DEPARTURE, 8)],
+        "sip:two@localhost": [(DEPARTURE, 7)],
+        "sip:three@localhost": [(ARRIVAL, 7)],
+    }
 
 
 @given(st.integers(0, 10_000))
@@ -58,6 +72,13 @@ def test_every_plan_moves_often_and_harms_two_and_the_server(seed: int) -> None:
     assert who[Action.SWITCH_OFF] == who[Action.SWITCH_ON] != who[Action.KILL]
     controls = {user.name for user in TRAVELLERS if not user.moves}
     assert controls.isdisjoint({step.name for step in steps})
+
+
+@given(st.integers(0, 10_000))
+def test_spark_is_killed_once_if_it_matches_all_and_nothing_else_changes(seed: int) -> None:
+    steps = plan(TRAVELLERS, seed, kills_spark=True)
+    assert [step for step in steps if step.action is not Action.KILL_SPARK] == plan(TRAVELLERS, seed)
+    assert len(steps) == len(plan(TRAVELLERS, seed)) + 1
 
 
 @given(st.integers(0, 10_000))

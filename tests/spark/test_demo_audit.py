@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from demo.audit import DECLARED, JourneysResult, Traveller, away_facts, journeys, read_evidence, taking_facts
+from demo import SUBJECTS
+from demo.audit import (
+    DECLARED,
+    JourneysResult,
+    SubjectResult,
+    Traveller,
+    away_facts,
+    journeys,
+    read_evidence,
+    taking_facts,
+)
 from tests.published import published
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
@@ -24,6 +34,9 @@ Evidence = Mapping[str, Lines]
 START_US = 1_700_000_000_000_000
 EVIDENCE_NAMES = ("expected", "taken", "moves", "away")
 pytestmark = pytest.mark.spark
+
+ENGINES = {"Departure": "broker", "Arrival": "spark"}
+PUBLISHED = "subject string, row bigint, engine string, offset bigint, published_us bigint"
 
 CASES: Mapping[str, tuple[Sequence[int], Sequence[int], tuple[int, ...]]] = {
     "a-fine": ([1, 3, 5], [1, 3, 5], (3, 3, 0, 0, 0, 0)),
@@ -47,14 +60,14 @@ AWAY_S = {"a-fine": [(0, 10), (5, 8), (7, 12), (20, 21)], "b-lost": [(0, 3)]}
 
 
 def expected(user: str, rows: Sequence[int]) -> Lines:
-    return [{"user": user, "row": row} for row in rows]
+    return [{"user": user, "subject": "Departure", "row": row} for row in rows]
 
 
 def taken(user: str, rows: Sequence[int], latency_us: int = 4_500) -> Lines:
     """Every first taking is ``latency_us`` after the publication, every other one long after."""
     return [
         {
-            **{"user": user, "seq": seq, "row": row},
+            **{"user": user, "subject": "Departure", "seq": seq, "row": row},
             "at_us": START_US + row * 1_000 + latency_us + (10**9 if row in rows[: seq - 1] else 0),
         }
         for seq, row in enumerate(rows, 1)
@@ -82,28 +95,31 @@ def write_evidence(directory: Path, evidence: Evidence) -> Path:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows 1 to 6 as departures, each notified to one traveller and a stranger, and one event of another subject."""
+    """Rows 1 to 6 as departures, row 1 as an arrival too, and an event of another subject; each notified to a traveller
+    and a stranger.
+    """
     work = tmp_path_factory.mktemp("journeys")
     log = work / "log"
     log.mkdir()
     users = ("a-fine", "stranger")
+    events = [*(("Departure", row) for row in range(1, 7)), ("Arrival", 1), ("Weather", 1)]
     records = [
         published(
-            Event("Departure" if row < 7 else "Arrival", {"Row": row}, published_us=START_US + row * 1_000),
+            Event(subject, {"Row": row}, published_us=START_US + row * 1_000),
             at_us=START_US + row * 1_000 + 300,
             user="sip:airline@localhost",
             device="d",
             epoch=1,
-            number=row,
-            notified=tuple(Notified(user, "default", row, ("north-1",)) for user in users),
+            number=number,
+            notified=tuple(Notified(user, "default", number, ("north-1",)) for user in users),
         )
-        for row in range(1, 8)
+        for number, (subject, row) in enumerate(events, 1)
     ]
     packed = b"".join(pack_frame(offset, 0, encode_record(record)) for offset, record in enumerate(records))
     (log / segment_name(0)).write_bytes(HEADER + packed)
     (log / HIGH_WATER).write_bytes(pack_mark(len(records)))
     counts = ingest(spark, log, work / "lake", work / "checkpoint", declared=DECLARED)
-    assert counts["records"].rows == 7
+    assert counts["records"].rows == 8
     return work / "lake"
 
 
@@ -115,7 +131,7 @@ def result(spark: SparkSession, lake: Path, tmp_path_factory: pytest.TempPathFac
         "moves": [line for user, healing in HEALING_MS.items() for line in moves(user, healing)],
         "away": [line for user, spans in AWAY_S.items() for line in away(user, spans)],
     }
-    return journeys(spark, lake, write_evidence(tmp_path_factory.mktemp("evidence"), evidence), "Departure")
+    return journeys(spark, lake, write_evidence(tmp_path_factory.mktemp("evidence"), evidence), ENGINES)
 
 
 @pytest.fixture
@@ -138,7 +154,7 @@ def test_totals_are_the_sums_and_account_for_every_taking(result: JourneysResult
     assert (totals.expected, totals.delivered, totals.lost) == sums[:3]
     assert (totals.repeated, totals.out_of_order, totals.unexpected) == sums[3:]
     assert totals.delivered + totals.repeated + totals.unexpected == sum(len(rows) for _, rows, _ in CASES.values())
-    assert result.published == 6
+    assert result.published == 7
 
 
 def test_healing_is_given_in_exact_percentiles(result: JourneysResult, travellers: dict[str, Traveller]) -> None:
@@ -164,7 +180,7 @@ def test_a_time_away_inside_an_earlier_longer_one_adds_nothing(spark: SparkSessi
 def test_notifications_are_counted_from_the_lake_for_the_travellers_alone(
     result: JourneysResult, travellers: dict[str, Traveller]
 ) -> None:
-    assert (travellers["a-fine"].notified, travellers["b-lost"].notified, result.totals.notified) == (6, 0, 6)
+    assert (travellers["a-fine"].notified, travellers["b-lost"].notified, result.totals.notified) == (7, 0, 7)
 
 
 def test_latency_runs_from_publication_to_the_first_taking(
@@ -172,29 +188,59 @@ def test_latency_runs_from_publication_to_the_first_taking(
 ) -> None:
     assert travellers["c-repeated"].latency_max_ms == travellers["c-repeated"].latency_p50_ms == 4.5
     assert travellers["g-nothing-taken"].latency_max_ms is None
-    (bucket,) = result.latency
-    assert bucket.above_ms < 4.5 <= bucket.up_to_ms
-    assert bucket.deliveries == sum(len(set(rows) - {77}) for _, rows, _ in CASES.values())
+    departures, arrivals = result.subjects
+    assert (departures.subject, departures.engine, departures.published) == ("Departure", "broker", 6)
+    assert departures.latency_p50_ms == departures.latency_max_ms == 4.5
+    assert departures.takings == sum(len(set(rows) - {77}) for _, rows, _ in CASES.values())
+    assert arrivals == SubjectResult(subject="Arrival", engine="spark", published=1)
 
 
 def test_order_is_that_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
     """Rows published as 2, 1, 3 and taken so are in order; taken as 1, 2, 3 they are not."""
     evidence = {"taken": [*taken("a", [2, 1, 3]), *taken("b", [1, 2, 3])], "expected": expected("a", [1])}
     write_evidence(tmp_path, evidence)
-    rows = spark.createDataFrame([(2, 10, 0), (1, 11, 0), (3, 12, 0)], "row bigint, offset bigint, published_us bigint")
-    facts = taking_facts(read_evidence(spark, tmp_path, "taken"), read_evidence(spark, tmp_path, "expected"), rows)
+    rows = [("Departure", row, "broker", offset, 0) for row, offset in ((2, 10), (1, 11), (3, 12))]
+    facts = taking_facts(
+        read_evidence(spark, tmp_path, "taken"),
+        read_evidence(spark, tmp_path, "expected"),
+        spark.createDataFrame(rows, PUBLISHED),
+    )
     assert {tuple(row) for row in facts.groupBy("user").sum("out_of_order").collect()} == {("a", 0), ("b", 1)}
 
 
+@pytest.mark.parametrize(("engine", "late"), [("broker", 0), ("spark", 1)])
+def test_order_is_promised_among_the_events_of_one_engine(
+    spark: SparkSession, tmp_path: Path, engine: str, late: int
+) -> None:
+    """An arrival that Spark matched may come after a later departure of the server, not after one of Spark."""
+    lines = [{**line, "subject": subject} for line, subject in zip(taken("a", [2, 1]), SUBJECTS, strict=True)]
+    taking = read_evidence(spark, write_evidence(tmp_path, {"taken": lines}), "taken")
+    expected_ = taking.select("user", "subject", "row")
+    rows = [("Departure", 2, engine, 11, 0), ("Arrival", 1, "spark", 10, 0)]
+    facts = taking_facts(taking, expected_, spark.createDataFrame(rows, PUBLISHED))
+    assert facts.groupBy().sum("out_of_order").collect()[0][0] == late
+
+
+def test_a_departure_and_an_arrival_of_one_row_are_two_events(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+    arrival: Mapping[str, Any] = {**taken("a", [1])[0], "subject": "Arrival"}
+    evidence = {"expected": [*expected("a", [1]), {**expected("a", [1])[0], "subject": "Arrival"}], "taken": [arrival]}
+    (found,) = journeys(spark, lake, write_evidence(tmp_path, evidence), ENGINES).travellers
+    assert (found.expected, found.delivered, found.lost, found.repeated, found.unexpected) == (2, 1, 1, 0, 0)
+
+
 def test_no_evidence_at_all_is_a_result_of_zeros(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
-    result = journeys(spark, lake, write_evidence(tmp_path, {}), "Departure")
-    assert (result.published, result.travellers, result.latency) == (6, (), ())
+    result = journeys(spark, lake, write_evidence(tmp_path, {}), ENGINES)
+    assert (result.published, result.travellers) == (7, ())
+    assert [(each.published, each.takings, each.latency_max_ms) for each in result.subjects] == [
+        (6, 0, None),
+        (1, 0, None),
+    ]
     assert (result.totals.expected, result.totals.away_s, result.totals.healing_p50_ms) == (0, 0.0, None)
 
 
 def test_the_result_is_plain_enough_for_json(result: JourneysResult) -> None:
     plain = json.loads(json.dumps(result.as_dict()))
-    assert plain["subject"] == "Departure"
+    assert plain["subjects"][0]["subject"] == "Departure"
     assert plain["travellers"][0]["user"] == "a-fine"
     assert plain["travellers"][0]["delivered"] == 3
     assert plain["travellers"][1]["healing_p50_ms"] is None
@@ -202,12 +248,20 @@ def test_the_result_is_plain_enough_for_json(result: JourneysResult) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"user":"a","seq":2,"row":1}', "not json", '{"user":"a","seq":"x","row":1,"at_us":1}']
+    "line",
+    [
+        '{"user":"a","subject":"s","seq":2,"row":1}',
+        "not json",
+        '{"user":"a","subject":"s","seq":"x","row":1,"at_us":1}',
+        '{"user":"a","seq":2,"row":1,"at_us":1}',
+    ],
 )
 def test_unusable_evidence_is_named_in_one_line(spark: SparkSession, tmp_path: Path, line: str) -> None:
     write_evidence(tmp_path, {"taken": taken("a", [1])})
     (tmp_path / "taken.jsonl").open("a").write(line + "\n")
-    with pytest.raises(StorageError, match=r"taken.jsonl has 1 lines that cannot be used; each needs user, seq, row"):
+    with pytest.raises(
+        StorageError, match=r"taken.jsonl has 1 lines that cannot be used; each needs user, subject, seq, row"
+    ):
         read_evidence(spark, tmp_path, "taken")
 
 

@@ -1,0 +1,121 @@
+"""Host of Spark: a process beside the server that matches events, fills the lake, and at the end audits and reports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from demo import SPARK_SUBJECTS, SUBJECTS, json_lines
+from demo.hosts import RunContext
+from demo.network import SPARK
+from wanderbus.testbed import CannotRunError
+from wanderbus.testbed.async_processes import AsyncProcess
+from wanderbus.testbed.launch import python
+
+READY_S: Final = 120.0
+"""Longest time for Spark to get ready: its priority is low, so others may slow it down."""
+
+ANALYSIS_S: Final = 300.0
+"""Longest time for the lake, the audit and the page, once everything else has ended."""
+
+_NICE: Final = ("nice", "-n", "5")
+
+
+def engines(engine: str) -> dict[str, str]:
+    """Return which engine matches each subject, ``broker`` or ``spark``, by the value of ``--engine``."""
+    return {subject: "spark" if subject in SPARK_SUBJECTS[engine] else "broker" for subject in SUBJECTS}
+
+
+class SparkHost:
+    """Runs :mod:`demo.spark_process` on the data directory ``data`` of the server, with a lower priority than the rest.
+
+    The page of the server goes to ``page``; ``phase`` displays what is going on after the run.
+    """
+
+    def __init__(
+        self, context: RunContext, data: Path, engines: Mapping[str, str], page: Path, phase: Callable[[str], None]
+    ) -> None:
+        work = context.work
+        places = {"data": data, "lake": work / "lake", "evidence": work / "evidence", "page": page}
+        self._config = {name: str(path) for name, path in places.items()} | {"engines": dict(engines)}
+        self._context = context
+        self._phase = phase
+        self._subjects = "the arrivals" if engines != dict.fromkeys(engines, "spark") else "all events"
+        self._child: AsyncProcess | None = None
+        self._ready, self._matching = asyncio.Event(), asyncio.Event()
+        self._began_us = 0
+        self._is_finishing = False
+        self._reports: dict[str, Any] = {}
+
+    async def start(self) -> None:
+        """Start it, without waiting until it is ready: events wait in the log."""
+        path = self._context.work / "spark.json"
+        path.write_text(json.dumps(self._config))
+        self._began_us = json_lines.wall_us()
+        self._ready.clear()
+        self._matching.clear()
+        self._context.state.spark, self._context.state.spark_lag = "starting", None
+        command = [*_NICE, *python("demo.spark_process", str(path))]
+        self._child = await self._context.crew.start(SPARK, command, self._on_line)
+
+    async def ready(self) -> None:
+        """Wait until it can match; :class:`CannotRunError` with its last log line if it does not get ready."""
+        assert self._child is not None
+        await self._child.until(self._ready, READY_S)
+
+    async def kill(self) -> None:
+        """``kill -9`` it with its Java once it has matched, start it again, and wait until it is ready."""
+        assert self._child is not None
+        await self._child.until(self._matching, READY_S)
+        self._context.kills.append({"who": SPARK, "at_us": json_lines.wall_us()})
+        self._context.news(f"kill -9 {self._child.pid}: Spark is dead, and {self._subjects} wait in the log")
+        await self._child.kill()
+        await self.start()
+        await self.ready()
+
+    async def journeys(self) -> dict[str, Any]:
+        """Let it complete the lake and compute; return the journeys, or :class:`CannotRunError` with its error.
+
+        The log must not change any more, and the evidence must be written.
+        """
+        assert self._child is not None
+        self._is_finishing = True
+        self._child.send({"do": "finish"})
+        if await self._child.wait(ANALYSIS_S) is None:
+            raise CannotRunError(f"the Spark job did not end within {ANALYSIS_S:.0f} s")
+        await asyncio.sleep(0)
+        if "journeys" not in self._reports:
+            complaint = self._reports.get("error") or self._child.last_words()
+            raise CannotRunError(f"the Spark job failed: {complaint}")
+        journeys: dict[str, Any] = self._reports["journeys"]
+        return journeys
+
+    def _on_line(self, line: str) -> None:
+        fields, state = json_lines.parse(line) or {}, self._context.state
+        self._reports.update(fields)
+        if "ready" in fields:
+            self._ready.set()
+            state.spark = "ready"
+            self._context.outages.append({"who": SPARK, "from_us": self._began_us, "to_us": json_lines.wall_us()})
+        if "lake" in fields:
+            state.lake_records = int(fields["lake"])
+        if "matched" in fields:
+            state.spark_lag = int(fields["lag"])
+            self._on_matched(int(fields["matched"]), fields["age_s"])
+        if self._is_finishing and "phase" in fields:
+            self._phase(fields["phase"])
+
+    def _on_matched(self, events: int, age_s: float | None) -> None:
+        """Show the first batch, whose events have waited for Spark, and the age of those of each later one."""
+        state = self._context.state
+        if not self._matching.is_set():
+            self._matching.set()
+            waited_s = (json_lines.wall_us() - self._began_us) / 1e6
+            self._context.news(
+                f"Spark matches {self._subjects}: ready after {waited_s:.1f} s, {events} events had waited"
+            )
+        if age_s is not None:
+            state.spark = f"matches within {age_s:.1f} s"

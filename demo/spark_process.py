@@ -1,0 +1,126 @@
+"""The process of Spark: one session matches for the server, streams the log into the lake, audits and reports.
+
+It begins at once to match the subjects that the server leaves to it, and to stream. The order ``{"do": "finish"}``,
+after the server has ended, lets it complete the lake, and compute from it the journeys and the page of the server.
+
+Reports: ``{"phase": text}`` as it goes; ``{"ready": true}`` once it can match; ``{"matched": n, "age_s": s, "lag": r}``
+after a batch: the events since the server has begun the engine, the age of the oldest one in the batch, and the records
+that the log has beyond; ``{"lake": n}`` for the records in the lake; at last ``{"journeys": {...}}``, or
+``{"error": line}``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from demo.audit import DECLARED, journeys
+from demo.json_lines import report
+from wanderbus.errors import WanderbusError
+from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, page, write_page
+from wanderbus.pipeline.engine import SETTINGS, EngineProgress, MatchingEngine, local_master
+from wanderbus.pipeline.operation.run import PipelineRun, RunProgress
+from wanderbus.pipeline.session import spark_session
+
+CORES: Final = 2
+
+LAKE_EACH_S: Final = 4.0
+"""Time between the begins of two batches of the lake."""
+
+
+class SparkWork:
+    """The work of the process; ``config`` names the directories ``data``, ``lake`` and ``evidence``, the file ``page``
+    and the ``engines`` of the subjects.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._data, self._lake, self._evidence, self._page = (
+            Path(config[name]) for name in ("data", "lake", "evidence", "page")
+        )
+        self._engines: Mapping[str, str] = config["engines"]
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        """Do all the work."""
+        report(phase="starting Spark")
+        matching = MatchingEngine(self._data, _report_matched)
+        with matching.service:
+            spark = spark_session("wanderbus demo", cores=CORES, master=local_master(CORES), settings=SETTINGS)
+            matching.prepare(spark)
+            report(ready=True)
+            streams = [
+                self._start(lambda: matching.run(spark, self._stop)),
+                self._start(self._pipeline(spark, every_s=LAKE_EACH_S).run),
+            ]
+            is_ordered = sys.stdin.readline()
+            report(phase="completing the lake")
+            self._stop.set()
+            for stream in streams:
+                stream.join()
+        if is_ordered:
+            self._finish(spark)
+        spark.stop()
+
+    def _finish(self, spark: SparkSession) -> None:
+        """Complete the lake; then compute the journeys and the page of the server, which share the cores."""
+        self._stop.clear()
+        self._pipeline(spark).run()
+        report(phase="judging the journeys, and analysing the server")
+        with ThreadPoolExecutor() as both:
+            judged = both.submit(journeys, spark, self._lake, self._evidence, self._engines)
+            analysed = both.submit(self._analyse, spark)
+            analysed.result()
+            report(journeys=judged.result().as_dict())
+
+    def _analyse(self, spark: SparkSession) -> None:
+        with GoldTables(lake_tables(spark, self._lake)) as gold:
+            write_page(self._page, page(analyse(gold)))
+
+    def _pipeline(self, spark: SparkSession, every_s: float | None = None) -> PipelineRun:
+        return PipelineRun(
+            spark,
+            self._data / "log",
+            self._lake,
+            declared=DECLARED,
+            every_s=every_s,
+            on_progress=_report_lake,
+            stop=self._stop,
+        )
+
+    def _start(self, work: Callable[[], object]) -> threading.Thread:
+        thread = threading.Thread(target=_ending_on_error, args=(work,), daemon=True)
+        thread.start()
+        return thread
+
+
+def _ending_on_error(work: Callable[[], object]) -> None:
+    """Do work; an error ends the process, whichever thread has it."""
+    try:
+        work()
+    except WanderbusError as error:
+        report(error=str(error))
+        os._exit(1)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _report_matched(found: EngineProgress) -> None:
+    report(matched=found.events, age_s=found.latency_s, lag=found.lag)
+
+
+def _report_lake(found: RunProgress) -> None:
+    report(lake=found.offset)
+
+
+if __name__ == "__main__":
+    _ending_on_error(SparkWork(json.loads(Path(sys.argv[1]).read_text())).run)
