@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows, rates = [], {}
     for name, skew in (("keyed", 0.0), ("skewed", 0.25)):
         progress(f"{name} stream of {options.events} events")
-        row, measured = _measured(pattern, _stream(options.events, skew))
+        row, measured = _measured(pattern, make_stream(options.events, skew))
         rows.append({"stream": name, **row})
         rates[name] = measured.pop("events_per_s")
         figures += [goal(f"{name}_pattern_{figure}", value, "1/s") for figure, value in measured.items()]
@@ -74,11 +74,11 @@ def _measured(pattern: Pattern, stream: Stream) -> tuple[dict[str, Any], dict[st
     pattern.leaves_of_table(stream.table)
     times: dict[str, list[float]] = {"advance": [], "classify": [], "table": [], "by_hand": []}
     for _ in range(ROUNDS):
-        times["advance"].append(_processor_s(lambda: _detections(pattern, seen)))
+        times["advance"].append(_processor_s(lambda: detections_of(pattern, seen)))
         times["classify"].append(_processor_s(lambda: pattern.classify(stream.occurrences)))
         times["table"].append(_processor_s(lambda: pattern.leaves_of_table(stream.table)))
         times["by_hand"].append(_processor_s(lambda: by_hand(stream.occurrences)))
-    detections = _detections(pattern, seen)
+    detections = detections_of(pattern, seen)
     expected = by_hand(stream.occurrences)
     got = [(each.events[0].offset, each.events[1].offset, each.attributes["added"]) for each in detections]
     took = {name: median(each) for name, each in times.items()}
@@ -106,7 +106,8 @@ def _leaf_differences(pattern: Pattern, stream: Stream) -> int:
     return int((pattern.leaves_of_table(stream.table) != np.array(one_by_one)).sum())
 
 
-def _detections(pattern: Pattern, seen: Sequence[Seen]) -> list[Detection]:
+def detections_of(pattern: Pattern, seen: Sequence[Seen]) -> list[Detection]:
+    """Return the detections in events that come in batches, in order of time."""
     state, found = pattern.start(), list[Detection]()
     for first in range(0, len(seen), BATCH):
         batch = seen[first : first + BATCH]
@@ -141,7 +142,7 @@ def by_hand(occurrences: Sequence[Occurrence]) -> list[tuple[int, int, int]]:
     return found
 
 
-def _stream(count: int, skew: float) -> Stream:
+def make_stream(count: int, skew: float) -> Stream:
     """Return a stream in which a ``skew`` share of the events is of one aircraft."""
     draw = random.Random(20_130_101)
     tails = [f"N{number:05}" for number in range(AIRCRAFT)]

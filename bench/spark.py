@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import spark_cluster, spark_engine, spark_grid, spark_history, spark_plan
+from bench import spark_cluster, spark_engine, spark_grid, spark_history, spark_patterns, spark_plan
 from bench.process_times import tree_s
 from bench.spark_lake import lake_rates
 from harness.reporting import Goal, finish, goal, progress
@@ -78,6 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _plan(options)
     if options.section == "engine":
         return _engine(options)
+    if options.section == "patterns":
+        return _patterns(options)
     if options.section == "lake":
         return _lake(options, count)
     results: list[Measured] = []
@@ -154,6 +156,16 @@ def _plan(options: argparse.Namespace) -> int:
     rows = [{**each._asdict(), "max_load_vs_hash": each.max_load_vs_hash} for each in results.plans]
     goals = spark_plan.goals(results)
     return finish("bench spark plan", rows, goals, file=options.json, strict=options.strict)
+
+
+def _patterns(options: argparse.Namespace) -> int:
+    """Measure live patterns (:mod:`bench.spark_patterns`)."""
+    count = options.records or (spark_patterns.QUICK_EVENTS if options.quick else spark_patterns.EVENTS)
+    with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as work:
+        results = list(spark_patterns.measure(Path(work), count))
+    rows = [{**each._asdict(), "vs_automaton": each.vs_automaton} for each in results]
+    goals = spark_patterns.goals(results)
+    return finish("bench spark patterns", rows, goals, file=options.json, strict=options.strict)
 
 
 def _engine(options: argparse.Namespace) -> int:
@@ -334,7 +346,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "section",
         nargs="?",
-        choices=("source", "lake", "history", "cluster", "grid", "plan", "engine"),
+        choices=("source", "lake", "history", "cluster", "grid", "plan", "engine", "patterns"),
         default="source",
         help="what to measure (source)",
     )

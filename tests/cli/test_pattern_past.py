@@ -88,10 +88,10 @@ def test_bounds_are_offsets_or_times(pattern_run: Command, data: Path) -> None:
 
 
 def test_refusals_of_bounds_are_reported(pattern_run: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wanderbus.cli.pattern import pattern
+    from wanderbus.cli.pattern import pattern_input
     from wanderbus.patterns import compile_pattern
 
-    monkeypatch.setattr(pattern, "compile_pattern", lambda text: compile_pattern(text, partial_matches_max=1))
+    monkeypatch.setattr(pattern_input, "compile_pattern", lambda text: compile_pattern(text, partial_matches_max=1))
     lines = pattern_run("match A: arrival then B: swap then C: nothing within 1 hour", "--log", str(data))
     assert [line for line in lines if "refused" in line] == [
         "wanderbus: 3 partial matches were refused: one key had too many; detections may be missing"

@@ -58,6 +58,7 @@ MEMBERS = {
             "merged",
             "operator",
             "outbox",
+            "outbox_end",
             "outbox_refusals",
         ),
         *("publish", "rebind", "renew", "restrict", "status", "subscribe", "subscriptions", "unsubscribe", "uri"),

@@ -99,7 +99,7 @@ async def publish_through_outbox(
                 if events is not None:
                     await _in_order(events, begin, print_stored)
             finally:
-                await _emptied(agent, connecting, patience_s, must=events is None)
+                await emptied(agent, connecting, patience_s, must=events is None)
     finally:
         if waiting := agent.outbox.events:
             print_error(
@@ -115,7 +115,7 @@ async def publish_through_outbox(
         raise Refused(f"the broker refused {len(refused)} events; reason of the first: {refused[0]}")
 
 
-async def _emptied(agent: Agent, connecting: asyncio.Task[None], patience_s: float, *, must: bool) -> None:
+async def emptied(agent: Agent, connecting: asyncio.Task[None], patience_s: float, *, must: bool) -> None:
     """Wait until the outbox is empty, or the broker could not be reached for ``patience_s``."""
     try:
         await connecting

@@ -35,7 +35,7 @@ from wanderbus.client.machine.messages import (
 from wanderbus.client.notifications import Item, Notifications
 from wanderbus.client.publishes import Publishing, Turnstile, encoded
 from wanderbus.client.readers import Readers
-from wanderbus.client.reports import Ending, Listeners, OutboxRefusal, OutboxSize, Reports, StatusChange
+from wanderbus.client.reports import Ending, Listeners, OutboxEnd, OutboxRefusal, OutboxSize, Reports, StatusChange
 from wanderbus.client.requests import Requests
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
@@ -375,6 +375,16 @@ class Agent:
     def endings(self) -> Reports[Ending]:
         """Iterate over subscriptions that end without a request by this agent, after this call (SPEC G-10)."""
         return self._endings.listen()
+
+    async def outbox_end(self) -> OutboxEnd:
+        """Return the number of the last event that was stored in this device's outbox.
+
+        A program that stores events in order can continue after a crash with the first one that is not stored yet.
+
+        :raises ConfigurationError: this device cannot have an outbox
+        :raises StorageError: the outbox cannot be used
+        """
+        return (await self._open_outbox()).end
 
     def outbox_refusals(self) -> Reports[OutboxRefusal]:
         """Iterate over events of the outbox that the broker refuses after this call, until the agent is closed."""

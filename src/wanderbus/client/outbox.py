@@ -13,7 +13,7 @@ from wanderbus import protocol
 from wanderbus.client.machine import outbox as order
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.client.publishes import Turnstile
-from wanderbus.client.reports import OutboxRefusal, OutboxSize
+from wanderbus.client.reports import OutboxEnd, OutboxRefusal, OutboxSize
 from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.runtime.files.outbox_writer import OutboxWriter
@@ -33,7 +33,7 @@ class Outbox:
         turnstile: Turnstile,
         on_refused: Callable[[OutboxRefusal], None],
     ) -> None:
-        self._epoch = file.epoch
+        self._file = file
         self._most = most
         self._feed = feed
         self._turnstile = turnstile
@@ -72,6 +72,11 @@ class Outbox:
     def size(self) -> OutboxSize:
         """Return the number of events and bytes in the outbox."""
         return self._size
+
+    @property
+    def end(self) -> OutboxEnd:
+        """Return the number of the last event that was stored."""
+        return OutboxEnd(self._file.epoch, self._file.next - 1)
 
     async def put(self, event: bytes) -> None:
         """Store an encoded event durably, at the end of the outbox.
@@ -137,7 +142,7 @@ class Outbox:
                 # Earlier events may have been refused meanwhile; they are retried first.
                 if (number := self._order.next(loop.time())) is None:
                     break
-                self._feed(PublishEvent(number, self._events[number], outbox=self._epoch))
+                self._feed(PublishEvent(number, self._events[number], outbox=self._file.epoch))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._order.wake_at()):
                     await self._news.wait()

@@ -53,6 +53,16 @@ class OutboxSize(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class OutboxEnd(msgspec.Struct, frozen=True):
+    """Number of the last event that was stored in an outbox, 0 before the first one.
+
+    Numbers rise by one. A new outbox has a new ``epoch``; so has an empty one that another user takes over.
+    """
+
+    epoch: int
+    number: int
+
+
 class Reports(Generic[Report]):
     """Async iterator over the reports since its creation; it misses none, and ends when the agent is closed."""
 

@@ -37,8 +37,9 @@ def _print_detection(detection: Detection, *, json: bool) -> None:
 
 
 def report_refused(counts: Counts) -> None:
-    """Print a line for each bound that was met: detections may be missing."""
+    """Print a line for each reason for refusals: detections may be missing."""
     refused = (
+        (counts.late, "events came later than the lateness of the pattern"),
         (counts.waiting_full, "events were refused: too many of one key"),
         (counts.partial_full, "partial matches were refused: one key had too many"),
         (counts.long, "partial matches were not continued: they had too many events"),

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os.path
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.filter_input import given_text
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.event_lines import occurrences
+from wanderbus.cli.pattern.follow import follow
 from wanderbus.cli.pattern.past_detections import print_past_detections
+from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern
 from wanderbus.cli.pipeline.past_events import From, Log, Place, To
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
 from wanderbus.errors import ConfigurationError
-from wanderbus.patterns import NEVER_US, Pattern, compile_pattern
+from wanderbus.patterns import NEVER_US, Pattern
 from wanderbus.patterns.explanation import explain as explanation
 from wanderbus.patterns.explanation import lines_of
 
@@ -25,8 +25,7 @@ app = typer.Typer(
     help="Read, explain and run patterns of compound events.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Text = Annotated[str | None, typer.Argument(help="The pattern, unless --file is given.", show_default=False)]
-File = Annotated[Path | None, typer.Option("--file", help="File that contains the pattern; - is standard input.")]
+app.command()(follow)
 
 _BATCH: Final = 1_000
 """Events that are matched at a time."""
@@ -38,7 +37,7 @@ def check(text: Text = None, file: File = None, json: AsJson = False) -> None:
 
     Example: wanderbus pattern check 'by Tail match A: arrival (delay > 30) then B: departure within 2 hours'
     """
-    pattern = _pattern(text, file)
+    pattern = given_pattern(text, file)
     steps = [step.name for step in pattern.declaration.steps]
     if json:
         print_json({"name": pattern.name, "keys": list(pattern.keys), "steps": steps})
@@ -52,7 +51,7 @@ def explain(text: Text = None, file: File = None, json: AsJson = False) -> None:
 
     Example: wanderbus pattern explain 'by Tail match A: arrival then not C: swap then B: departure within 2 hours'
     """
-    pattern = _pattern(text, file)
+    pattern = given_pattern(text, file)
     if json:
         print_json(explanation(pattern))
     else:
@@ -91,13 +90,13 @@ def run(
         raise ConfigurationError("give the events once: a file with --events, - for standard input; or --lake or --log")
     if events is None:
         past = Place(lake, log, begin, end, SparkPlace(cores, master, environment))
-        print_past_detections(_pattern(text, file), past, json=json)
+        print_past_detections(given_pattern(text, file), past, json=json)
         return
     if events == file:
         raise ConfigurationError("one file cannot be the pattern and the events")
     if begin is not None or end is not None:
         raise ConfigurationError("--from and --to are for the events of --lake or --log")
-    _run_file(_pattern(text, file), events, json=json)
+    _run_file(given_pattern(text, file), events, json=json)
 
 
 def _run_file(pattern: Pattern, events: Path, *, json: bool) -> None:
@@ -111,11 +110,3 @@ def _run_file(pattern: Pattern, events: Path, *, json: bool) -> None:
     state, detections = pattern.advance(state, (), NEVER_US)
     print_detections(detections, json=json)
     report_refused(state.counts)
-
-
-def _pattern(text: str | None, file: Path | None) -> Pattern:
-    if (text is None) == (file is None):
-        raise ConfigurationError("give the pattern either as an argument or with --file")
-    if text is not None and os.path.isfile(text):  # a long text is no error here
-        raise ConfigurationError(f"{text} is a file, not a pattern; give it with --file")
-    return compile_pattern(given_text(text, file))

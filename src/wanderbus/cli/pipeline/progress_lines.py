@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wanderbus.cli.output import print_progress
+
+if TYPE_CHECKING:
+    from wanderbus.pipeline.operation.query_progress import RunProgress
 
 PROGRESS_EACH_S: Final = 1.8
 """Least time between two lines."""
@@ -23,3 +26,8 @@ class ProgressLines:
         if now_s >= self._next_s:
             self._next_s = now_s + PROGRESS_EACH_S
             print_progress(line)
+
+
+def progress_line(found: RunProgress) -> str:
+    """Return the progress of a job over a log in words."""
+    return f"record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind"

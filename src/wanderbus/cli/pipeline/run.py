@@ -9,7 +9,7 @@ import typer
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, Lineage, existing_log
-from wanderbus.cli.pipeline.progress_lines import ProgressLines
+from wanderbus.cli.pipeline.progress_lines import ProgressLines, progress_line
 from wanderbus.cli.pipeline.spark_options import (
     Cores,
     Environment,
@@ -24,7 +24,6 @@ from wanderbus.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.lake import LakeCounts
-    from wanderbus.pipeline.operation.query_progress import RunProgress
 
 EVERY_S = 5.0
 
@@ -77,14 +76,10 @@ def run(
             every_s=None if once else every or EVERY_S,
             rows_per_batch=rows_per_batch,
             lineage_copy=lineage,
-            on_progress=lambda found: lines.show(_progress(found)),
+            on_progress=lambda found: lines.show(progress_line(found)),
             stop=stop,
         )
         _print_counts(job.run(), json=json)
-
-
-def _progress(found: RunProgress) -> str:
-    return f"record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind"
 
 
 def _print_counts(counts: LakeCounts, *, json: bool) -> None:

@@ -100,7 +100,7 @@ class LivePattern:
         self._on_progress = on_progress
         self._between = threading.Lock()
         self._is_stopped = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self.stop = stop or threading.Event()
 
     def run(self) -> None:
@@ -152,7 +152,7 @@ class LivePattern:
             try:
                 detections, refused = outcomes_in(rows)
                 self._hand_on(batch, detections, refused)
-            except Exception as error:
+            except BaseException as error:  # also the end of the output
                 self._error = self._error or error
                 raise BatchFailed("a batch has failed") from None
 
@@ -162,6 +162,8 @@ class LivePattern:
         self._is_stopped = True
         try:
             query.stop()
+        except (PySparkException, Py4JError, OSError):
+            pass  # Java has ended already, as after a signal to all processes
         finally:
             if is_between:
                 self._between.release()
