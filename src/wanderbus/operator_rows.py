@@ -76,7 +76,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     ``state`` is ``reading``, ``window_full`` or ``not_read``; for the other fields of reading see :class:`UnreadInfo`.
     ``last_us`` is the time of its last notification, ``expires_us`` the time of its end, None for never. ``since`` is
     the point in the past at which it began, and ``history_from`` the next record of the log that it reads before it is
-    live (SPEC T-05).
+    live (SPEC T-05). ``pattern_events`` is the number of events that its pattern keeps, None if it has a filter.
     """
 
     subscription: str
@@ -99,6 +99,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     queued_bytes: int = 0
     since: str | None = None
     history_from: int | None = None
+    pattern_events: int | None = None
     cut: tuple[str, ...] = ()
 
 

@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -79,11 +79,13 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The notifications that an accepted event generated.
 
     ``restricted`` names the subscriptions that matched without a notification, each with the place of the first
-    restriction that blocked it.
+    restriction that blocked it. ``steps`` names the subscriptions to patterns that the event takes part in, each with
+    a bit for every step that it matches (SPEC T-07).
     """
 
     notified: tuple[Notified, ...] = ()
     restricted: tuple[tuple[str, int], ...] = ()
+    steps: tuple[tuple[str, int], ...] = ()
 
 
 class Published(Record, frozen=True, tag="published", kw_only=True):
@@ -125,6 +127,17 @@ class Matched(Record, frozen=True, tag="matched", kw_only=True):
     """
 
     next: int
+    events: tuple[MatchedEvent, ...] = ()
+
+
+class Detected(Record, frozen=True, tag="detected", kw_only=True):
+    """The pattern of a subscription was matched on the events below ``watermark_us`` (SPEC T-07).
+
+    ``events`` are the detections that generated a notification or were blocked by a restriction, in order.
+    """
+
+    subscription: str
+    watermark_us: int
     events: tuple[MatchedEvent, ...] = ()
 
 
@@ -323,6 +336,7 @@ AnyRecord = (
     | Subscribed
     | Changed
     | Matched
+    | Detected
     | Replayed
     | Unsubscribed
     | Forgotten

@@ -151,6 +151,10 @@ EVERY_SUBJECT: Final = "*"
 """The subject of a subscription to events of every subject."""
 
 
+PATTERN: Final = "pattern"
+"""The language of a subscription to compound events; its expression is a pattern, its subject the one of detections."""
+
+
 def concerns(wanted: str, subject: str) -> bool:
     """Return whether a subscription to the subject ``wanted`` covers events of ``subject``."""
     return wanted in (subject, EVERY_SUBJECT)
@@ -162,8 +166,8 @@ class Subscription(msgspec.Struct, frozen=True):
     ``id`` has the text form of an event id, with the number of its submission. ``expires_us`` is absolute (SPEC X17),
     None for never. ``device`` binds it to one device (SPEC E-05). ``queue`` tightens the session's queue for this
     subscription alone (SPEC G-18). ``language`` is the language of ``expression``, one of
-    :data:`wanderbus.filters.LANGUAGES`; ``format`` is the form of its notifications. ``since`` is the point in the past
-    at which it begins, None if it began live.
+    :data:`wanderbus.filters.LANGUAGES` or :data:`PATTERN`; ``format`` is the form of its notifications. ``since`` is
+    the point in the past at which it begins, None if it began live.
     """
 
     id: str
@@ -222,6 +226,7 @@ def _shown(at_us: int) -> str:
 class SubscribeOptions(TypedDict, total=False):
     """Options of a subscription; :meth:`wanderbus.Agent.subscribe` describes them."""
 
+    pattern: str | None
     keep: bool
     lifetime_s: float | None
     until: datetime | None

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
-from wanderbus import filters, protocol, records
+from wanderbus import protocol, records
 from wanderbus.broker import core
 from wanderbus.broker.core import Broker
 from wanderbus.broker.interest import matcher as broker_interests
 from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.index_entries import entries_of
 from wanderbus.broker.interest.matcher import Matcher
-from wanderbus.broker.interest.measured_filter import measured
 from wanderbus.broker.messages import (
     DiskFull,
     KernelLoaded,
@@ -177,7 +177,8 @@ def interests(*expressions: str) -> Matcher:
 
 
 def add(to: Matcher, number: int, expression: str = "") -> None:
-    to.add(subscription(number, expression), measured(filters.parse(expression)))
+    wanted = subscription(number, expression)
+    to.add(wanted, entries_of(wanted))
 
 
 def test_removed_subscriptions_are_not_found() -> None:

@@ -38,7 +38,7 @@ from wanderbus.machine import Output
 from wanderbus.protocol import Notify
 from wanderbus.records import AnyRecord, Changed, Published, Started
 from wanderbus.simulation.weeks.scenario import run_weeks_seed
-from wanderbus.subscription import Daily, QueuePolicy, Subscription
+from wanderbus.subscription import Daily, QueuePolicy
 
 pytestmark = pytest.mark.integration
 
@@ -103,11 +103,11 @@ def ignore_expiry(patch: Patch) -> None:
     """SPEC G-05: an expired subscription is notified until it is looked for."""
     generated, blocked = Delivery._generated, Delivery._blocked
 
-    def timeless(self: Delivery, event: Event, received_us: int, expired: list[Subscription], behind: list[str]) -> Any:
+    def timeless(self: Delivery, *given: Any) -> Any:
         state = self._state
         self.now_us, state.wall_us = state.wall_us, 0  # type: ignore[attr-defined]
         try:
-            return generated(self, event, received_us, expired, behind)
+            return generated(self, *given)
         finally:
             state.wall_us = self.now_us  # type: ignore[attr-defined]
 

@@ -77,6 +77,15 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         ),
         "matched",
     ),
+    (
+        records.Detected(
+            at_us=6,
+            subscription="wb-3",
+            watermark_us=5,
+            events=(records.MatchedEvent(EventId("wb#1", 1, 8), 5, msgspec.Raw(b"\xc0")),),
+        ),
+        "detected",
+    ),
     (records.Forgotten(at_us=7, subscriptions=("wb-3",)), "forgotten"),
     (records.Unsubscribed(at_us=7, user=USER, subscription="wb-3", reason="asked"), "unsubscribed"),
     (

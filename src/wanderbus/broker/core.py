@@ -42,6 +42,7 @@ from wanderbus.broker.messages import (
     ServerAnswered,
     ServerStarted,
 )
+from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish.acceptance import DISK_FULL
@@ -100,52 +101,51 @@ class Broker:
         }
         """The operator's extensions, and the number of failures of each that were reported."""
         self._clock = BrokerClock(state.wall_us, config.clock_slew_max)
-        self._journal = Journal(state)
-        self._queue_limits = QueueLimits(state, self._journal, config, policies)
-        self._links = Links(state, self._journal, self._queue_limits, config)
-        self._presence = Presence(state, self._journal, self._links, self._queue_limits, config, hook)
+        self._journal = journal = Journal(state)
+        self._queue_limits = queue_limits = QueueLimits(state, journal, config, policies)
+        self._links = links = Links(state, journal, queue_limits, config)
+        self._presence = Presence(state, journal, links, queue_limits, config, hook)
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us))
-        self._engine_events = EngineEvents(state, self._journal, config)
+        self._engine_events = EngineEvents(state, journal, config)
         self._catch_up = CatchUp(
+            state, journal, links, queue_limits, config, kinds, lambda: self._engine_events.matched_below
+        )
+        self._detections = Detections(state, journal, links, queue_limits, kinds)
+        self._subscriptions = Subscriptions(
             state,
-            self._journal,
-            self._links,
-            self._queue_limits,
+            journal,
+            links,
+            queue_limits,
             config,
             kinds,
-            lambda: self._engine_events.matched_below,
-        )
-        self._subscriptions = Subscriptions(
-            state, self._journal, self._links, self._queue_limits, config, kinds, matcher, self._catch_up, policies
-        )
-        self._subscribe_pacing = SubscribePacing(state, self._journal, self._links, config, self._answer)
-        self._unread_warnings = UnreadWarnings(state, self._journal, self._links, config)
-        self._backlog = Backlog(self._links, self._journal, config, self._on_message, self._prematch)
-        matched = MatchedDelivery(state, self._links, self._subscriptions, self._queue_limits, self._catch_up)
-        self._handover = Handover(
-            state,
-            self._journal,
-            self._links,
-            self._presence,
-            self._subscriptions,
-            self._backlog,
+            matcher,
+            self._catch_up,
+            self._detections,
             self._engine_events,
-            matched,
+            policies,
+        )
+        self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
+        self._unread_warnings = UnreadWarnings(state, journal, links, config)
+        self._backlog = Backlog(links, journal, config, self._on_message, self._prematch)
+        matched = MatchedDelivery(state, links, self._subscriptions, queue_limits, self._catch_up)
+        self._handover = Handover(
+            state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
         )
         may_publish = Permissions("may_publish", config.may_publish)
         self._publishing = Publishing(
             state,
-            self._journal,
-            self._links,
+            journal,
+            links,
             self._subscriptions,
-            self._queue_limits,
+            queue_limits,
             may_publish,
             self._catch_up,
             self._engine_events,
+            config.user_pattern_events_max,
         )
-        self.engine = EngineRequests(state, self._journal, config, self._engine_events, matched)
+        self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
-        self._admin = Admin(state, self._journal, self._links, self._presence, config, self.engine)
+        self._admin = Admin(state, journal, links, self._presence, config, self.engine)
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
@@ -190,6 +190,7 @@ class Broker:
                         self._links.flush()
         self._backlog.go_on()
         self._catch_up.go_on()
+        self._detections.go_on(now)
         self.engine.go_on(now)
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
@@ -217,6 +218,7 @@ class Broker:
                 self.state.wall_us = self._clock.read(wall_us, self._links.now)
                 conditions = self._publishing.conditions
                 conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
+                self._detections.received_us = wall_us
             case TimerFired(key=key):
                 self._on_timer_fired(key)
             case LinkOpened(link=identity, user=user, device=device, unattended=unattended):
@@ -233,6 +235,7 @@ class Broker:
             case DiskFull() | DiskFreed():
                 is_full = isinstance(given, DiskFull)
                 self._publishing.conditions.is_disk_full = self._catch_up.is_paused = self.engine.is_paused = is_full
+                self._detections.is_paused = is_full
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():
@@ -258,6 +261,8 @@ class Broker:
         match key:
             case ("turn",):
                 self._backlog.timer_fired()
+            case ("detections",):
+                self._detections.timer_fired()
             case ("grace", str(user), str(device)):
                 self._presence.grace_over(user, device)
             case ("pace", int(identity)):

@@ -12,6 +12,7 @@ from wanderbus.subscription import Restriction
 Result = Literal[
     "wrong_subject",
     "filtered",
+    "took_part",
     "restricted",
     "expired",
     "not_submitted",
@@ -22,7 +23,8 @@ Result = Literal[
     "dropped",
     "delivered",
 ]
-"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` occur only for a question about one device."""
+"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` occur only for a question about one device, and ``took_part``
+only for a subscription to a pattern."""
 
 
 class Reached(msgspec.Struct, frozen=True):

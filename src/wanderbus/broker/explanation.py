@@ -14,13 +14,14 @@ from wanderbus import filters, records
 from wanderbus.broker.explained import Explained, Reached, Result
 from wanderbus.broker.interest.filter_work import BOUNDS
 from wanderbus.broker.restrictions.restriction_text import forbidding, instant
+from wanderbus.broker.state.pattern_states import compiled
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
 from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.parameters.broker import setting_of
 from wanderbus.records import AnyRecord
-from wanderbus.subscription import Restriction, Subscription, concerns
+from wanderbus.subscription import PATTERN, Restriction, Subscription, concerns
 
 _ENDED = {
     "asked": "as its user asked",
@@ -92,6 +93,8 @@ class Explanation:
                 self._store_subscription(subscription, record.at_us)
             case records.Matched():
                 self._on_matched(record)
+            case records.Detected(subscription=self._identity):
+                self._on_detected(record)
             case records.Replayed(subscription=self._identity):
                 self._on_replayed(record)
             case records.Unsubscribed(subscription=self._identity) if self._published is None:
@@ -137,6 +140,16 @@ class Explanation:
                 self._last_us = each.at_us
         if record.next > self._event.number:
             self._waits_for_engine = False
+
+    def _on_detected(self, record: records.Detected) -> None:
+        """Note a detection of the subscription's pattern: the event itself, or an earlier one."""
+        for each in record.events:
+            if self._published is None and each.notified:
+                self._last_us = each.at_us
+            if each.id == self._event:
+                acceptance = records.Acceptance(each.id, each.event, "", "", 0, 0)
+                delivery = records.Delivery(each.notified, each.restricted)
+                self._on_published(records.Published(at_us=each.at_us, acceptance=acceptance, delivery=delivery))
 
     def _on_replayed(self, record: records.Replayed) -> None:
         """Note that the subscription has read the event from the log."""
@@ -212,6 +225,8 @@ class Explanation:
     def _matched(self, published: records.Published) -> Explained | None:
         """Return the outcome of an event that generated no notification, None if it generated one."""
         subscription, event = self._subscription, published.event
+        if subscription.language == PATTERN:
+            return None if self._number is not None else self._in_pattern(published)
         if not concerns(subscription.subject, event.subject):
             why = f"the subject of the event is {event.subject!r}, that of the subscription {subscription.subject!r}"
             return self._outcome("wrong_subject", why)
@@ -223,6 +238,20 @@ class Explanation:
             return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
         if self._waits_for_engine:
             return self._outcome("queued", "the event waits in the log for the matching engine")
+        return self._restricted(published)
+
+    def _in_pattern(self, published: records.Published) -> Explained:
+        """Return the outcome of an event, or of a blocked detection, for a subscription to a pattern."""
+        if published.delivery.restricted and not published.acceptance.user:
+            return self._restricted(published)
+        steps = compiled(self._subscription.expression).declaration.steps
+        if not (leaves := dict(published.delivery.steps).get(self._identity, 0)):
+            return self._outcome("filtered", "it matches no step of the pattern")
+        names = ", ".join(step.name for place, step in enumerate(steps) if leaves >> place & 1)
+        return self._outcome("took_part", f"it matches the pattern's steps {names}; detections have ids of their own")
+
+    def _restricted(self, published: records.Published) -> Explained:
+        subscription = self._subscription
         place = dict(published.delivery.restricted).get(self._identity)
         if place is None:
             return self._outcome("restricted", "by a restriction that the log does not name")
@@ -258,7 +287,7 @@ class Explanation:
 
     def _not_evaluated(self, at: str) -> str | None:
         """Return the reason for which the filter was not evaluated, None if it was."""
-        if self._dropped not in BOUNDS or self._published is None:
+        if self._dropped not in BOUNDS or self._published is None or self._subscription.language == PATTERN:
             return None
         expression = filters.parse(self._subscription.expression, self._subscription.language)
         units = work_of(expression.root).units(Sizes(self._published.event.attributes))

@@ -114,6 +114,7 @@ class Listings:
             "last_us": row.last_us,
             "since": None if subscription.since is None else str(subscription.since),
             "history_from": row.history[0].next if row.history else None,
+            "pattern_events": self._state.patterns.kept(subscription.id),
             **self._reading(row),
         }
 

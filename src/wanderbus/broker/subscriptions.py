@@ -9,12 +9,15 @@ import msgspec
 
 from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.lookups import Lookups
+from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.interest.matcher import Matcher
-from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
+from wanderbus.broker.patterns.detections import Detections
+from wanderbus.broker.patterns.pattern_admission import check_pattern, check_room
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
@@ -30,7 +33,7 @@ from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.event import Position
 from wanderbus.limits import SUBSCRIPTION_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import PATTERN, Subscription
 
 SWEEP_MAX: Final = 500
 """Subscriptions that one sweep ends, and that it forgets; bounds the time that others wait for a sweep."""
@@ -52,6 +55,8 @@ class Subscriptions:
         kinds: CustomRestrictions,
         matcher: Matcher,
         catch_up: CatchUp,
+        detections: Detections,
+        engine: EngineEvents,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
@@ -66,6 +71,8 @@ class Subscriptions:
         self.matcher = matcher
         """The index of subscriptions."""
         self._catch_up = catch_up
+        self._detections = detections
+        self._engine = engine
         self._lookups = Lookups(state, journal, config)
         self._live = ExpiryIndex()
         self._ended = Tombstones(state, journal, config)
@@ -139,6 +146,7 @@ class Subscriptions:
         The broker notifies its devices unless they asked for the end (SPEC G-10). It can be renewed for a while
         (SPEC X21).
         """
+        self._detections.finish(subscription)
         self.matcher.remove(subscription.id)
         self._live.drop(subscription.id, subscription.owner)
         ended = records.Unsubscribed(
@@ -248,17 +256,22 @@ class Subscriptions:
     def _wanted(self, link: Link, request: protocol.Subscribe) -> Subscription:
         """Return the requested subscription, without an id; raise :class:`Refused` if it is not permitted or valid."""
         assert link.session is not None
-        admission.check_subject(request.subject)
-        if refusal := self._permissions.refusal(link.user, request.subject):
-            raise Refused(refusal)
+        if request.language == PATTERN:
+            subject = check_pattern(link.user, request, self._permissions, self._engine)
+        else:
+            subject = request.subject
+            admission.check_subject(subject)
+            if refusal := self._permissions.refusal(link.user, subject):
+                raise Refused(refusal)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
-        filters.parse(request.expression, request.language)
+        if request.language != PATTERN:
+            filters.parse(request.expression, request.language)
         return Subscription(
             id="",
             owner=link.user,
             session=link.session,
-            subject=request.subject,
+            subject=subject,
             expression=request.expression,
             expires_us=self._expiry_us(request),
             restrictions=admitted(request.restrictions, zone=self._config.zone, kinds=self.kinds),
@@ -277,8 +290,8 @@ class Subscriptions:
             if subscription.expires_us == wanted.expires_us:
                 return subscription
             return self._change(subscription, expires_us=wanted.expires_us)
-        interest = measured(filters.parse(request.expression, request.language))
-        self._check_quota(link.user, interest)
+        entries = entries_of(wanted)
+        self._check_quota(wanted, entries)
         inherits = self._ended.inheritable(link, wanted, request)
         accepted = msgspec.structs.replace(wanted, id=str(self._state.next_id))
         admission.check_size(accepted)
@@ -290,7 +303,7 @@ class Subscriptions:
             history=first if first is not None and first < self._state.offset else None,
         )
         self._journal.write(subscribed, urgent=True)
-        self._take_up(accepted, interest)
+        self._take_up(accepted, entries)
         if inherits is not None:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
@@ -313,25 +326,23 @@ class Subscriptions:
         if subscription is None and (ended := self._own_ended(link, request.subscription)):
             subscription = self._live_as(ended)
             if subscription is None:
-                interest = measured(filters.parse(ended.expression, ended.language))
-                self._check_quota(ended.owner, interest)  # it may make the broker forget the ended ones
+                entries = entries_of(ended)
+                self._check_quota(ended, entries)  # it may make the broker forget the ended ones
                 if latest := self._ended.latest(ended):
-                    return self._change(latest, interest, expires_us=expires_us)
+                    return self._change(latest, entries, expires_us=expires_us)
         if subscription is None:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
 
-    def _change(
-        self, subscription: Subscription, revived: MeasuredFilter | None = None, **fields: object
-    ) -> Subscription:
-        """Record a subscription with other ``fields``; ``revived`` is the expression of one that had ended."""
+    def _change(self, subscription: Subscription, revived: Sequence[IndexEntry] = (), **fields: object) -> Subscription:
+        """Record a subscription with other ``fields``; ``revived`` are the entries of one that had ended."""
         changed = msgspec.structs.replace(subscription, **fields)
         admission.check_size(changed)
         self._journal.write(
             records.Changed(at_us=self._state.wall_us, subscription=changed),
             urgent=True,
         )
-        if revived is not None:
+        if revived:
             self._ended.remove(changed)
             self._take_up(changed, revived)
         else:
@@ -379,23 +390,27 @@ class Subscriptions:
     def _expiry_us(self, request: protocol.Subscribe | protocol.Renew) -> int | None:
         return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
 
-    def _check_quota(self, user: str, interest: MeasuredFilter) -> None:
-        """Raise :class:`LimitExceeded` if ``user`` may have no more subscriptions, or none with this filter."""
+    def _check_quota(self, wanted: Subscription, entries: Sequence[IndexEntry]) -> None:
+        """Raise :class:`LimitExceeded` if its owner may have no more subscriptions, or none with these filters."""
+        user = wanted.owner
+        if wanted.language == PATTERN:
+            check_room(user, self._state.patterns, self._config.user_pattern_events_max)
         most = self._config.user_subscriptions_max
         if len(of_user := self._live.of_user(user)) >= most and len(self._without_expired(list(of_user))) >= most:
             raise LimitExceeded(
                 f"{user} has the maximum of {most} subscriptions; end one first", "user_subscriptions_max"
             )
-        self.matcher.work.check(interest.work)
-        most = self._config.user_filter_bytes_max
-        if self.matcher.bytes.of_user(user) + interest.bytes > most:
+        for each in entries:
+            self.matcher.work.check(each.interest.work)
+        most, size = self._config.user_filter_bytes_max, sum(each.interest.bytes for each in entries)
+        if self.matcher.bytes.of_user(user) + size > most:
             self._without_expired(list(of_user))
-        self.matcher.bytes.check(user, interest.bytes, most)
+        self.matcher.bytes.check(user, size, most)
 
-    def _take_up(self, subscription: Subscription, interest: MeasuredFilter) -> None:
+    def _take_up(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> None:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         self._catch_up.add(subscription.id)
-        self.matcher.add(subscription, interest)
+        self.matcher.add(subscription, entries)
         self.ask_for_kernel()
 
 

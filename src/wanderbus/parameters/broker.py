@@ -107,6 +107,11 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     user_filter_work_per_s: float = 5_000_000.0
     """Units of work per second of all filters of one user, for all events; also the size of a burst."""
 
+    user_pattern_events_max: int = 10_000
+    """Events that the patterns of one user's subscriptions keep: those that wait for the watermark, and those of each
+    partial match. An event looks at all partial matches of its key, so this also bounds the work for an event. Beyond
+    it, another pattern is refused, and for a new event the subscription gets a gap (SPEC T-07)."""
+
     sessions_max: int = 32
     """Sessions of one user."""
 
@@ -188,6 +193,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 "filter_work_max, user_event_filter_work_max and user_filter_work_per_s must be at least 1"
             )
+        if self.user_pattern_events_max < 1:
+            raise ValueError("user_pattern_events_max must be at least 1")
         if min(self.user_filter_characters_per_s, self.user_connects_per_s) <= 0:
             raise ValueError("user_filter_characters_per_s and user_connects_per_s must be above 0")
         if self.blocked_s <= 0:

@@ -162,6 +162,7 @@ class Pattern:
                 continue
             for at_us, node in self._matcher.advance(key, watermark_us, state.counts):
                 complete.append((at_us, node, name))
+            state.kept += key.count()
             if key.due_us == NEVER_US:
                 del keys[name]
             else:
@@ -200,6 +201,8 @@ class Pattern:
                 counts.waiting_full += 1
             else:
                 key.waiting[place] = seen
+                key.kept += 1
+                state.kept += 1
                 if time_us < key.due_us:
                     key.due_us = time_us
                     heappush(timers, (time_us, seen.key))

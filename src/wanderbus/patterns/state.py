@@ -42,6 +42,13 @@ class KeyState(msgspec.Struct):
     """Earliest time at which something happens: that of a waiting event, or of a partial match's end."""
     expires_us: int = NEVER_US
     """Earliest end of a partial match."""
+    kept: int = 0
+    """Its part of :attr:`State.kept`."""
+
+    def count(self) -> int:
+        """Count what is kept again; return the change."""
+        before, self.kept = self.kept, len(self.waiting) + sum([run.node.length for run in self.runs])
+        return self.kept - before
 
 
 class Counts(msgspec.Struct):
@@ -70,6 +77,8 @@ class State(msgspec.Struct):
     timers: list[tuple[int, str]] = msgspec.field(default_factory=list)
     """Heap of the times at which a key is due; one of a key whose time has changed is skipped."""
     counts: Counts = msgspec.field(default_factory=Counts)
+    kept: int = 0
+    """Events that wait, and events of partial matches, those of each match counted for itself."""
 
     @property
     def due_us(self) -> int:
@@ -170,7 +179,26 @@ def load(data: bytes, pattern: str) -> State:
         raise OtherPattern("the state is that of another pattern; begin with an empty one")
     keys = {key: _loaded_key(each) for key, each in saved.keys.items()}
     timers = sorted((each.due_us, key) for key, each in keys.items())
-    return State(saved.watermark_us, keys, timers, saved.counts)
+    return State(saved.watermark_us, keys, timers, saved.counts, sum(key.kept for key in keys.values()))
+
+
+def of_former_log(data: bytes) -> bytes:
+    """Return a saved state for another log: its events get negative offsets, in their order.
+
+    So they precede the events of that log at the same time, and none of these is taken for one of them.
+    """
+    saved = _DECODER.decode(data)
+    offsets = {seen.offset for key in saved.keys.values() for seen in (*key.events, *key.waiting)}
+    places = {offset: place - len(offsets) for place, offset in enumerate(sorted(offsets))}
+
+    def moved(several: list[Seen]) -> list[Seen]:
+        return [msgspec.structs.replace(seen, offset=places[seen.offset]) for seen in several]
+
+    keys = {
+        name: msgspec.structs.replace(key, events=moved(key.events), waiting=moved(key.waiting))
+        for name, key in saved.keys.items()
+    }
+    return _ENCODER.encode(msgspec.structs.replace(saved, keys=keys))
 
 
 def _saved_key(key: KeyState) -> _SavedKey:
@@ -218,7 +246,9 @@ def _loaded_key(saved: _SavedKey) -> KeyState:
     waiting = {(seen.time_us, seen.offset): seen for seen in saved.waiting}
     expires_us = min((run.deadline_us for run in runs), default=NEVER_US)
     due_us = min((time_us for time_us, _ in waiting), default=NEVER_US)
-    return KeyState(waiting, runs, min(due_us, expires_us), expires_us)
+    key = KeyState(waiting, runs, min(due_us, expires_us), expires_us)
+    key.count()
+    return key
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -10,7 +10,7 @@ from wanderbus.pipeline.lake.event_rows import event_decoder
 from wanderbus.pipeline.lake.records import Payloads
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.protocol import encode_event
-from wanderbus.records import Matched, MatchedEvent, Notified, Record, Replayed, ReplayedEvent, encode_record
+from wanderbus.records import Detected, Matched, MatchedEvent, Notified, Record, Replayed, ReplayedEvent, encode_record
 
 USER = "sip:alice@localhost"
 
@@ -38,16 +38,17 @@ def matched(first: int, *subjects: str) -> Matched:
     return Matched(at_us=9, next=9, events=tuple(events))
 
 
-def test_events_of_the_past_and_of_the_matching_engine_generate_notifications_too() -> None:
+def test_events_of_the_past_matches_of_the_engine_and_detections_generate_notifications_too() -> None:
     live = published(Event("Departure", {}), number=1, at_us=8, notified=(Notified(USER, "default", 3, ("s1",)),))
     written: list[Record] = [live, replayed(4, "Departure", "Arrival"), replayed(6)]
     written.append(matched(6, "Arrival", "Departure"))
-    kinds = ["published", "replayed", "replayed", "matched"]
+    written.append(Detected(at_us=9, subscription="s3", watermark_us=8, events=matched(8, "Late").events))
+    kinds = ["published", "replayed", "replayed", "matched", "detected"]
     decode = event_decoder({}, EVENTS)()
-    rows = decode(Payloads([0, 1, 2, 3], [8, 9, 9, 9], kinds, [encode_record(each) for each in written]))
+    rows = decode(Payloads([0, 1, 2, 3, 8], [8, 9, 9, 9, 9], kinds, [encode_record(each) for each in written]))
     assert rows["events"]["offset"] == [0]
     found = rows["notifications"]
-    assert found["offset"] == [0, 1, 1, 3, 3]
-    assert found["number"] == [3, 4, 5, 6, 7]
-    assert found["subject"] == ["Departure", "Departure", "Arrival", "Arrival", "Departure"]
-    assert found["subscriptions"] == [("s1",), ("s2",), ("s2",), ("s3",), ("s3",)]
+    assert found["offset"] == [0, 1, 1, 3, 3, 8]
+    assert found["number"] == [3, 4, 5, 6, 7, 8]
+    assert found["subject"] == ["Departure", "Departure", "Arrival", "Arrival", "Departure", "Late"]
+    assert found["subscriptions"] == [("s1",), ("s2",), ("s2",), ("s3",), ("s3",), ("s3",)]

@@ -11,7 +11,7 @@ from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.patterns import any_of
 from wanderbus.records import SPARK, Acceptance, Published
-from wanderbus.subscription import EVERY_SUBJECT, Subscription
+from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 
 
 class EngineEvents:
@@ -66,11 +66,12 @@ class EngineEvents:
     def subscriptions(self) -> Iterator[Subscription]:
         """Yield every subscription that may get events that the engine has not matched."""
         for row in self._state.subscriptions.values():
-            if self._concerns(row.subscription.subject):
+            if self._concerns(row.subscription):
                 yield row.subscription
         for row in self._state.tombstones.values():
-            if self._concerns(row.subscription.subject) and is_coming(self._state, row):
+            if self._concerns(row.subscription) and is_coming(self._state, row):
                 yield row.subscription
 
-    def _concerns(self, subject: str) -> bool:
-        return subject == EVERY_SUBJECT or self.takes(subject)
+    def _concerns(self, subscription: Subscription) -> bool:
+        subject, is_pattern = subscription.subject, subscription.language == PATTERN
+        return not is_pattern and (subject == EVERY_SUBJECT or self.takes(subject))

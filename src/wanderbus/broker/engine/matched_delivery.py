@@ -16,7 +16,7 @@ from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import EngineEvent
-from wanderbus.broker.publish.delivery import by_number, notification_of
+from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.engine_events import life_at

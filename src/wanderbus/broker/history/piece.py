@@ -10,7 +10,7 @@ import msgspec
 from wanderbus import filters
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 from wanderbus.filters.work import Sizes, work_of
-from wanderbus.records import AnyRecord, Matched, Published, Replayed, decode_record
+from wanderbus.records import AnyRecord, Detected, Matched, Published, Replayed, decode_record
 from wanderbus.segments import Frame
 from wanderbus.subscription import EVERY_SUBJECT, Since, concerns
 
@@ -106,7 +106,7 @@ def offset_after(record: AnyRecord, offset: int, user: str, session: str, number
         case Published():
             generated = ((each.user, each.session, each.number) for each in record.delivery.notified)
             return offset + 1 if (user, session, number) in generated else None
-        case Matched():
+        case Matched() | Detected():
             for each in record.events:
                 if any((one.user, one.session, one.number) == (user, session, number) for one in each.notified):
                     return each.id.number + 1

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from wanderbus import filters
 from wanderbus.broker.interest.filter_bytes import FilterBytes
 from wanderbus.broker.interest.filter_work import FilterWork
-from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
+from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
+from wanderbus.filters import Filter
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
@@ -50,44 +50,57 @@ class Matcher:
         self._prematched: dict[int, tuple[Event, list[str]]] = {}
         """Events with their matches, by object identity; holding the event keeps its identity unique."""
         self._removed: set[str] = set()
-        """Subscriptions removed since those events were matched."""
+        """Entries removed since those events were matched."""
+        self._steps: dict[str, tuple[str, int]] = {}
+        """Subscription and step of each entry of a pattern."""
+        self._entries: dict[str, tuple[str, ...]] = {}
+        """Entries of each subscription to a pattern."""
 
-    def add(self, subscription: Subscription, interest: MeasuredFilter) -> None:
-        """Add a subscription, whose expression is ``interest``."""
+    def add(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> None:
+        """Add a subscription with its entries."""
         self.prematch(())
-        self._count(subscription, interest)
-        index = self._every if subscription.subject == EVERY_SUBJECT else self._index
-        index.add(subscription.id, subscription.subject, interest.filter)
+        for name, subject, interest in self._counted(subscription, entries):
+            index = self._every if subject == EVERY_SUBJECT else self._index
+            index.add(name, subject, interest)
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> list[tuple[Subscription, FilterError]]:
         """Add all of these; return those whose expressions cannot be parsed, with the error."""
-        readable: list[tuple[str, str, filters.Filter]] = []
+        readable: list[tuple[str, str, Filter]] = []
         unreadable: list[tuple[Subscription, FilterError]] = []
         for each in subscriptions:
             try:
-                interest = filters.parse(each.expression, each.language)
+                entries = entries_of(each)
             except FilterError as error:
                 unreadable.append((each, error))
                 continue
-            readable.append((each.id, each.subject, interest))
-            self._count(each, measured(interest))
+            readable += self._counted(each, entries)
         self.prematch(())
         self._index.add_many([each for each in readable if each[1] != EVERY_SUBJECT])
         self._every.add_many([each for each in readable if each[1] == EVERY_SUBJECT])
         return unreadable
 
-    def _count(self, subscription: Subscription, interest: MeasuredFilter) -> None:
-        self.bytes.put(subscription.id, subscription.owner, interest.bytes)
-        self.work.put(subscription.id, subscription.owner, interest.work)
+    def _counted(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> Iterator[tuple[str, str, Filter]]:
+        """Account for the entries of a subscription; yield each with its name."""
+        for subject, interest, step in entries:
+            name = subscription.id
+            if step is not None:
+                name = f"{subscription.id}#{step}"
+                self._steps[name] = subscription.id, step
+                self._entries[subscription.id] = (*self._entries.get(subscription.id, ()), name)
+            self.bytes.put(name, subscription.owner, interest.bytes)
+            self.work.put(name, subscription.owner, interest.work)
+            yield name, subject, interest.filter
 
     def remove(self, identity: str) -> None:
         """Remove a subscription; does nothing for an unknown one."""
-        self._index.remove(identity)
-        self._every.remove(identity)
-        self.bytes.drop(identity)
-        self.work.drop(identity)
-        if self._prematched:
-            self._removed.add(identity)
+        for entry in self._entries.pop(identity, (identity,)):
+            self._steps.pop(entry, None)
+            self._index.remove(entry)
+            self._every.remove(entry)
+            self.bytes.drop(entry)
+            self.work.drop(entry)
+            if self._prematched:
+                self._removed.add(entry)
 
     def prematch(self, events: Sequence[Event]) -> None:
         """Match ``events`` in one batch, which costs a fraction of single matching; discard earlier results."""
@@ -97,7 +110,7 @@ class Matcher:
         self._prematched = {id(event): (event, ids) for event, ids in zip(events, found, strict=True)}
 
     def matching(self, event: Event) -> list[str]:
-        """Return the ids of the subscriptions whose subject and expression ``event`` satisfies, in no order.
+        """Return the ids of the entries whose subject and filter ``event`` satisfies, in no order.
 
         They include the undecided ones, which :meth:`FilterWork.take_undecided` returns.
         """
@@ -107,6 +120,19 @@ class Matcher:
         elif self._removed:
             found = [identity for identity in found if identity not in self._removed]
         return found
+
+    def steps_of(self, found: Sequence[str]) -> dict[str, list[str]]:
+        """Return the entries of patterns among those found, by subscription; none if there are no patterns."""
+        steps: dict[str, list[str]] = {}
+        if self._steps:
+            for entry in found:
+                if entry in self._steps:
+                    steps.setdefault(self._steps[entry][0], []).append(entry)
+        return steps
+
+    def leaves(self, entries: Sequence[str]) -> int:
+        """Return a bit for the step of each of these entries of one pattern."""
+        return sum(1 << self._steps[each][1] for each in entries)
 
     def wanted_kernel(self) -> Kernel | None:
         """Return the kernel to request now; each kernel is returned once."""

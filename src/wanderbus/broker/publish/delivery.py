@@ -5,11 +5,11 @@ The event may have been accepted by this server or by another one: see :mod:`wan
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from wanderbus import records
+from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
 from wanderbus.broker.publish.decisions import Delivered
+from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -18,29 +18,36 @@ from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event
 from wanderbus.subscription import Subscription
 
-by_number = attrgetter("number")
-"""Order of subscriptions in a notification."""
-
 
 class Delivery:
     """Decides which sessions get an event; it records and sends nothing."""
 
     def __init__(
-        self, state: BrokerState, links: Links, subscriptions: Subscriptions, queue_limits: QueueLimits
+        self,
+        state: BrokerState,
+        links: Links,
+        subscriptions: Subscriptions,
+        queue_limits: QueueLimits,
+        user_pattern_events_max: int,
     ) -> None:
         self._state = state
         self._links = links
         self._subscriptions = subscriptions
         self._matcher = subscriptions.matcher
         self._queue_limits = queue_limits
+        self._user_pattern_events_max = user_pattern_events_max
 
     def deliver(self, event: Event, acceptance: records.Acceptance, received_us: int) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
         expired: list[Subscription] = []
         behind: list[str] = []
-        matched, restricted = self._generated(event, received_us, expired, behind)
         matcher = self._matcher
+        found = matcher.matching(event)
         undecided = matcher.work.take_undecided(event)
+        steps: list[tuple[str, int]] = []
+        if of_patterns := matcher.steps_of(found):
+            found = self._patterns_apart(found, of_patterns, steps, undecided, expired)
+        matched, restricted = self._generated(found, event, received_us, expired, behind)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
         notified: list[tuple[SessionRow, records.Notified]] = []
@@ -54,13 +61,41 @@ class Delivery:
         if undecided:
             decided = [each for each in recorded if not all(one in undecided for one in each.subscriptions)]
         full = self._queue_limits.refuses(event.subject, acceptance.event, decided)
-        delivery = records.Delivery(tuple(recorded), tuple(restricted))
+        delivery = records.Delivery(tuple(recorded), tuple(restricted), tuple(steps))
         return Delivered(delivery, notified, undecided, expired, behind, full)
 
+    def _patterns_apart(
+        self,
+        found: list[str],
+        of_patterns: dict[str, list[str]],
+        steps: list[tuple[str, int]],
+        undecided: dict[str, Undecided],
+        expired: list[Subscription],
+    ) -> list[str]:
+        """Return the subscriptions that ``event`` notifies itself, without the entries of patterns.
+
+        Add the patterns that it takes part in to ``steps``. One that cannot take it gets a gap: the event itself is
+        for its subscription then, undecided.
+        """
+        state, entries = self._state, set[str]().union(*of_patterns.values())
+        notified = [each for each in found if each not in entries]
+        for identity, own in sorted(of_patterns.items()):
+            subscription = state.subscriptions[identity].subscription
+            kept = state.patterns.kept_of(subscription.owner)
+            bound = next((undecided[each] for each in own if each in undecided), None)
+            if subscription.expires_us is not None and subscription.expires_us <= state.wall_us:
+                expired.append(subscription)
+            elif bound is None and kept < self._user_pattern_events_max:
+                steps.append((identity, self._matcher.leaves(own)))
+            else:
+                undecided[identity] = bound or Undecided("user_pattern_events_max", kept)
+                notified.append(identity)
+        return notified
+
     def _generated(
-        self, event: Event, received_us: int, expired: list[Subscription], behind: list[str]
+        self, found: list[str], event: Event, received_us: int, expired: list[Subscription], behind: list[str]
     ) -> tuple[dict[str, list[SubscriptionRow]], list[tuple[str, int]]]:
-        """Return the subscriptions that ``event`` notifies, by the key of their session.
+        """Return the subscriptions that ``event`` notifies, of those ``found``, by the key of their session.
 
         Also return the subscriptions whose restrictions blocked a notification, with the place of the first such
         restriction. Add the matching subscriptions that have expired to ``expired``, and those that are not live yet
@@ -69,7 +104,7 @@ class Delivery:
         matched: dict[str, list[SubscriptionRow]] = {}
         restricted: list[tuple[str, int]] = []
         state = self._state
-        rows = list(map(state.subscriptions.__getitem__, self._matcher.matching(event)))
+        rows = list(map(state.subscriptions.__getitem__, found))
         if len(rows) > 1:
             rows.sort(key=by_number)
         for row in rows:
@@ -96,15 +131,3 @@ class Delivery:
             event=event,
             kinds=self._subscriptions.kinds,
         )
-
-
-def notification_of(session: SessionRow, number: int, rows: list[SubscriptionRow]) -> records.Notified:
-    """Return the notification with this number for the subscriptions of one session."""
-    identities: list[str] = []
-    bound: list[tuple[str, str]] = []
-    for row in rows:
-        subscription = row.subscription
-        identities.append(subscription.id)
-        if subscription.device is not None:
-            bound.append((subscription.id, subscription.device))
-    return records.Notified(session.user, session.name, number, tuple(identities), tuple(bound))

@@ -42,6 +42,7 @@ class Publishing:
         permissions: Permissions,
         catch_up: CatchUp,
         engine: EngineEvents,
+        user_pattern_events_max: int,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
         """The state of the server that the acceptance of an event needs."""
@@ -52,7 +53,7 @@ class Publishing:
         self._queue_limits = queue_limits
         self._catch_up = catch_up
         self._engine = engine
-        self._delivery = Delivery(state, links, subscriptions, queue_limits)
+        self._delivery = Delivery(state, links, subscriptions, queue_limits, user_pattern_events_max)
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
 

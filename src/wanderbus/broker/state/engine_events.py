@@ -6,6 +6,7 @@ that the engine has passed are forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from wanderbus import records
@@ -36,7 +37,12 @@ def is_waited_for(state: BrokerState) -> bool:
 def apply_matched(state: BrokerState, record: records.Matched) -> None:
     """Add the notifications of matched events to the queues, and advance the watermark."""
     state.servers[state.server].engine_next = record.next
-    for each in record.events:
+    apply_events(state, record.events)
+
+
+def apply_events(state: BrokerState, events: Iterable[records.MatchedEvent]) -> None:
+    """Add the notifications of these events to the queues."""
+    for each in events:
         state.count_restricted(each.restricted)
         for notified in each.notified:
             event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))

@@ -40,6 +40,14 @@ class ExpiryIndex:
         """Return the ids of ``user``, in the order in which they were added."""
         return self._of_user.get(user, {}).keys()
 
+    @property
+    def next_us(self) -> int | None:
+        """Return the earliest expiry, None if there is none."""
+        heap = self._heap
+        while heap and self._until_us.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
     def due(self, now_us: int, most: int) -> list[str]:
         """Return at most ``most`` ids that have expired at ``now_us``, the earliest first.
 

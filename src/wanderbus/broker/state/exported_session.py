@@ -19,6 +19,7 @@ from wanderbus.broker.state.replays import closed
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
+    PatternRow,
     PublisherRow,
     SessionRow,
     SubscriptionRow,
@@ -54,6 +55,8 @@ class ExportedSession(msgspec.Struct, frozen=True):
     events: tuple[EventRow, ...]
     blocks: tuple[tuple[int, Block], ...]
     """The queues, as they are stored."""
+    patterns: dict[str, PatternRow] = {}
+    """States of the patterns, by subscription."""
 
 
 _decoder = msgspec.msgpack.Decoder(ExportedSession)
@@ -96,6 +99,7 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
         publishers=tuple(publishers),
         events=tuple(events.values()),
         blocks=blocks,
+        patterns={each: found for each in session.subscriptions if (found := state.patterns.row(each))},
     )
     return decode_export(encode_export(exported))
 

@@ -162,6 +162,16 @@ class SubscriptionRow(msgspec.Struct):
     """The subscription that gets the events of these times, because it has inherited the queue."""
 
 
+class PatternRow(msgspec.Struct, frozen=True):
+    """State of the pattern of one subscription (SPEC T-07)."""
+
+    text: str
+    owner: str
+    latest_us: int
+    """Latest time of its events so far."""
+    state: bytes
+
+
 class EventRow(msgspec.Struct, gc=False, array_like=True):
     """An event that waits in some queue: its id, its time of publishing, and its encoded bytes."""
 

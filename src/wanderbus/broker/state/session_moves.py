@@ -21,6 +21,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
     _remove_queue(state, session)
     for identity in (*session.subscriptions, *session.ended):
         state.subscriptions.drop(identity)
+        state.patterns.end(identity)
         state.tombstones.drop(identity)
     for device in session.devices:
         state.devices.drop(device_key(record.user, device))
@@ -42,6 +43,8 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
         continued(state, row)
         identity = row.subscription.id
         (state.tombstones if identity in ended else state.subscriptions).put(identity, row)
+    for identity, pattern in exported.patterns.items():
+        state.patterns.take_over(identity, pattern)
     for device in exported.devices:
         if device.status == "CONNECTED":
             device.status, device.away_since_us = "DISCONNECTED", record.at_us

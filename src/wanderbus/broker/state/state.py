@@ -23,6 +23,7 @@ from wanderbus.broker.state.engine_events import (
     end_life,
     is_waited_for,
 )
+from wanderbus.broker.state.pattern_states import PatternStates, apply_detected
 from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, history_of
 from wanderbus.broker.state.rows import (
     DeviceRow,
@@ -42,6 +43,7 @@ from wanderbus.broker.state.session_moves import fence_session, import_session
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
+from wanderbus.subscription import PATTERN
 
 __all__ = [
     "BrokerState",
@@ -78,6 +80,7 @@ class BrokerState:
         self.subscriptions: Table[SubscriptionRow] = Table("subscriptions", SubscriptionRow)
         self.tombstones: Table[SubscriptionRow] = Table("tombstones", SubscriptionRow)
         """Subscriptions that have ended and can be renewed (SPEC X21)."""
+        self.patterns = PatternStates()
         self.exports: Table[ExportRow] = Table("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
         self.schemas = DeclaredSchemas()
@@ -103,6 +106,7 @@ class BrokerState:
             self.former,
             self.subscriptions,
             self.tombstones,
+            self.patterns,
             self.exports,
             self.schemas,
             self.events,
@@ -184,6 +188,8 @@ class BrokerState:
                     accepted(self, offset)
             case records.Matched():
                 apply_matched(self, record)
+            case records.Detected():
+                apply_detected(self, record)
             case records.Acknowledged():
                 self._on_acknowledged(record)
             case records.Dropped():
@@ -232,6 +238,8 @@ class BrokerState:
     def _on_published(self, record: records.Published) -> None:
         acceptance, delivery = record.acceptance, record.delivery
         self._remember_publish(acceptance)
+        if delivery.steps:
+            self.patterns.take(record)
         if delivery.restricted:
             self.count_restricted(delivery.restricted)
         if delivery.notified:
@@ -425,6 +433,8 @@ class BrokerState:
     def _revive(self, row: SubscriptionRow) -> None:
         subscription = row.subscription
         self.subscriptions.put(subscription.id, row)
+        if subscription.language == PATTERN:
+            self.patterns.begin(subscription)
         session = self.ensure_session(subscription.owner, subscription.session)
         insort(session.subscriptions, subscription.id, key=lambda identity: self.subscriptions[identity].number)
         self.sessions.put(session.key, session)
@@ -435,6 +445,7 @@ class BrokerState:
         if (row := self.subscriptions.get(identity)) is None:
             return
         self.subscriptions.drop(identity)
+        self.patterns.end(identity)
         row.ended_us, row.reason = record.at_us, record.reason
         if abandons(self, row, record):
             row.former = ()

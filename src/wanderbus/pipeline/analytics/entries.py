@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from wanderbus.records import (
     Attached,
     Delivery,
+    Detected,
     Forgotten,
     Matched,
     Replayed,
@@ -42,7 +43,7 @@ MARK: Final = (
 )
 """Columns of what only bronze records have: ``number`` is a count of blocked matches, or a notification's number."""
 
-_MARKED: Final = ("published", "matched", "replayed", "forgotten", "subscribed", "started", "attached")
+_MARKED: Final = ("published", "matched", "detected", "replayed", "forgotten", "subscribed", "started", "attached")
 _NAMES: Final = [column.split()[0] for column in ENTRY.split(", ")]
 _MARK_NAMES: Final = [column.split()[0] for column in MARK.split(", ")]
 
@@ -90,7 +91,7 @@ def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
     match decode_record(payload):
         case Started(server=server):
             yield {"kind": "started", "user": server}
-        case Matched(events=events):
+        case Matched(events=events) | Detected(events=events):
             for event in events:
                 for identity, _ in event.restricted:
                     yield {"kind": "restricted", "subscriptions": [identity], "number": 1}

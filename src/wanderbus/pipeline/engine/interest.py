@@ -14,7 +14,7 @@ import msgspec
 
 from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.records import AnyRecord, Changed, SessionFenced, SessionImported, Subscribed, Unsubscribed
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import PATTERN, Subscription
 
 CHANGING_KINDS: Final = tuple(
     str(record.__struct_config__.tag) for record in (Subscribed, Changed, Unsubscribed, SessionImported, SessionFenced)
@@ -89,6 +89,8 @@ class Interest:
         return changes
 
     def _add(self, subscription: Subscription) -> None:
+        if subscription.language == PATTERN:
+            return  # the broker matches it itself
         self._ended.discard(subscription.id)
         self._ended_before.discard(subscription.id)
         if subscription.id not in self._held:

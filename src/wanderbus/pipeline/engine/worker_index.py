@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from wanderbus import filters
 from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.index_entries import entries_of
 from wanderbus.broker.interest.matcher import Matcher
-from wanderbus.broker.interest.measured_filter import measured
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.matching import load_kernel
@@ -83,10 +82,9 @@ class WorkerIndex:
             return
         for each in several:
             try:
-                interest = filters.parse(each.expression, each.language)
+                self._matcher.add(_subscription(each), entries_of(_subscription(each)))
             except FilterError:
                 continue
-            self._matcher.add(_subscription(each), measured(interest))
 
 
 _indexes: Final[list[WorkerIndex]] = []

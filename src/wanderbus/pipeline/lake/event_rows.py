@@ -17,8 +17,13 @@ from wanderbus.pipeline.tables.specification import Table, Type
 from wanderbus.records import Notified
 from wanderbus.subject_schemas import typed
 
-EVENT_KINDS: Final = {"published": EVENTS.name, "matched": NOTIFICATIONS.name, "replayed": NOTIFICATIONS.name}
-"""Kinds of record with events; the last two generate notifications for events of other records."""
+EVENT_KINDS: Final = {
+    "published": EVENTS.name,
+    "matched": NOTIFICATIONS.name,
+    "detected": NOTIFICATIONS.name,
+    "replayed": NOTIFICATIONS.name,
+}
+"""Kinds of record with events; those with notifications alone have them for events of other records, or detections."""
 
 _FITTING: Final[Mapping[Type, frozenset[type]]] = {
     "string": frozenset({str, type(None)}),
@@ -69,6 +74,10 @@ class _Matched(msgspec.Struct, gc=False, tag_field="kind", tag="matched"):
     events: tuple[_MatchedEvent, ...] = ()
 
 
+class _Detected(_Matched, gc=False, tag_field="kind", tag="detected"):
+    pass
+
+
 class _ReplayedEvent(msgspec.Struct, array_like=True, gc=False):
     id: EventId
     at_us: int
@@ -90,7 +99,7 @@ def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
     """
 
     def make() -> Decode:
-        decode = msgspec.msgpack.Decoder(_Published | _Matched | _Replayed).decode
+        decode = msgspec.msgpack.Decoder(_Published | _Matched | _Detected | _Replayed).decode
         attribute_types = {
             subject: {attribute: (column.name, column.type) for attribute, column in found.items()}
             for subject in declared
@@ -176,7 +185,7 @@ def _put_back(
         misfits[places[row]] += fitting is None
 
 
-def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Replayed]]) -> Columns:
+def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Detected | _Replayed]]) -> Columns:
     offsets: list[int] = []
     times: list[int] = []
     subjects: list[str] = []
