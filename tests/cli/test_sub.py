@@ -279,3 +279,44 @@ def test_t05_a_point_that_is_not_in_the_past_is_an_error_of_one_line(shell: Shel
     status, out, err = shell.run("sub", "Departure", "--since", point, *shell.as_user())
     assert (status != 0, out) == (True, "")
     assert reason in one_line(err)
+
+
+PATTERN = (
+    "match A: Departure (n == 1) then B: Departure (n == 2) within 1 hour emit pair with first = A.n, second = B.n"
+)
+
+
+def test_detections_of_a_pattern_are_printed(shell: Shell) -> None:
+    shell.up()
+    (shell.directory / "pair.pattern").write_text(PATTERN + "\n")
+    readers = [shell.start("sub", *words, *shell.as_user()) for words in PATTERN_WORDS]
+    for reader in readers:
+        assert reader.stderr is not None
+        assert reader.stderr.readline().startswith("wanderbus: subscribed to pair")
+    published(shell, 1, 2)
+    for reader in readers:
+        line = read_line(reader)
+        assert line.startswith("1 pair detection=pattern:")
+        assert line.endswith("first=1 second=2")
+    _, out, _ = shell.run("subscriptions", *shell.as_user()[:-2])
+    assert "(keeps " in out
+    for reader in readers:
+        interrupted(reader)
+
+
+PATTERN_WORDS = (("--pattern", PATTERN), ("--pattern-file", "pair.pattern"))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "give a subject, or a pattern"),
+        (("Departure", "--pattern", PATTERN), "give either a subject with an expression, or a pattern"),
+        (("--pattern", PATTERN, "--pattern-file", "x"), "either as text or with --pattern-file"),
+        (("--pattern", "match A: a"), "expected 'within'"),
+    ],
+)
+def test_pattern_that_is_no_pattern_is_refused(shell: Shell, words: tuple[str, ...], reason: str) -> None:
+    status, out, err = shell.run("sub", *words, "--user", "sip:a@b")
+    assert (status, out) == (2, "")
+    assert reason in err

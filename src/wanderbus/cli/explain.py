@@ -54,7 +54,8 @@ def _explained(directory: Path, event: EventId, identity: str, device: str | Non
     end = end_of_log(directory)
     pair = Explanation(event, _submitted(directory, identity, end), device)
     submitted = _event_id(identity)
-    if event != msgspec.structs.replace(submitted, number=event.number) or event.number >= end:
+    is_here = event.origin.partition("#")[0] == submitted.origin and event.incarnation == submitted.incarnation
+    if not is_here or event.number >= end:
         raise StorageError(f"the log has no event {event}; check the id (a refused event has none)")
     first = oldest_record(directory)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:

@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -22,6 +23,7 @@ from wanderbus.cli.connection_options import AsJson, Connection, connected, leav
 from wanderbus.cli.devices import Place, free_place, named_place
 from wanderbus.cli.event_output import Format, print_notification
 from wanderbus.cli.output import output_closed, print_progress, print_progress_json, run_async
+from wanderbus.cli.pattern.pattern_input import given_pattern
 from wanderbus.cli.since import since_point
 from wanderbus.cli.spans import span_s
 from wanderbus.client.agent import Agent
@@ -30,7 +32,7 @@ from wanderbus.client.reports import Reports, StatusChange
 from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.event import Notification
 from wanderbus.filters import LANGUAGES, parse
-from wanderbus.subscription import SincePoint, Subscription
+from wanderbus.subscription import PATTERN, SincePoint, Subscription
 
 SESSION: Final = "sub"
 """Session of the subscriptions without a name; each subscription with a name has its own session."""
@@ -52,6 +54,13 @@ def session_of(name: str) -> str:
     return f"{SESSION}.{name}"
 
 
+PatternText = Annotated[
+    str | None, typer.Option("--pattern", metavar="TEXT", help="Pattern of compound events, in place of a subject.")
+]
+InSession = Annotated[str | None, typer.Option("--session", help="Session to use instead of one of the command line.")]
+PatternFile = Annotated[Path | None, typer.Option("--pattern-file", help="File with the pattern; - is standard input.")]
+
+
 @dataclass(frozen=True)
 class _Asked:
     """The subscription that the command line asks for, and its output."""
@@ -68,6 +77,13 @@ class _Asked:
     since: SincePoint | None = None
 
     @property
+    def interest(self) -> dict[str, Any]:
+        """The subject and the expression, or the pattern, as :meth:`Agent.subscribe` takes them."""
+        if self.language == PATTERN:
+            return {"pattern": self.expression}
+        return {"subject": self.subject, "expression": self.expression, "language": self.language}
+
+    @property
     def subscription_format(self) -> Literal["event", "xml"]:
         """The format in which the broker sends the notifications."""
         return "xml" if self.format is Format.xml else "event"
@@ -75,10 +91,12 @@ class _Asked:
 
 @connected
 def sub(
-    subject: Annotated[str, typer.Argument(help="Subject of the events; * is every subject.")],
+    subject: Annotated[str, typer.Argument(help="Subject of the events; * is every subject.")] = "",
     expression: Annotated[str, typer.Argument(help="Expression of interest; empty matches every event.")] = "",
     *,
     connection: Connection,
+    pattern: PatternText = None,
+    pattern_file: PatternFile = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this number of notifications.")] = None,
     keep: Annotated[
         str | None,
@@ -100,9 +118,7 @@ def sub(
             "event, or earliest.",
         ),
     ] = None,
-    session: Annotated[
-        str | None, typer.Option("--session", help="Session to use instead of one of the command line.")
-    ] = None,
+    session: InSession = None,
     language: Annotated[str, typer.Option(help=f"Language of the expression: {', '.join(LANGUAGES)}.")] = "eci",
     format: Annotated[Format, typer.Option("--format", help="Output format, one notification per line.")] = Format.text,
     json: AsJson = False,
@@ -121,12 +137,16 @@ def sub(
     Example: wanderbus sub Departure --keep delays --lifetime 30d --user sip:alice@localhost
 
     Example: wanderbus sub Departure --since -2h --user sip:alice@localhost
+
+    With a pattern each notification is a detection of it, in new events; events has the ids of its events.
+
+    Example: wanderbus sub --pattern-file late.pattern --user sip:alice@localhost
     """
     if keep is not None and session is not None:
         raise ConfigurationError(
             "--session cannot be combined with --keep: a subscription with a name has its own session"
         )
-    parse(expression, language)
+    subject, expression, language = _interest(subject, expression, language, pattern, pattern_file)
     format = Format.json if json else format
     asked = _Asked(
         subject,
@@ -140,6 +160,21 @@ def sub(
         None if since is None else since_point(since, datetime.now(UTC)),
     )
     run_async(_until_closed(_sub(connection, asked, session)))
+
+
+def _interest(
+    subject: str, expression: str, language: str, pattern: str | None, pattern_file: Path | None
+) -> tuple[str, str, str]:
+    """Return subject, expression and language of what the command line asks for, which is valid."""
+    if pattern is not None or pattern_file is not None:
+        if subject or expression or language != "eci":
+            raise ConfigurationError("give either a subject with an expression, or a pattern")
+        read = given_pattern(pattern, pattern_file, "--pattern-file")
+        return read.declaration.subject, read.text, PATTERN
+    if not subject:
+        raise ConfigurationError("give a subject, or a pattern with --pattern or --pattern-file")
+    parse(expression, language)
+    return subject, expression, language
 
 
 async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
@@ -159,10 +194,10 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
     if connection.is_eci:
         if asked.since is not None:
             raise ConfigurationError("--since cannot be combined with eci://: the original ECI knows no history")
+        if asked.language == PATTERN:
+            raise ConfigurationError("--pattern cannot be combined with eci://: the original ECI knows no patterns")
         agent = connection.agent()
-        reading = agent.subscribe(
-            asked.subject, asked.expression, language=asked.language, format=asked.subscription_format
-        )
+        reading = agent.subscribe(**asked.interest, format=asked.subscription_format)
         async with agent, reading as notifications:
             await _print_each(notifications, asked)
         return
@@ -193,9 +228,7 @@ async def _print(agent: Agent, asked: _Asked) -> None:
             _check_same(kept, asked)
             since = kept[0].since if kept else since
         reading = agent.subscribe(
-            asked.subject,
-            asked.expression,
-            language=asked.language,
+            **asked.interest,
             format=asked.subscription_format,
             keep=asked.name is not None,
             lifetime_s=asked.lifetime_s,

@@ -45,6 +45,7 @@ from wanderbus.refusals import Limited
 from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import (
+    PATTERN,
     Format,
     QueuePolicy,
     Restriction,
@@ -250,19 +251,25 @@ class Agent:
 
     @overload
     def subscribe(
-        self, subject: str, expression: str = "", *, gaps: Literal[False] = False, **options: Unpack[SubscribeOptions]
+        self,
+        subject: str = "",
+        expression: str = "",
+        *,
+        gaps: Literal[False] = False,
+        **options: Unpack[SubscribeOptions],
     ) -> Notifications[Notification]: ...
 
     @overload
     def subscribe(
-        self, subject: str, expression: str = "", *, gaps: bool, **options: Unpack[SubscribeOptions]
+        self, subject: str = "", expression: str = "", *, gaps: bool, **options: Unpack[SubscribeOptions]
     ) -> Notifications[Notification | Gap]: ...
 
     def subscribe(
         self,
-        subject: str,
+        subject: str = "",
         expression: str = "",
         *,
+        pattern: str | None = None,
         keep: bool = False,
         lifetime_s: float | None = None,
         until: datetime | None = None,
@@ -279,7 +286,11 @@ class Agent:
 
         ``async for`` without a block opens the subscription too; then ``aclose()`` or closing the agent ends it.
 
+        :param subject: the subject of the events; ``*`` for every subject
         :param expression: an expression of interest; an empty one matches every event of the subject
+        :param pattern: a pattern of compound events, in place of a subject and an expression (SPEC T-07): each
+            notification is a detection, with the ids of its events as ``events``. Entering the block raises
+            :class:`PatternError` for a text that is no pattern
         :param keep: keep the subscription after the block; the same call finds it again, also after a crash
         :param lifetime_s: the subscription expires after this time, connected or not (SPEC X17)
         :param until: the subscription expires at this time, instead of ``lifetime_s``; it must have a time zone
@@ -298,10 +309,15 @@ class Agent:
             the server no longer has the first of them. The same call finds a kept subscription only with the same point
         :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
         """
-        # Agents that only publish do not load the languages of filters.
-        from wanderbus.filters import parse
+        if pattern is None:
+            # Agents that only publish do not load the languages of filters.
+            from wanderbus.filters import parse
 
-        parse(expression, language)
+            parse(expression, language)
+        elif (subject, expression, language) == ("", "", "eci"):
+            expression, language = pattern, PATTERN  # the broker reads it, and knows the subject
+        else:
+            raise LocalProtocolError("subscribe() takes either a subject with an expression, or a pattern")
         request = protocol.Subscribe(
             self._requests.next_request(),
             subject,

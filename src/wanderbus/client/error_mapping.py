@@ -11,6 +11,7 @@ from wanderbus.errors import (
     FilterError,
     LimitExceeded,
     NoResponse,
+    PatternError,
     Refused,
     UnknownUser,
     Unreachable,
@@ -19,6 +20,7 @@ from wanderbus.errors import (
 )
 from wanderbus.machine import shown
 from wanderbus.sip.message.words import NOT_SERVED
+from wanderbus.subscription import PATTERN
 
 _OUT_OF_TIME: Final = ("certificate is not yet valid", "certificate has expired")
 """OpenSSL's messages for a certificate whose validity period does not contain the local time."""
@@ -64,10 +66,11 @@ def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> N
     return NoResponse(f"cannot reach the broker {broker} through {server} in {waited_s:g} s{last}; {remedy}")
 
 
-def request_error(refusal: protocol.RequestRefused, expression: str) -> WanderbusError:
+def request_error(refusal: protocol.RequestRefused, expression: str, language: str = "eci") -> WanderbusError:
     """Return the error for a request that the broker refused; ``expression`` is the request's, if any."""
     if refusal.position is not None and 0 <= refusal.position <= len(expression):
-        return FilterError(refusal.reason, expression, refusal.position)
+        error = PatternError if language == PATTERN else FilterError
+        return error(refusal.reason, expression, refusal.position)
     if refusal.limit is not None:
         return LimitExceeded(refusal.reason, refusal.limit)
     return Refused(refusal.reason)

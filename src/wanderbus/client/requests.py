@@ -26,8 +26,8 @@ class Requests:
     def __init__(self, feed: Callable[[Input], None]) -> None:
         self._feed = feed
         self._last = 0
-        self._open: dict[int, tuple[asyncio.Future[RequestSettled], str]] = {}
-        """Future of each open request by number, and the request's expression, if any."""
+        self._open: dict[int, tuple[asyncio.Future[RequestSettled], Sequence[str]]] = {}
+        """Future of each open request by number, and the expression and language of a subscription."""
 
     def next_request(self) -> int:
         """Return the number of the next request."""
@@ -68,7 +68,7 @@ class Requests:
     def _open_one(self, request: Any) -> asyncio.Future[RequestSettled]:
         check_message(request)
         answered: asyncio.Future[RequestSettled] = asyncio.get_running_loop().create_future()
-        self._open[request.request] = answered, getattr(request, "expression", "")
+        self._open[request.request] = answered, _expression_of(request)
         return answered
 
     def settle(self, settled: RequestSettled, broker: str) -> None:
@@ -81,7 +81,7 @@ class Requests:
         elif not settled.answered:
             answered.set_exception(unanswered(broker, settled.refusal.reason))
         else:
-            answered.set_exception(request_error(settled.refusal, expression))
+            answered.set_exception(request_error(settled.refusal, *expression))
 
     def close(self, reason: WanderbusError) -> None:
         """Fail all pending calls with ``reason``."""
@@ -90,6 +90,10 @@ class Requests:
                 answered.set_exception(reason)
                 answered.exception()
         self._open.clear()
+
+
+def _expression_of(request: Any) -> Sequence[str]:
+    return (request.expression, request.language) if isinstance(request, protocol.Subscribe) else ("",)
 
 
 def check_message(message: protocol.AgentMessage) -> None:

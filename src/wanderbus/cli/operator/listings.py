@@ -23,7 +23,7 @@ from wanderbus.errors import UnknownUser
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import DeviceInfo, QueueInfo, SessionInfo, SubscriptionInfo, UnreadInfo
 from wanderbus.runtime.system_random import wall_us
-from wanderbus.subscription import Restriction, instant_shown
+from wanderbus.subscription import PATTERN, Restriction, instant_shown
 
 _LINE: Final = 80
 _INDENT: Final = "  "
@@ -319,7 +319,9 @@ def _unread_of(row: SessionInfo | QueueInfo) -> Iterator[tuple[str, object]]:
 
 
 def _of_subscription(row: SubscriptionInfo) -> Iterator[tuple[str, object]]:
-    if row.expression:
+    if row.language == PATTERN:
+        yield row.language, f"{' '.join(row.expression.split())} (keeps {row.pattern_events or 0} events)"
+    elif row.expression:
         yield row.language, row.expression
     for restriction in row.restrictions:
         yield "restriction", _restriction(restriction)

@@ -16,10 +16,10 @@ Text = Annotated[str | None, typer.Argument(help="The pattern, unless --file is 
 File = Annotated[Path | None, typer.Option("--file", help="File that contains the pattern; - is standard input.")]
 
 
-def given_pattern(text: str | None, file: Path | None) -> Pattern:
+def given_pattern(text: str | None, file: Path | None, option: str = "--file") -> Pattern:
     """Return the pattern; ``ConfigurationError`` unless it is given once."""
     if (text is None) == (file is None):
-        raise ConfigurationError("give the pattern either as an argument or with --file")
+        raise ConfigurationError(f"give the pattern either as text or with {option}")
     if text is not None and os.path.isfile(text):  # a long text is no error here
-        raise ConfigurationError(f"{text} is a file, not a pattern; give it with --file")
+        raise ConfigurationError(f"{text} is a file, not a pattern; give it with {option}")
     return compile_pattern(given_text(text, file))
