@@ -67,6 +67,8 @@ class Scenario:
     """A world with one server and a few travellers, set up by the seed."""
 
     traveller_class: type[Traveller] = Traveller
+    expressions: Sequence[str] = EXPRESSIONS
+    """Expressions and patterns to which travellers subscribe."""
     relay_addresses: Sequence[Address] = ()
     over_tcp = 0.3
     """Chance that a traveller's data use TCP."""
@@ -97,7 +99,7 @@ class Scenario:
                 self.world,
                 self.network,
                 rudp,
-                expressions=draw.sample(EXPRESSIONS, draw.randint(1, 3)),
+                expressions=draw.sample(self.expressions, draw.randint(1, 3)),
                 resumes=draw.random() < 0.8,
                 think_s_max=draw.choice([0.01, 0.1, 1.0]),
                 encryption=encryption,

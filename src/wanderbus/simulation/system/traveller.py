@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,16 +22,21 @@ from wanderbus.client.machine.messages import (
     PublishSettled,
     RequestSettled,
 )
-from wanderbus.event import Event, EventId, Gap, Notification, Position
+from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
 from wanderbus.machine import Address, Output
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.world import SeededRandom, World
-from wanderbus.subscription import Since
+from wanderbus.subscription import PATTERN, Since
 
 SUBJECT = "Trade"
+
+
+def is_pattern(expression: str) -> bool:
+    """Return whether a traveller's expression is a pattern."""
+    return expression.startswith("pattern ")
 
 
 class Committed(msgspec.Struct):
@@ -191,9 +196,11 @@ class Traveller:
         expression = self.expressions[request - 1]
         since = self.since.get(request)
         position = self.committed.positions.get(request) if self.resumes else None
-        return Ask(
-            protocol.Subscribe(request, SUBJECT, expression, None, (), False, resume=position, since=since), reads=True
+        subject, language = ("", PATTERN) if is_pattern(expression) else (SUBJECT, "eci")
+        wanted = protocol.Subscribe(
+            request, subject, expression, None, (), False, language=language, resume=position, since=since
         )
+        return Ask(wanted, reads=True)
 
     def begin(self, place: int, since: Since) -> None:
         """Subscribe to a late expression, from a point in the past on."""
@@ -219,7 +226,7 @@ class Traveller:
             self._node.rebind(addresses, {STREAM_SOCKET: addresses[DATA_SOCKET]})
             self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
 
-    def publish(self, attributes: dict[str, int | str]) -> None:
+    def publish(self, attributes: Mapping[str, Value]) -> None:
         """Publish an event whose ``Uid`` is unique in the world."""
         assert self._node is not None
         self._published_in_life += 1
