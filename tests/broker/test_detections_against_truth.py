@@ -31,7 +31,7 @@ class Match(NamedTuple):
 
 
 class Stand:
-    """A desk with one subscription to a pattern, which crashes as it is told."""
+    """A desk with one subscription to a pattern, which crashes on request."""
 
     def __init__(self, text: str) -> None:
         self.desk = Desk()

@@ -82,6 +82,7 @@ def test_a_row_of_a_subscription_has_every_field_of_it(office: Office) -> None:
         **waits,
         "last_us": None,
         "history_from": None,
+        "pattern_events": None,
         "readers": [{"device": "phone", "unacknowledged": 0}],
     }
 

@@ -159,7 +159,7 @@ def test_an_error_in_json_is_one_line_on_standard_error(shell: Shell) -> None:
     shell.port = 1
     for words, kind, status in (
         (["pub", "Departure", "--json", "--user", "alice"], "ConfigurationError", 2),
-        (["sub", "--json"], "UsageError", 2),
+        (["sub", "--json"], "ConfigurationError", 2),
         (["sub", "Departure", "(n >", "--json", "--user", "a@b"], "FilterError", 2),
         (["sub", "Departure", "--json", "--timeout", "0.2", *shell.as_user()], "NoResponse", 1),
     ):
