@@ -296,7 +296,7 @@ def test_detections_of_a_pattern_are_printed(shell: Shell) -> None:
     published(shell, 1, 2)
     for reader in readers:
         line = read_line(reader)
-        assert line.startswith("1 pair detection=pattern:")
+        assert line.split(" ", 1)[1].startswith("pair detection=pattern:")
         assert line.endswith("first=1 second=2")
     _, out, _ = shell.run("subscriptions", *shell.as_user()[:-2])
     assert "(keeps " in out
