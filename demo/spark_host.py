@@ -16,12 +16,10 @@ from wanderbus.testbed.async_processes import AsyncProcess
 from wanderbus.testbed.launch import python
 
 READY_S: Final = 120.0
-"""Longest time for Spark to get ready: its priority is low, so others may slow it down."""
+"""Longest time for Spark to get ready."""
 
 ANALYSIS_S: Final = 300.0
 """Longest time for the lake, the audit and the page, once everything else has ended."""
-
-_NICE: Final = ("nice", "-n", "5")
 
 
 def engines(engine: str) -> dict[str, str]:
@@ -30,7 +28,7 @@ def engines(engine: str) -> dict[str, str]:
 
 
 class SparkHost:
-    """Runs :mod:`demo.spark_process` on the data directory ``data`` of the server, with a lower priority than the rest.
+    """Runs :mod:`demo.spark_process` on the data directory ``data`` of the server.
 
     The page of the server goes to ``page``; ``phase`` displays what is going on after the run.
     """
@@ -58,7 +56,7 @@ class SparkHost:
         self._ready.clear()
         self._matching.clear()
         self._context.state.spark, self._context.state.spark_lag = "starting", None
-        command = [*_NICE, *python("demo.spark_process", str(path))]
+        command = python("demo.spark_process", str(path))
         self._child = await self._context.crew.start(SPARK, command, self._on_line)
 
     async def ready(self) -> None:
