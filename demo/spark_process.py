@@ -28,7 +28,8 @@ from demo.json_lines import report
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, page, write_page
 from wanderbus.pipeline.engine import SETTINGS, EngineProgress, MatchingEngine, local_master
-from wanderbus.pipeline.operation.run import PipelineRun, RunProgress
+from wanderbus.pipeline.operation.query_progress import RunProgress
+from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.session import spark_session
 
 CORES: Final = 2
