@@ -35,7 +35,10 @@ LIVES_S_MAX: Final = 2.0
 UNMATCHED_SHARE: Final = 0.2
 """Share of the kills that do not wait for matches."""
 
-MATCHES_S_MAX: Final = 120.0
+ENGINE_READY_S_MAX: Final = 300.0
+"""Longest start of the engine: Java and Spark take long if others use the processors too."""
+
+MATCHES_S_MAX: Final = 300.0
 FALLS_S_MAX: Final = 60.0
 GONE_S_MAX: Final = 30.0
 
@@ -56,12 +59,14 @@ class Run(crash.Run):
     settings = _SETTINGS
     consuming = crash.CONSUMERS
     kinds = HOW
-    drain_s_max, quiet_s_max = 180.0, 60.0
+    drain_s_max, quiet_s_max = 900.0, 180.0
 
     def __init__(self, directory: Path, random: Random) -> None:
         super().__init__(directory, random)
         arguments = ("pipeline", "engine", str(self.data), "--json")
-        self._engine = Victim("the engine", "wanderbus", *arguments, errors=directory / "engine.stderr")
+        self._engine = Victim(
+            "the engine", "wanderbus", *arguments, errors=directory / "engine.stderr", ready_s_max=ENGINE_READY_S_MAX
+        )
         self._is_starting = self._is_server_starting = False
         self._left: set[int] = set()
 

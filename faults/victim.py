@@ -13,7 +13,7 @@ from wanderbus.testbed.async_processes import AsyncProcess
 from wanderbus.testbed.launch import python
 
 READY_S_MAX: Final = 60.0
-"""Longest time until a process is ready; only a failure takes so long."""
+"""Longest time until a process is ready, unless it has its own; only a failure takes so long."""
 
 
 class Died(Exception):
@@ -23,12 +23,13 @@ class Died(Exception):
 class Victim:
     """A program of ours; ``starts`` counts its processes, ``ready_s`` is the duration of the last awaited start."""
 
-    def __init__(self, name: str, module: str, *arguments: str, errors: Path) -> None:
+    def __init__(self, name: str, module: str, *arguments: str, errors: Path, ready_s_max: float = READY_S_MAX) -> None:
         self.name = name
         self.starts = 0
         self.ready_s = 0.0
         self._argv = python(module, *arguments)
         self._errors = errors
+        self._ready_s_max = ready_s_max
         self._process: AsyncProcess | None = None
         self._started = 0.0
 
@@ -42,9 +43,9 @@ class Victim:
     async def ready(self) -> None:
         """Wait until it reports that it is ready; raise :class:`Died` if it does not."""
         try:
-            await self.line(READY_S_MAX)
+            await self.line(self._ready_s_max)
         except TimeoutError:
-            raise Died(f"{self.name} was not ready in {READY_S_MAX:g} s") from None
+            raise Died(f"{self.name} was not ready in {self._ready_s_max:g} s") from None
         self.ready_s = time.monotonic() - self._started
 
     @property
