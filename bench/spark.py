@@ -16,7 +16,15 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import spark_cluster, spark_engine, spark_grid, spark_history, spark_patterns, spark_plan
+from bench import (
+    engine_conformance,
+    spark_cluster,
+    spark_engine,
+    spark_grid,
+    spark_history,
+    spark_patterns,
+    spark_plan,
+)
 from bench.process_times import tree_s
 from bench.spark_lake import lake_rates
 from harness.reporting import Goal, finish, goal, progress
@@ -176,7 +184,8 @@ def _engine(options: argparse.Namespace) -> int:
         for each in spark_engine.measure(Path(work), count):
             results.append(each)
             print(f"{each.way:12} {each.events:>9,} events {each.events_per_s:>9,.0f} events/s", flush=True)
-    goals = spark_engine.goals(results)
+        failed = engine_conformance.failed(Path(work))
+    goals = spark_engine.goals(results, failed)
     rows = [each._asdict() for each in results]
     return finish("bench spark engine", rows, goals, file=options.json, strict=options.strict)
 

@@ -6,7 +6,7 @@ are away, of which an event matches one or two. Server, agents and this process 
 *Engine*: the log has events too, and this process asks for their matches, as a server does. *Backlog*: the same with a
 server; the rate is that of the records in which it has written the matches. *Broker*: a server with its own index, and
 an agent that publishes as fast as it can. *Closed loop*: an agent publishes 1,000 events a second, and another one gets
-all of them.
+all of them. *Conformance*: the number of tests of delivery that fail with any engine.
 """
 
 from __future__ import annotations
@@ -101,11 +101,12 @@ def measure(work: Path, events: int) -> Iterator[Measured]:
     yield asyncio.run(_closed_loop(_directory(work, "loop", 0)))
 
 
-def goals(results: Sequence[Measured]) -> list[Goal]:
+def goals(results: Sequence[Measured], conformance_failed: float) -> list[Goal]:
     """Return the goals of the report."""
     by = {each.way: each for each in results}
     loop = by["closed loop"]
     return [
+        goal("engine_conformance_failed", conformance_failed, "tests", most=0),
         goal("engine_events_per_s", by["engine"].events_per_s, "1/s", least=20_000),
         goal("engine_delivered_per_s", by["backlog"].events_per_s, "1/s"),
         goal("engine_vs_broker", by["backlog"].events_per_s / by["broker"].events_per_s, "ratio"),

@@ -1,4 +1,7 @@
-"""Jobs on a cluster have the same output as on this machine, also if a worker is killed meanwhile (SPEC T-09, T-11)."""
+"""Jobs on a cluster have the same output as on this machine, also if a worker is killed meanwhile.
+
+SPEC T-06, T-09, T-11.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ import wanderbus
 from harness.lakes import differences, rows_of
 from tests.published import published
 from tests.spark.cluster import jobs
+from tests.spark.cluster.engine_matches import expected, matches_of, write_data
+from tests.spark.engine.running import running_engine
 from wanderbus.evaluation.points import MOBILITY, run_point
 from wanderbus.event import DeclaredAttribute, Event
 from wanderbus.pipeline.cluster import environment
@@ -30,6 +35,7 @@ from wanderbus.records import (
     Unsubscribed,
     encode_record,
 )
+from wanderbus.runtime.services.engine import EventMatches
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
 from wanderbus.testbed.launch import python
@@ -48,12 +54,16 @@ JOB_S_MAX = 240.0
 
 
 class Run(NamedTuple):
-    """The jobs of a cluster: the log, the directory with their lakes, and the lines that they printed."""
+    """The jobs of a cluster: the log, the directory with their lakes, and the lines that they printed.
+
+    ``matches`` are those of the matching engine.
+    """
 
     log: Path
     work: Path
     cluster: Path
     lines: list[dict[str, Any]]
+    matches: list[EventMatches]
 
     def end_of(self, job: str) -> dict[str, Any]:
         """Return the line that a job printed at its end."""
@@ -121,7 +131,7 @@ def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                     cluster.workers[jobs.JOBS.index(lines[-1]["job"]) - 1].kill()
                     cluster.add_worker()
         _run_command(log, work, cluster, archive)
-        yield Run(log, work, work, lines)
+        yield Run(log, work, work, lines, _run_engine(work, cluster, archive))
 
 
 def _run_command(log: Path, work: Path, cluster: SparkCluster, archive: Path) -> None:
@@ -131,6 +141,27 @@ def _run_command(log: Path, work: Path, cluster: SparkCluster, archive: Path) ->
     with Process("command", argv, work / "command.log", more_environment={"SPARK_LOCAL_IP": HOST}) as command:
         command.wait(JOB_S_MAX)
         assert command.status == 0, command
+
+
+def _run_engine(work: Path, cluster: SparkCluster, archive: Path) -> list[EventMatches]:
+    """Return the matches of ``wanderbus pipeline engine`` on the cluster; kill a worker in the middle."""
+    last = cluster.work_of(len(cluster.workers) - 1)
+    before = set(last.glob("app-*"))
+
+    def kill_worker() -> None:
+        assert set(last.glob("app-*")) - before, "the worker runs a part of the engine"
+        cluster.workers[-1].kill()
+        cluster.add_worker()
+
+    data = write_data(work / "data")
+    argv = python(
+        "wanderbus", "pipeline", "engine", str(data), "--master", cluster.master, "--environment", str(archive)
+    )
+    with Process("engine", argv, work / "engine.log", read=True, more_environment={"SPARK_LOCAL_IP": HOST}) as engine:
+        assert engine.line(JOB_S_MAX).startswith("ready")
+        found = matches_of(data, kill_worker)
+        assert engine.end() == 0, engine
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +199,15 @@ def test_the_command_makes_the_same_lake_on_a_cluster(run: Run, local: Path) -> 
     added = json.loads((run.work / "command.log").read_text().splitlines()[-1])["added"]
     assert added["records"]["rows"] == rows_of(local, TABLES[0]).total()
     applications = {path.name for path in run.cluster.glob("work-*/app-*")}
-    assert len(applications) == 2, "the workers ran the jobs and the command"
+    assert len(applications) == 3, "the workers ran the jobs, the command and the engine"
+
+
+def test_t06_matches_on_a_cluster_are_those_of_this_machine_also_if_a_worker_is_killed(
+    run: Run, spark: SparkSession
+) -> None:
+    with running_engine(spark, run.work / "data"):
+        here = matches_of(run.work / "data")
+    assert run.matches == here == expected()
 
 
 def test_points_of_a_grid_on_a_cluster_equal_direct_runs(run: Run) -> None:

@@ -1,0 +1,37 @@
+"""The conformance tests of delivery, with each of the matching engines (SPEC T-06): the number that fail."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from harness.reporting import progress
+from wanderbus.testbed.launch import python
+from wanderbus.testbed.processes import Process
+
+TESTS: Final = ("tests/conformance/test_delivery.py", "tests/spark/engine/test_conformance.py")
+"""The broker's own engine and one beside it; the engine on Spark."""
+
+TESTS_S_MAX: Final = 900.0
+_ROOT: Final = Path(__file__).parents[1]
+
+
+def failed(work: Path) -> float:
+    """Run the tests; return how many fail, not a number if they could not be run."""
+    progress("delivering with each engine")
+    report = work / "conformance.xml"
+    argv = python("pytest", "-q", f"--junitxml={report}", *TESTS)
+    with Process("the conformance tests", argv, work / "conformance.errors", cwd=_ROOT) as tests:
+        tests.wait(TESTS_S_MAX)
+    return count(report)
+
+
+def count(report: Path) -> float:
+    """Return the failed tests of a report of pytest, not a number unless it has a test of each engine."""
+    cases = ElementTree.parse(report).findall(".//testcase") if report.exists() else []
+    modules = {str(case.get("classname")).rpartition(".")[0] for case in cases if case.find("skipped") is None}
+    if not {each.removesuffix(".py").replace("/", ".") for each in TESTS} <= modules:
+        return math.nan
+    return sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
