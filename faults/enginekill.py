@@ -39,8 +39,8 @@ ENGINE_READY_S_MAX: Final = 300.0
 """Longest start of the engine: Java and Spark take long if others use the processors too."""
 
 MATCHES_S_MAX: Final = 300.0
-FALLS_S_MAX: Final = 60.0
-GONE_S_MAX: Final = 30.0
+FALLS_S_MAX: Final = 180.0
+GONE_S_MAX: Final = 120.0
 
 _SETTINGS: Final = """\
 log_keep_bytes = 0
