@@ -21,8 +21,11 @@ class Model:
     def __init__(self, config: BrokerConfig, log: Iterable[AnyRecord]) -> None:
         self.config = config
         self.known: dict[str, Subscription] = {}
-        self.live: dict[str, int | None] = {}
-        """Time of the last generated notification, by live subscription."""
+        self.live: dict[str, None] = {}
+        self.last_us: dict[str, int] = {}
+        """Time of the last generated notification, by subscription."""
+        self.coming: dict[int, tuple[records.Published, set[str]]] = {}
+        """Events that the engine has not matched, with the subscriptions that are to get them, by offset."""
         self.members: list[str] = []
         self.cursors: dict[tuple[str, str], int] = {}
         """Highest number that a member has taken, by subscription and member."""
@@ -36,20 +39,28 @@ class Model:
         """The heir of each ended subscription that has one."""
         self.delivered = self.restricted = 0
         self.dropped: Counter[str] = Counter()
-        for record in log:
-            self.apply(record)
+        for offset, record in enumerate(log):
+            self.apply(offset, record)
 
-    def apply(self, record: AnyRecord) -> None:
+    def apply(self, offset: int, record: AnyRecord) -> None:
         match record:
             case records.Subscribed(subscription=subscription, inherits=inherits):
                 self.known[subscription.id], self.live[subscription.id] = subscription, None
                 self.waiting[subscription.id] = []
                 if inherits is not None:
                     self.inherit(inherits, subscription.id)
-            case records.Unsubscribed(subscription=identity):
+            case records.Unsubscribed(subscription=identity, abandoned_by=device):
                 del self.live[identity]
+                if device and (self.members == [device] or self.known[identity].device == device):
+                    for _, wanted in self.coming.values():
+                        wanted.discard(identity)
+            case records.Published() if record.engine:
+                assert record.delivery == records.Delivery()
+                self.coming[offset] = record, self.matched(record)
             case records.Published():
-                self.generate(record)
+                self.generate(record, self.matched(record), record.delivery)
+            case records.Matched():
+                self.match(record)
             case records.Dropped():
                 self.drop(record)
             case records.Attached(user=user, device=device) if user == ALICE:
@@ -81,27 +92,48 @@ class Model:
             self.cursors[identity, record.device] = max(before, record.number)
         self.trim()
 
-    def generate(self, record: records.Published) -> None:
+    def matched(self, record: records.Published) -> set[str]:
+        """The live subscriptions that an event matches."""
+        return {s for s in self.live if self.known[s].expression.split()[0] in record.event.attributes}
+
+    def match(self, record: records.Matched) -> None:
+        """The engine has matched all events below an offset; some of them were for nobody (SPEC T-06)."""
+        named = {each.id.number: each for each in record.events}
+        assert list(named) == sorted(named)
+        assert named.keys() <= self.coming.keys(), "an event is matched once"
+        for offset in [each for each in self.coming if each < record.next]:
+            published, matched = self.coming.pop(offset)
+            each = named.get(offset)
+            delivery = records.Delivery(each.notified, each.restricted) if each is not None else records.Delivery()
+            self.generate(published, {self.present(identity) for identity in matched}, delivery)
+        assert not named.keys() & self.coming.keys(), "it is below the watermark"
+
+    def present(self, subscription: str) -> str:
+        """The subscription that inherited the queue of ``subscription``, or ``subscription`` itself."""
+        while subscription in self.heirs:
+            subscription = self.heirs[subscription]
+        return subscription
+
+    def generate(self, record: records.Published, matched: set[str], delivery: records.Delivery) -> None:
         """Restrictions decide, and time counts from the last notification that was generated (SPEC H-11)."""
-        matched = {s for s in self.live if self.known[s].expression.split()[0] in record.event.attributes}
         restricted = {s for s in matched if self.too_soon(s, record.at_us)}
-        assert {s for s, _ in record.delivery.restricted} == restricted
+        assert {s for s, _ in delivery.restricted} == restricted
         self.restricted += len(restricted)
         if not matched - restricted:
-            assert record.delivery.notified == ()
+            assert delivery.notified == ()
             return
-        (notified,) = record.delivery.notified
+        (notified,) = delivery.notified
         assert notified.number == len(self.meant) + 1
         assert set(notified.subscriptions) == matched - restricted
         self.meant[notified.number] = set(notified.subscriptions)
         for identity in notified.subscriptions:
             self.waiting[identity].append(notified.number)
         self.published[notified.number] = record.event["N"], record.at_us
-        self.live |= dict.fromkeys(notified.subscriptions, record.at_us)
+        self.last_us |= dict.fromkeys(notified.subscriptions, record.at_us)
         self.trim()
 
     def too_soon(self, subscription: str, now_us: int) -> bool:
-        last_us = self.live[subscription]
+        last_us = self.last_us.get(subscription)
         periods_us = [r.period_s * 1e6 for r in self.known[subscription].restrictions if isinstance(r, Frequency)]
         return last_us is not None and any(now_us - last_us < period_us for period_us in periods_us)
 

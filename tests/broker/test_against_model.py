@@ -1,4 +1,4 @@
-"""The broker against a model of a few dicts, through crashes of either side (DESIGN 5, SPEC E-05, G, H-11, U-02).
+"""The broker against a model of a few dicts, through crashes of either side (DESIGN 5, SPEC E-05, G, H-11, T-06, U-02).
 
 Each of Alice's devices must find every subscription that it reads, in order and without holes except gaps that a bound
 explains, whatever it does not read. Every match must be accounted for. The live state must equal the state that the log
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
+from tests.broker.engine_desk import EngineDesk
 from tests.broker.model import Model
 from wanderbus import protocol
 from wanderbus.broker.queues.queue_items import Queued
@@ -58,6 +59,13 @@ class TimedDesk(Desk):
         super().start()
 
 
+class TimedEngineDesk(TimedDesk, EngineDesk):
+    """Its broker leaves the matching to an engine, which answers when it is told to."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__(config, answers=False)
+
+
 class Place:
     """Position of a device in a subscription: seen and taken in this life, seen in any life, seen in earlier lives."""
 
@@ -87,12 +95,21 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         when_full=st.sampled_from(["drop_oldest", "drop_newest"]),
         age_max_s=st.sampled_from([None, 30.0]),
         backlog_per_s=st.sampled_from([1.0, 1e6]),
+        has_engine=st.booleans(),
     )
-    def begin(self, cap: int, window: int, when_full: WhenFull, age_max_s: float | None, backlog_per_s: float) -> None:
+    def begin(
+        self,
+        cap: int,
+        window: int,
+        when_full: WhenFull,
+        age_max_s: float | None,
+        backlog_per_s: float,
+        has_engine: bool,
+    ) -> None:
         queue = QueuePolicy(notifications_max=cap, age_max_s=age_max_s, when_full=when_full)
         config = BrokerConfig(queue=queue, unacknowledged_max=window, backlog_per_s=backlog_per_s, sweep_s=20.0)
         self.own_full: WhenFull | None = "drop_newest" if cap == 3 else None
-        self.desk = TimedDesk(config)
+        self.desk = TimedEngineDesk(config) if has_engine else TimedDesk(config)
         self.modelled: tuple[bytes, ...] | None = None
         self.submitted: list[Publish] = []
         self.accepted: set[int] = set()
@@ -110,6 +127,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         if not hasattr(self, "desk"):
             return
         self.sync()
+        self.match_all()
         for device in self.devices.values():
             if device.link is None:
                 self.attach(device)
@@ -130,6 +148,11 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         assert self.accepted == {publish.number for publish in self.submitted}
         assert len(self.desk.broker.state.queue) == len(self.desk.broker.state.events) == 0
         self.everything_is_as_the_model_says()
+
+    def match_all(self) -> None:
+        """Let the engine match everything, if there is one."""
+        while isinstance(self.desk, EngineDesk) and self.desk.match():
+            pass
 
     def model(self) -> Model:
         """Model of the log; the cached one if no record was added since."""
@@ -152,6 +175,19 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         model, most = self.model(), self.desk.config.queue.notifications_max
         if kinds & {model.known[s].expression.split()[0] for s in model.live} - {"rare"}:
             assert len(model.entries()) <= (most or 0)
+
+    @precondition(lambda self: isinstance(self.desk, EngineDesk))
+    @rule(count=st.sampled_from([1, 2, 256]), is_killed=st.booleans())
+    def match_some(self, count: int, is_killed: bool) -> None:
+        """Let the engine answer, once or until nothing is left; it may have been killed before."""
+        assert isinstance(self.desk, EngineDesk)
+        self.desk.engine.events_max = count
+        if is_killed:
+            self.desk.engine.forget()
+        if count == 256:
+            self.match_all()
+        else:
+            self.desk.match()
 
     @rule(kind=st.sampled_from(KINDS))
     def subscribe_or_unsubscribe(self, kind: str) -> None:

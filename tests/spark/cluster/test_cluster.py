@@ -50,7 +50,7 @@ START_US = 1_700_000_000_000_000
 STEP_US = 20_000_000
 SCHEMA_AT = 5
 USER = "sip:bob@localhost"
-JOB_S_MAX = 240.0
+JOB_S_MAX = 500.0
 
 
 class Run(NamedTuple):
@@ -160,7 +160,7 @@ def _run_engine(work: Path, cluster: SparkCluster, archive: Path) -> list[EventM
     with Process("engine", argv, work / "engine.log", read=True, more_environment={"SPARK_LOCAL_IP": HOST}) as engine:
         assert engine.line(JOB_S_MAX).startswith("ready")
         found = matches_of(data, kill_worker)
-        assert engine.end() == 0, engine
+        assert engine.end(JOB_S_MAX) == 0, engine
     return found
 
 
