@@ -127,7 +127,10 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         if not hasattr(self, "desk"):
             return
         self.sync()
-        self.match_all()
+        if isinstance(self.desk, EngineDesk):
+            self.match_all()
+            self.crash(1.0, with_rows=False)  # the watermark outlives it
+            self.match_all()
         for device in self.devices.values():
             if device.link is None:
                 self.attach(device)
@@ -188,6 +191,15 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             self.match_all()
         else:
             self.desk.match()
+
+    @precondition(lambda self: isinstance(self.desk, EngineDesk))
+    @rule(kind=st.sampled_from(KINDS))
+    def subscribe_anew(self, kind: str) -> None:
+        """Publish before, between and behind two changes of a subscription."""
+        for _ in range(2):
+            self.publish({kind})
+            self.subscribe_or_unsubscribe(kind)
+        self.publish({kind})
 
     @rule(kind=st.sampled_from(KINDS))
     def subscribe_or_unsubscribe(self, kind: str) -> None:
