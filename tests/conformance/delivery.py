@@ -159,7 +159,10 @@ class Delivery:
             async with conditions.server(), conditions.world.agent("bob") as bob:
                 async with conditions.world.agent() as alice:
                     await (await alice.subscribe(SUBJECT, keep=True)).aclose()
-                await publish(bob, *range(50))
+                    async with alice.subscribe(SUBJECT, "n >= 0") as watching:
+                        await publish(bob, *range(30))
+                        assert await numbers(watching, 30) == list(range(30))  # these are matched before the restart
+                await publish(bob, *range(30, 50))
             async with (
                 conditions.server(),
                 conditions.world.agent("bob") as bob,
