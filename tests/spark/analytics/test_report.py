@@ -164,6 +164,13 @@ def test_t08_a_run_without_a_fault_says_so() -> None:
         assert f"2 {fault}." in Page(page(msgspec.structs.replace(EMPTY, totals=broken))).words
 
 
+def test_t08_the_page_says_how_many_filters_were_not_compared() -> None:
+    words = "12 filters were not compared: of each subject, the 400 filters that most subscriptions have are."
+    cut = msgspec.structs.replace(EMPTY, totals=Totals(uncompared=12))
+    assert words in Page(page(cut)).words
+    assert "not compared" not in Page(page(EMPTY)).words
+
+
 def test_t08_only_a_live_page_reloads_itself() -> None:
     assert "http-equiv" not in page(analysis())
     assert "<meta http-equiv='refresh' content='7'>" in page(analysis(), refresh=Refresh(7.0))

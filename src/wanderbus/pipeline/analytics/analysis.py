@@ -10,6 +10,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.analytics.coverings import uncompared
 from wanderbus.pipeline.analytics.gold import GoldTables
 from wanderbus.pipeline.analytics.latencies import PARTS
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
@@ -39,7 +40,8 @@ class Ranking(msgspec.Struct, frozen=True):
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over all sessions, devices and subscriptions; the unit of those from ``generated`` on is the match.
 
-    ``healing`` percentiles are over all moves that healed, in milliseconds.
+    ``healing`` percentiles are over all moves that healed, in milliseconds. ``uncompared`` are the filters that the
+    search for coverings leaves out.
     """
 
     events: int = 0
@@ -66,6 +68,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     live: int = 0
     never_matched: int = 0
     coverings: int = 0
+    uncompared: int = 0
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +191,7 @@ def _totals(
             F.max(healing).alias("healing_max_ms"),
         ),
         pairs.agg(F.count("*").alias("coverings")),
+        uncompared(counts),
     ]
     (row,) = reduce(DataFrame.crossJoin, parts).collect()
     return Totals(**row.asDict())

@@ -54,6 +54,13 @@ def coverings(versions: DataFrame) -> DataFrame:
     return distinct.groupBy("subject").applyInArrow(work, COVERING)
 
 
+def uncompared(counts: DataFrame) -> DataFrame:
+    """Return, as one row, the number of filters that :func:`coverings` leaves out, of the counts of subscriptions."""
+    filters = counts.where("is_live").groupBy("subject").agg(F.countDistinct("expression", "language").alias("filters"))
+    beyond = F.greatest(F.col("filters") - FILTERS_MAX, F.lit(0))
+    return filters.agg(F.coalesce(F.sum(beyond), F.lit(0)).alias("uncompared"))
+
+
 def covering_pairs(filters: Sequence[OneFilter]) -> Iterator[tuple[OneFilter, OneFilter, bool]]:
     """Yield each filter with every other one that it covers, and whether both cover each other, then once."""
     known = []

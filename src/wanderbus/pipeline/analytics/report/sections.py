@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from wanderbus.event_text import escaped
 from wanderbus.pipeline.analytics.analysis import STRIPS, Analysis, Ranking
+from wanderbus.pipeline.analytics.coverings import FILTERS_MAX
 from wanderbus.pipeline.analytics.report.charts import curves, grouped_bars, ranked_bars, strips
 from wanderbus.pipeline.analytics.report.tables import (
     Heading,
@@ -237,7 +238,11 @@ def coverage(found: Analysis) -> str:
         *(word("other filter", "covered_expression", is_long=True), count("with that", "covered_subscriptions")),
         word("subject", "subject"),
     )
-    return _quiet(COVERAGE) + table(found.coverings, headings, "No filter of a live subscription covers another one.")
+    words = COVERAGE
+    if found.totals.uncompared:
+        words += f" {number(found.totals.uncompared)} filters were not compared: of each subject, the {FILTERS_MAX} "
+        words += "filters that most subscriptions have are."
+    return _quiet(words) + table(found.coverings, headings, "No filter of a live subscription covers another one.")
 
 
 def _quiet(words: str) -> str:
