@@ -60,7 +60,7 @@ class TimedDesk(Desk):
 
 
 class TimedEngineDesk(TimedDesk, EngineDesk):
-    """Its broker leaves the matching to an engine, which answers when it is told to."""
+    """Its broker leaves the matching to an engine, which answers when the test asks it to."""
 
     def __init__(self, config: BrokerConfig) -> None:
         super().__init__(config, answers=False)
