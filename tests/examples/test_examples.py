@@ -29,6 +29,10 @@ EXPECTED = {
         "still the same session",
         "8 messages delivered, each once",
     ],
+    "compound": [
+        "N11150 came 42 minutes late, and leaves 20 late",
+        "2 events took part",
+    ],
     "extending": [
         "Bob receives 24.40",
         "the broker is away",
