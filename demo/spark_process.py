@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from demo.audit import DECLARED, journeys
 from demo.json_lines import report
 from wanderbus.errors import WanderbusError
-from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables, page, write_page
+from wanderbus.pipeline.analytics import write_report
 from wanderbus.pipeline.engine import SETTINGS, EngineProgress, MatchingEngine, local_master
 from wanderbus.pipeline.operation.query_progress import RunProgress
 from wanderbus.pipeline.operation.run import PipelineRun
@@ -78,13 +78,8 @@ class SparkWork:
         report(phase="judging the journeys, and analysing the server")
         with ThreadPoolExecutor() as both:
             judged = both.submit(journeys, spark, self._lake, self._evidence, self._engines)
-            analysed = both.submit(self._analyse, spark)
-            analysed.result()
+            both.submit(write_report, spark, self._lake, self._page).result()
             report(journeys=judged.result().as_dict())
-
-    def _analyse(self, spark: SparkSession) -> None:
-        with GoldTables(lake_tables(spark, self._lake)) as gold:
-            write_page(self._page, page(analyse(gold)))
 
     def _pipeline(self, spark: SparkSession, every_s: float | None = None) -> PipelineRun:
         return PipelineRun(
