@@ -41,7 +41,9 @@ async def main(directory: Path) -> None:
                 await planner.publish("Departure", {"Tail": tail, "Delay": delay})
             found = (await anext(turnarounds)).event
             print(f"{found['Tail']} came {found['Arrival']} minutes late, and leaves {found['Departure']} late")
-            print(len(found["events"]), "events took part")
+            took_part = found["events"]
+            assert isinstance(took_part, list)
+            print(len(took_part), "events took part")
 
 
 if __name__ == "__main__":
