@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ import msgspec
 
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
 from faults.archive import Archive
-from faults.kill_options import kill_options
+from faults.kill_options import INTERRUPTED, interrupt_on_sigterm, kill_options
 from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
@@ -76,6 +75,9 @@ class Run:
         self.kills = dict.fromkeys(self.kinds, 0)
         self.done = 0
         """Number of cycles that have ended."""
+        self.is_interrupted = False
+        self._is_settled = False
+        """True once consumers had the time to take what they expect."""
         self.data = directory / "data"
         self._random = random
         port = free_port()
@@ -105,7 +107,7 @@ class Run:
         self._agents = {role.device: _agent(role) for role in (*self.consumers, *self.publishers)}
 
     async def play(self, cycles: int, until: float) -> None:
-        """Kill ``cycles`` times, or until monotonic second ``until``."""
+        """Kill ``cycles`` times, until monotonic second ``until``, or until this is cancelled."""
         reading = asyncio.create_task(self._read_log())
         try:
             await self._begin()
@@ -113,6 +115,9 @@ class Run:
                 await self._cycle()
                 self.done += 1
             await self._end()
+            self._is_settled = True
+        except asyncio.CancelledError:
+            self.is_interrupted = True
         except Died as died:
             self.verdict.broken("integrity_errors", str(died))
         finally:
@@ -140,7 +145,14 @@ class Run:
 
         Those of the reckoning, and the number of pieces with events that the service has answered.
         """
-        totals = reckon(self.verdict, self.data, self.publishers, self.consumers, self.archive.payloads)
+        totals = reckon(
+            self.verdict,
+            self.data,
+            self.publishers,
+            self.consumers,
+            self.archive.payloads,
+            is_settled=self._is_settled,
+        )
         return {**totals, "served": self._pieces.read_bytes().count(b"\n") if self._pieces.exists() else 0}
 
     def goals(self) -> list[Goal]:
@@ -251,26 +263,29 @@ def _agent(role: Role) -> Victim:
 
 
 def conduct(kind: type[Run], options: argparse.Namespace) -> int:
-    """Run the cycles of ``options``, and report what was found; return the exit status."""
+    """Run the cycles of ``options``, and report what was found, also if the user interrupts; return the exit status."""
     seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix=f"wanderbus-{kind.command}-"))
     began = time.monotonic()
-    # A signal must not leave a server behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt_on_sigterm()
     run = kind(directory, Random(seed))
     asyncio.run(_play(run, options.cycles, began + options.limit_s))
     counts = run.counts()
     wall_s = round(time.monotonic() - began, 1)
-    print(f"{run.done} of {options.cycles} cycles, {counts}, killed {run.kills}, {wall_s} s")
+    interrupted = "interrupted: " if run.is_interrupted else ""
+    print(f"{interrupted}{run.done} of {options.cycles} cycles, {counts}, killed {run.kills}, {wall_s} s")
     for word in run.verdict.words:
         print(word, file=sys.stderr)
     if run.verdict.good:
         shutil.rmtree(directory)
     else:
         print(f"what is left is in {directory}; again with: ./do {kind.command} --seed {seed}", file=sys.stderr)
-    results = [{"seed": seed, "cycles": run.done, **counts, "kills": run.kills, "wall_s": wall_s}]
+    cycles = {"cycles": run.done, "cycles_asked": options.cycles, "interrupted": run.is_interrupted}
+    results = [{"seed": seed, **cycles, **counts, "kills": run.kills, "wall_s": wall_s}]
     status = finish(kind.command, results, run.goals(), file=options.json, strict=options.strict)
+    if run.is_interrupted and run.verdict.good:
+        return status or INTERRUPTED
     return status or int(not run.verdict.good or run.done < options.cycles)
 
 

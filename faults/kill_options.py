@@ -1,10 +1,20 @@
-"""Options of the commands that kill a process again and again."""
+"""Options and signals of the commands that kill a process again and again."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""Exit status of a command that the user interrupted, and that has found nothing broken."""
+
+
+def interrupt_on_sigterm() -> None:
+    """Treat SIGTERM like SIGINT: neither may leave a process behind."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def kill_options(
@@ -22,7 +32,10 @@ def kill_options(
     :param failures: what always ends the command with status 1
     """
     parser = argparse.ArgumentParser(
-        prog=f"./do {command}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"./do {command}",
+        description=description,
+        epilog=f"Ctrl-C ends the cycles, and what they have left is judged: the status is {INTERRUPTED}, or 1.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--cycles", type=int, default=cycles, help=f"number of kills of the {victim} (default: %(default)s)"

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from faults.kill_options import kill_options
+from faults.kill_options import INTERRUPTED, interrupt_on_sigterm, kill_options
 from faults.lake_differences import differences
 from faults.lake_log import DECLARED, GrowingLog
 from faults.victim import Died, Victim
@@ -56,10 +56,11 @@ class Run:
         self._random = random
         places = map(str, (self.log, self.lake, self.checkpoint))
         self._job = Victim("the job", "faults.lake_job", *places, errors=directory / "job.stderr")
+        self.is_interrupted = False
         self._left: set[int] = set()
 
     async def play(self, cycles: int, until: float) -> int:
-        """Kill ``cycles`` times, or until monotonic second ``until``; return the number of kills.
+        """Kill ``cycles`` times, until monotonic second ``until``, or until this is cancelled; return the kills.
 
         Raises :class:`Died` if a job ends by itself.
         """
@@ -69,6 +70,8 @@ class Run:
                 await self._cycle(MOMENTS[done % len(MOMENTS)])
                 done += 1
                 progress(f"lakekill: {done} of {cycles} kills, {self.growing.records} records")
+        except asyncio.CancelledError:
+            self.is_interrupted = True
         finally:
             await self._job.kill()
             self._kill_left()
@@ -170,8 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="wanderbus-lakekill-"))
     began = time.monotonic()
-    # A signal must not leave a job behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt_on_sigterm()
     run = Run(directory, Random(seed))
     try:
         done = asyncio.run(run.play(options.cycles, began + options.limit_s))
@@ -184,7 +186,8 @@ def main(arguments: list[str] | None = None) -> int:
         run.growing.close()
     wall_s = round(time.monotonic() - began, 1)
     records, differing = run.growing.records, sum(tables.values())
-    print(f"{done} of {options.cycles} kills {dict(run.kills)}, {records} records, {segments} segments, {wall_s} s")
+    cycles = f"{'interrupted: ' if run.is_interrupted else ''}{done} of {options.cycles}"
+    print(f"{cycles} kills {dict(run.kills)}, {records} records, {segments} segments, {wall_s} s")
     if differing or unequal:
         print(f"rows that differ: {tables}; what is left is in {directory}; again with --seed {seed}", file=sys.stderr)
     else:
@@ -193,8 +196,17 @@ def main(arguments: list[str] | None = None) -> int:
         goal("restarts_differences", differing, "rows", most=0),
         goal("reconcile_differences", unequal, "segments", most=0),
     ]
-    figures = {"seed": seed, "kills": run.kills, "records": records, "segments": segments, "wall_s": wall_s}
+    figures = {
+        "seed": seed,
+        "interrupted": run.is_interrupted,
+        "kills": run.kills,
+        "records": records,
+        "segments": segments,
+        "wall_s": wall_s,
+    }
     status = finish("lakekill", [{**figures, "tables": tables}], goals, file=options.json, strict=options.strict)
+    if run.is_interrupted and not differing + unequal:
+        return status or INTERRUPTED
     return status or int(differing + unequal > 0 or done < options.cycles)
 
 

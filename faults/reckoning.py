@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import apsw
 
-from faults.agents import INTERESTS, Role, lines_of
+from faults.agents import DOMAIN, INTERESTS, Role, lines_of
 from faults.verdict import Kind, Verdict, check_order, check_publishes, check_state, folded
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import StorageError, WanderbusError
@@ -69,14 +69,21 @@ def acknowledged(role: Role) -> dict[int, int]:
 
 
 def reckon(
-    verdict: Verdict, data: Path, publishers: Sequence[Role], consumers: Sequence[Role], archived: Sequence[bytes] = ()
+    verdict: Verdict,
+    data: Path,
+    publishers: Sequence[Role],
+    consumers: Sequence[Role],
+    archived: Sequence[bytes] = (),
+    *,
+    is_settled: bool = True,
 ) -> Mapping[str, int]:
     """Compare; differences go to ``verdict``. Return the totals.
 
-    ``archived`` are the first records of the log, of which some may be removed from it.
+    ``archived`` are the first records of the log, of which some may be removed from it. Unless ``is_settled``, agents
+    had no time to take everything: what the server still holds for them is waiting, not lost.
     """
     try:
-        first, payloads = _files(verdict, data, archived)
+        first, payloads, state = _files(verdict, data, archived)
     except WanderbusError as error:
         verdict.broken("integrity_errors", f"the server's files cannot be opened: {error}")
         return {}
@@ -84,17 +91,37 @@ def reckon(
     events = published(payloads)
     for role in publishers:
         _check_publisher(verdict, role, [event for event in events if event.by == role.device])
-    taken = sum(_check_consumer(verdict, role, due(role, events)) for role in consumers)
+    wanted = {role.device: due(role, events) for role in consumers}
+    waiting = {
+        role.device: set[int]() if is_settled else _waiting(state, role, wanted[role.device]) for role in consumers
+    }
+    taken = sum(_check_consumer(verdict, role, wanted[role.device], waiting[role.device]) for role in consumers)
     answered = sum(len(acknowledged(role)) for role in publishers)
     seams = sum(_seams(role) for role in consumers if role.is_hybrid)
     totals = {"records": len(payloads), "removed": first, "events": len(events), "acknowledged": answered}
-    return totals | {"taken": taken, "seams": seams}
+    return totals | {"taken": taken, "waiting": sum(map(len, waiting.values())), "seams": seams}
 
 
-def _files(verdict: Verdict, data: Path, archived: Sequence[bytes]) -> tuple[int, list[bytes]]:
+def _waiting(state: BrokerState, role: Role, wanted: Sequence[int]) -> set[int]:
+    """Return the offsets of the events that a consumer has not taken, and that the server still holds for it.
+
+    They wait in a queue, or for the matching engine. A consumer of the past reads the log behind its last event.
+    """
+    taken = _taken(role)
+    if role.is_hybrid:
+        last = max(taken, default=-1)
+        return {offset for offset in wanted if offset > last}
+    queues = (state.queue.get(session.key) for session in state.sessions_of(f"sip:{role.user}@{DOMAIN}"))
+    held = {queued.event.id.number for queue in queues if queue is not None for queued in queue}
+    server = state.servers[state.server]
+    unmatched = range(server.engine_next, server.engine_end)
+    return {offset for offset in wanted if offset in held or offset in unmatched}.difference(taken)
+
+
+def _files(verdict: Verdict, data: Path, archived: Sequence[bytes]) -> tuple[int, list[bytes], BrokerState]:
     """Check log and state as they are and after the recovery of a start.
 
-    Return the offset of the log's first record, and all records from offset 0 on.
+    Return the offset of the log's first record, all records from offset 0 on, and the state.
     """
     for damage in check_log(data / "log").damage:
         verdict.broken("integrity_errors", damage)
@@ -115,7 +142,7 @@ def _files(verdict: Verdict, data: Path, archived: Sequence[bytes]) -> tuple[int
         for found in _integrity(path):
             if found != "ok":
                 verdict.broken("integrity_errors", f"{path.name}: {found}")
-    return first, payloads
+    return first, payloads, state
 
 
 def _integrity(path: Path) -> Iterator[str]:
@@ -138,14 +165,18 @@ def _check_publisher(verdict: Verdict, role: Role, events: Sequence[Logged]) -> 
         verdict.broken("repeated", f"events of {role.device} are in the log twice", len(numbers) - len(set(numbers)))
 
 
-def _check_consumer(verdict: Verdict, role: Role, wanted: Sequence[int]) -> int:
-    lines = lines_of(role.journal)
-    gaps = [words for words in lines if words[3] == "gap"]
-    if gaps:
+def _taken(role: Role) -> list[int]:
+    """Return the offsets of the events that a consumer has taken, in order."""
+    return [int(words[3]) for words in lines_of(role.journal) if words[3] != "gap"]
+
+
+def _check_consumer(verdict: Verdict, role: Role, wanted: Sequence[int], waiting: set[int]) -> int:
+    if gaps := [words for words in lines_of(role.journal) if words[3] == "gap"]:
         verdict.broken("lost", f"{role.device} received gaps: {gaps[0]}", len(gaps))
-    found = [int(words[3]) for words in lines if words[3] != "gap"]
+    found = _taken(role)
     kinds: tuple[Kind, Kind] = ("seam_lost", "seam_repeated") if role.is_hybrid else ("lost", "repeated")
-    check_order(verdict, wanted, found, f"the notifications of {role.device}", kinds)
+    promised = [offset for offset in wanted if offset not in waiting]
+    check_order(verdict, promised, found, f"the notifications of {role.device}", kinds)
     return len(found)
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from faults import crash
-from faults.agents import Role
+from faults.agents import DOMAIN, Role
+from faults.kill_options import INTERRUPTED, kill_options
 from faults.reckoning import reckon
 from faults.verdict import Verdict
 from tests.published import published as record_of
 from wanderbus import records
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.subscription import Subscription
 
 
 @pytest.mark.integration
@@ -99,3 +105,87 @@ def test_a_damaged_log_is_an_integrity_error(tmp_path: Path) -> None:
     verdict = Verdict()
     assert reckon(verdict, tmp_path / "data", [], []) == {}
     assert verdict.counts["integrity_errors"] >= 1
+
+
+def test_what_the_server_still_holds_is_waiting_unless_agents_had_time_to_take_it(tmp_path: Path) -> None:
+    user = f"sip:c1@{DOMAIN}"
+
+    def event(offset: int, number: int = 0, engine: str = "") -> records.Published:
+        notified = (records.Notified(user, "default", number, ("s",)),) if number else ()
+        published = record_of(
+            Event("Trade", {"by": "p1", "n": offset}), number=offset, id=EventId("wb", 1, offset), notified=notified
+        )
+        return msgspec.structs.replace(published, engine=engine)
+
+    written: list[records.Record] = [
+        records.Subscribed(at_us=0, subscription=Subscription("s", user, "default", "Trade", ""), number=1),
+        records.Attached(at_us=0, user=user, session="default", device="c1", epoch=1),
+        event(2, 1),  # taken
+        event(3, 2),  # acknowledged, but never taken
+        event(4, 3),  # in the queue
+        records.Acknowledged(at_us=0, user=user, session="default", device="c1", number=2),
+        event(6, engine=records.SPARK),
+        event(7, engine=records.SPARK),
+    ]
+    files = ServerFiles.open(tmp_path / "data")
+    files.log.append([(offset, 0, records.encode_record(record)) for offset, record in enumerate(written)])
+    files.log.sync()
+    files.close()
+    consumer = Role("c1", "c1", str(tmp_path), "", "everything")
+    consumer.journal.write_text("took 1 1 2\n")
+    for is_settled, lost, waiting in ((False, 1, 3), (True, 4, 0)):
+        verdict = Verdict()
+        totals = reckon(verdict, tmp_path / "data", [], [consumer], is_settled=is_settled)
+        assert (verdict.counts["lost"], totals["waiting"]) == (lost, waiting), verdict.words
+
+
+class Interrupted(crash.Run):
+    """A run without processes, which is interrupted in its third cycle."""
+
+    number = signal.SIGINT
+    loss = False
+
+    async def _begin(self) -> None:
+        ServerFiles.open(self.data).close()
+
+    async def _cycle(self) -> None:
+        if self.done == 2:
+            if self.loss:
+                self.verdict.broken("lost", "an event")
+            signal.raise_signal(self.number)
+            await asyncio.sleep(60)
+
+
+class Terminated(Interrupted):
+    """A run that SIGTERM ends."""
+
+    number = signal.SIGTERM
+
+
+class Losing(Interrupted):
+    """A run that is interrupted after a loss."""
+
+    loss = True
+
+
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    """Restore what SIGTERM does."""
+    former = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, former)
+
+
+@pytest.mark.usefixtures("sigterm")
+@pytest.mark.parametrize(("kind", "status"), [(Interrupted, INTERRUPTED), (Terminated, INTERRUPTED), (Losing, 1)])
+def test_an_interrupted_run_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: type[crash.Run], status: int
+) -> None:
+    arguments = ["--cycles", "9", "--json", str(tmp_path / "report.json")]
+    options = kill_options(arguments, "crash", "", victim="server", cycles=1, limit_s=60.0, failures="losses")
+    assert crash.conduct(kind, options) == status
+    assert "interrupted: 2 of 9 cycles" in capsys.readouterr().out
+    report = json.loads((tmp_path / "report.json").read_text())
+    result = report["results"][0]
+    assert (result["cycles"], result["cycles_asked"], result["interrupted"]) == (2, 9, True)
+    assert {goal["name"]: goal["value"] for goal in report["goals"]}["lost"] == (status == 1)
