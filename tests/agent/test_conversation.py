@@ -295,8 +295,9 @@ def test_g09_discarding_happens_once_and_not_on_every_reconnection() -> None:
         protocol.encode(Query(1)),
         protocol.encode(notify(1)),
         protocol.encode(gap(1, 2)),
+        protocol.encode(protocol.NotifyServer(1, 0, EventId("wb", 1, 1), 1, msgspec.Raw(b"\x80"))),
     ],
-    ids=["empty", "noise", "an agent's message", "before attachment", "gap before attachment"],
+    ids=["empty", "noise", "an agent's message", "before attachment", "gap before attachment", "an event for a server"],
 )
 def test_a_malformed_message_is_a_remote_error(payload: bytes) -> None:
     with pytest.raises(RemoteProtocolError):

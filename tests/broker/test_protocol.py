@@ -26,6 +26,7 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Attach(2**56, "default", Position(1, 9), False),
     protocol.Attach(1, "default", None, True),
     protocol.Publish(1, EVENT),
+    protocol.PublishFor(4, "sip:a@b", "phone", 2**56, 1, EVENT, 5, is_outbox=True),
     protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, POLICY, None, "cesql"),
     protocol.Unsubscribe(2, "wb-1"),
     protocol.Renew(3, "wb-1", None),
@@ -67,7 +68,8 @@ def test_a_brokers_message_survives(message: FromBroker) -> None:
 
 def test_the_kinds_are_all_here_and_each_has_its_own_tag() -> None:
     assert {type(message) for message in FROM_AGENT} == set(FromAgent.__args__)
-    assert {type(message) for message in FROM_BROKER} | {protocol.Notify} == set(FromBroker.__args__)
+    encoded = {protocol.Notify, protocol.NotifyServer}
+    assert {type(message) for message in FROM_BROKER} | encoded == set(FromBroker.__args__)
     for kinds in (FromAgent.__args__, FromBroker.__args__):
         assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds)
 
@@ -79,6 +81,14 @@ def test_an_event_inside_a_notification_is_the_event_and_is_encoded_once() -> No
     assert isinstance(decoded, protocol.Notify)
     assert protocol.decode_event(bytes(decoded.event)) == EVENT
     assert (decoded.number, decoded.id, decoded.subscriptions, decoded.redelivered) == (3, notify.id, ("wb-1",), True)
+
+
+def test_an_event_for_a_server_is_the_event() -> None:
+    notify = protocol.NotifyServer(3, 1, EventId("wb", 1, 4), 9, msgspec.Raw(protocol.encode_event(EVENT)))
+    decoded = protocol.decode_from_broker(protocol.encode(notify))
+    assert isinstance(decoded, protocol.NotifyServer)
+    assert protocol.decode_event(bytes(decoded.event)) == EVENT
+    assert (decoded.number, decoded.before, decoded.id, decoded.at_us) == (3, 1, notify.id, 9)
 
 
 def test_a_done_of_an_older_broker_has_no_more() -> None:

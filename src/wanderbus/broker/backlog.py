@@ -165,7 +165,7 @@ class Backlog:
         for waiting in self._fair_queue.remove(_party(link), link.link):
             message = _message(waiting.payload)
             self._done[link.link] = self._done.get(link.link, 0) + 1
-            if not isinstance(message, protocol.Publish | RemoteProtocolError) and self._links.get(link.link) is link:
+            if not isinstance(message, _REPEATED) and self._links.get(link.link) is link:
                 self._do(link, message)
                 self._links.flush()
 
@@ -201,7 +201,7 @@ class Backlog:
             link = links.get(identity)
             party = UNATTENDED if link is None or link.unattended else link.user
             # A party that only acknowledges the events of others is not active.
-            if type(message) is protocol.Publish:
+            if type(message) is protocol.Publish or type(message) is protocol.PublishFor:
                 if place >= prematched:
                     prematched = self._prematch(messages, place)
                 active.add(party)
@@ -223,6 +223,10 @@ class Backlog:
         if prematched:
             self._prematch((), 0)
         return len(messages)
+
+
+_REPEATED: Final = (protocol.Publish, protocol.PublishFor, RemoteProtocolError)
+"""Messages that are not processed when their link closes."""
 
 
 def _party(link: Link | None) -> str:

@@ -36,6 +36,7 @@ from wanderbus.broker.messages import (
     KernelLoaded,
     LinkClosed,
     LinkOpened,
+    LogBegins,
     MatchesRead,
     MessageArrived,
     OffsetFound,
@@ -46,11 +47,12 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish.acceptance import DISK_FULL
-from wanderbus.broker.publish.publishing import Publishing
+from wanderbus.broker.publish.publishing import OfPublishers, Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import HISTORY_FAILED
@@ -102,10 +104,11 @@ class Broker:
         """The operator's extensions, and the number of failures of each that were reported."""
         self._clock = BrokerClock(state.wall_us, config.clock_slew_max)
         self._journal = journal = Journal(state)
-        self._queue_limits = queue_limits = QueueLimits(state, journal, config, policies)
+        servers = ServerUsers(state, config.domain)
+        self._queue_limits = queue_limits = QueueLimits(state, journal, config, servers, policies)
         self._links = links = Links(state, journal, queue_limits, config)
-        self._presence = Presence(state, journal, links, queue_limits, config, hook)
-        matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us))
+        self._presence = Presence(state, journal, links, queue_limits, config, hook, servers)
+        matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users))
         self._engine_events = EngineEvents(state, journal, config)
         self._catch_up = CatchUp(
             state, journal, links, queue_limits, config, kinds, lambda: self._engine_events.matched_below
@@ -122,6 +125,7 @@ class Broker:
             self._catch_up,
             self._detections,
             self._engine_events,
+            servers,
             policies,
         )
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
@@ -221,10 +225,8 @@ class Broker:
                 self._detections.received_us = wall_us
             case TimerFired(key=key):
                 self._on_timer_fired(key)
-            case LinkOpened(link=identity, user=user, device=device, unattended=unattended):
-                if former := self._links.of_device(user, device):
-                    self._backlog.closes(former)
-                self._presence.opened(identity, user, device, unattended=unattended)
+            case LinkOpened():
+                self._on_link_opened(given)
             case LinkClosed(link=identity, reason=reason):
                 if link := self._links.get(identity):
                     self._backlog.closes(link)
@@ -248,6 +250,8 @@ class Broker:
             case MatchesRead():
                 self.engine.read(given, self._links.now)
                 self._handover.go_on()
+            case LogBegins(first=first):
+                self._queue_limits.log_begins(first)
             case FenceSession():
                 self._handover.fence(given)
             case ImportSession():
@@ -256,6 +260,12 @@ class Broker:
                 self._handover.drop_export(given)
             case ServerStarted():
                 self._on_server_started()
+
+    def _on_link_opened(self, opened: LinkOpened) -> None:
+        user, device = opened.user, opened.device
+        if former := self._links.of_device(user, device):
+            self._backlog.closes(former)
+        self._presence.opened(opened.link, user, device, unattended=opened.unattended, is_server=opened.is_server)
 
     def _on_timer_fired(self, key: object) -> None:
         match key:
@@ -328,10 +338,10 @@ class Broker:
             self._subscriptions.matcher.prematch(())
             return 0
         end = min(len(messages), place + PREMATCHED_MAX)
-        publishes: list[tuple[Link, protocol.Publish]] = []
+        publishes: list[tuple[Link, OfPublishers]] = []
         for at in range(place, end):
             identity, message = messages[at]
-            if type(message) is protocol.Publish:
+            if type(message) is protocol.Publish or type(message) is protocol.PublishFor:
                 if link := self._links.get(identity):
                     publishes.append((link, message))
             elif isinstance(message, protocol.Subscribe | protocol.Renew):
@@ -352,6 +362,11 @@ class Broker:
         match message:
             case protocol.Publish():
                 self._publishing.publish(link, message)
+            case protocol.PublishFor():
+                if link.is_server:
+                    self._publishing.publish(link, message)
+                else:
+                    self._presence.closed(link, "only a server of the domain may publish for others")
             case protocol.Take():
                 self._links.take(link, message.reader, message.number)
             case protocol.StopReading(reader=handle):
@@ -398,7 +413,7 @@ class Broker:
             self._discard(link, session, keep_queue=message.keep_queue)
         self._links.attach(link, session)
         self._links.send(link, protocol.Attachment(session.epoch))
-        if link.unattended:
+        if link.unattended or link.is_server:
             self._links.notify(session, ())
 
     def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:

@@ -15,6 +15,7 @@ from wanderbus.broker.queues.queue_items import Hole, Item, Queued
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.servers.whole_sessions import WholeSessions
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -49,6 +50,7 @@ class Links:
         self._journal = journal
         self._queue_limits = queue_limits
         self._windows = ReaderWindows(config)
+        self._whole_sessions = WholeSessions(self._windows, self.send, _losses)
         self._backlog_per_s = config.backlog_per_s
         self._closed: list[int] = []
         self._by_id: dict[int, Link] = {}
@@ -87,10 +89,11 @@ class Links:
         """Return the links that are attached to a session."""
         return self._by_session.get(key, ())
 
-    def open(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
+    def open(self, link: int, user: str, device: str, *, unattended: bool = False, is_server: bool = False) -> None:
         """Add a new link."""
         key = device_key(user, device)
-        self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended)
+        whole = Reader(0, "", 0) if is_server else None
+        self._by_id[link] = self._by_device[key] = Link(link, user, device, key, unattended, whole=whole)
         self._by_user[user] = (*self._by_user.get(user, ()), link)
 
     def close(self, link: Link) -> None:
@@ -162,7 +165,7 @@ class Links:
 
     def read(self, link: Link, handle: int, subscription: str, group: int | None = None) -> None:
         """Open a reader of a subscription at its device's cursor; an open reader with this handle goes on."""
-        if link.unattended:
+        if link.unattended or link.is_server:
             return
         reader = link.reader(subscription)
         if reader is None or reader.handle != handle:
@@ -203,6 +206,9 @@ class Links:
 
     def take(self, link: Link, handle: int, number: int) -> None:
         """Acknowledge for a device what a reader was sent, on this link or on an earlier one."""
+        if link.whole is not None:
+            self._take_whole(link, link.whole, number)
+            return
         if (reader := link.reader(handle)) is None:
             return
         if number <= reader.sent or number <= self._may_have_sent(link, reader.subscription):
@@ -210,6 +216,13 @@ class Links:
             self.acknowledge(session, link.device, number, (reader.subscription,))
             reader.take(number)
             self._is_ready(link, reader)
+
+    def _take_whole(self, link: Link, whole: Reader, number: int) -> None:
+        """Acknowledge all subscriptions of a server's session up to a number, and send what there is room for."""
+        session = self._state.sessions[session_key(link.user, link.session or "")]
+        self.acknowledge(session, link.device, number)
+        whole.take(min(number, session.next - 1))
+        self.notify(session, ())
 
     def acknowledge(
         self,
@@ -294,6 +307,8 @@ class Links:
         for link in self._by_session.get(key, ()):
             if link.unattended:
                 self._send_unattended(session, queue, link)
+            elif link.whole is not None:
+                self._whole_sessions.deliver(queue, link, session.next - 1, subscriptions)
             elif link.reading:
                 ready: list[Reader] = []
                 for each in subscriptions:

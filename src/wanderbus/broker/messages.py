@@ -22,13 +22,16 @@ class LinkOpened(Input, frozen=True):
     """A data channel to ``device`` of the authenticated ``user`` is open; it replaces an earlier one of the device.
 
     If the user has too many devices, the broker refuses the link and then drops it. On an ``unattended`` link the
-    broker sends everything at once and counts it as acknowledged, because nobody there acknowledges.
+    broker sends everything at once and counts it as acknowledged, because nobody there acknowledges. With ``is_server``
+    another server of the domain is at the other end, which the layer below has authenticated: ``user`` is one of those
+    that are reserved for servers, and nobody else can be.
     """
 
     link: int
     user: str
     device: str
     unattended: bool = False
+    is_server: bool = False
 
 
 class LinkClosed(Input, frozen=True):
@@ -76,6 +79,12 @@ class KernelLoaded(Input, frozen=True):
     """The kernel that :class:`KernelWanted` requested is loaded."""
 
     kernel: Kernel
+
+
+class LogBegins(Input, frozen=True):
+    """Retention has removed the records of the server's log below offset ``first``."""
+
+    first: int
 
 
 class FenceSession(Input, frozen=True):

@@ -13,6 +13,7 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.messages import UserStatusChanged
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -35,6 +36,7 @@ class Presence:
         queue_limits: QueueLimits,
         config: BrokerConfig,
         hook: DisconnectionHook,
+        servers: ServerUsers,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -44,6 +46,7 @@ class Presence:
         self._grace_s = config.device_grace_s
         self._devices_max = config.user_devices_max
         self._visitors = VisitorLimit(state, config)
+        self._servers = servers
 
     def start(self) -> None:
         """Start the grace timer of every device: none is connected yet."""
@@ -56,13 +59,22 @@ class Presence:
             self._journal.emit(self._grace_timer(self._state.devices[device_key(session.user, device)]))
 
     def refusal(
-        self, user: str, device: str, others: int = 0, present: Iterable[UserDevice] = ()
+        self,
+        user: str,
+        device: str,
+        others: int = 0,
+        present: Iterable[UserDevice] = (),
+        *,
+        is_server: bool = False,
     ) -> protocol.RequestRefused | None:
         """Return the reason of a refusal, None if ``device`` may have a link; it never displaces another device.
 
         ``others`` counts further devices of the user that the layer below knows, attached or not; ``present`` are the
-        devices of all users there.
+        devices of all users there. A user that is reserved for a server ``is_server``, and no other user is.
         """
+        refusal = self._servers.refusal(user, is_server=is_server)
+        if is_server or refusal:
+            return refusal
         if device_key(user, device) in self._state.devices:
             return None
         members = sum(len(session.devices) for session in self._state.sessions_of(user))
@@ -71,15 +83,17 @@ class Presence:
             return protocol.limit_reached("user_devices_max", self._devices_max)
         return self._visitors.refusal(user, device, chain(present, self._links.devices))
 
-    def opened(self, link: int, user: str, device: str, *, unattended: bool = False) -> None:
+    def opened(self, link: int, user: str, device: str, *, unattended: bool = False, is_server: bool = False) -> None:
         """Open a device's new link, which replaces its previous one; refuse one device too many."""
-        if refusal := self.refusal(user, device):
+        if refusal := self.refusal(user, device, is_server=is_server):
             self._links.turn_away(link, user, refusal)
             return
+        if is_server:
+            self._servers.opened(user)
         before = self._links.status(user)
         if previous := self._links.of_device(user, device):
             self._links.close(previous)
-        self._links.open(link, user, device, unattended=unattended)
+        self._links.open(link, user, device, unattended=unattended, is_server=is_server)
         self._set_status(user, device, "CONNECTED", "session established")
         self._report(user, before)
 

@@ -79,8 +79,15 @@ class Link(msgspec.Struct):
     backlog: int = 0
     """Highest number that waited when the device attached; delivery up to it is paced."""
     pace: TokenBucket | None = None
-    held_up: tuple[int, str] | None = None
-    """Number of an outbox event that was refused temporarily, and the bound that it met."""
+    held_up: dict[str, tuple[int, str]] | None = None
+    """Number of an outbox event that was refused temporarily, and the bound that it met, by key of its publisher."""
+    whole: Reader | None = None
+    """Reader of the whole session, in the order of its numbers, if a server is at the other end; None for a device."""
+
+    @property
+    def is_server(self) -> bool:
+        """Return whether another server of the domain is at the other end."""
+        return self.whole is not None
 
     def reader(self, which: str | int) -> Reader | None:
         """Return the reader of a subscription, or that with a handle."""

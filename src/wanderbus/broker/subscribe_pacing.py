@@ -49,7 +49,10 @@ class SubscribePacing:
         self._paces: dict[str, Pace] = {}
 
     def take(self, link: Link, request: protocol.OfSubscriptions) -> None:
-        """Answer a request now, or later if its user is too fast."""
+        """Answer a request now, or later if its user is too fast; a server of the domain never waits."""
+        if link.is_server:
+            self._answer(link, request)
+            return
         characters = self._characters(request)
         now = self._links.now
         pace = self._paces.get(link.user)

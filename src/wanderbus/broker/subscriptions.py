@@ -24,6 +24,7 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import admitted
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, session_key
@@ -57,12 +58,14 @@ class Subscriptions:
         catch_up: CatchUp,
         detections: Detections,
         engine: EngineEvents,
+        servers: ServerUsers,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
         self._queue_limits = queue_limits
+        self._servers = servers
         self._config = config
         self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self.kinds = kinds
@@ -261,7 +264,7 @@ class Subscriptions:
         else:
             subject = request.subject
             admission.check_subject(subject)
-            if refusal := self._permissions.refusal(link.user, subject):
+            if not link.is_server and (refusal := self._permissions.refusal(link.user, subject)):
                 raise Refused(refusal)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
@@ -273,7 +276,7 @@ class Subscriptions:
             session=link.session,
             subject=subject,
             expression=request.expression,
-            expires_us=self._expiry_us(request),
+            expires_us=None if link.is_server else self._expiry_us(request),
             restrictions=admitted(request.restrictions, zone=self._config.zone, kinds=self.kinds),
             device=link.device if request.this_device_only else None,
             queue=request.queue,
@@ -391,8 +394,13 @@ class Subscriptions:
         return admission.expiry_us(self._config, self._state.wall_us, request.lifetime_s, request.expires_us)
 
     def _check_quota(self, wanted: Subscription, entries: Sequence[IndexEntry]) -> None:
-        """Raise :class:`LimitExceeded` if its owner may have no more subscriptions, or none with these filters."""
+        """Raise :class:`LimitExceeded` if its owner may have no more subscriptions, or none with these filters.
+
+        A server of the domain may have any.
+        """
         user = wanted.owner
+        if user in self._servers.users:
+            return
         if wanted.language == PATTERN:
             check_room(user, self._state.patterns, self._config.user_pattern_events_max)
         most = self._config.user_subscriptions_max

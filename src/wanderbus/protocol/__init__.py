@@ -1,5 +1,8 @@
 """Messages between agents and broker over the data channel: msgpack arrays whose first item is the kind.
 
+A server of the domain is to another one what an agent is to a broker, with :class:`PublishFor` and
+:class:`NotifyServer` in addition.
+
 An agent may repeat every request after a reconnection. The broker recognises repeated publishes by (device, epoch,
 number) and repeated subscriptions by their content; the other requests are idempotent (DESIGN 5.2).
 """
@@ -229,6 +232,25 @@ class ListSchemas(AgentMessage, frozen=True, tag=17):
     limit: int = 1_000
 
 
+class PublishFor(AgentMessage, frozen=True, tag=18):
+    """Publish an event that a ``device`` of ``user`` has published at another server of the domain (SPEC K-02).
+
+    Only a server may send it. (``user``, ``device``, ``epoch``, ``number``) is the publisher's own identifier, by which
+    a repeat is recognised, whichever server sends it; events of the device's outbox are numbered separately.
+    ``received_us`` is the wall clock as the other server read it, in µs since the Unix epoch. ``request`` is the
+    server's own number for this message on this link; the answer carries it as its number.
+    """
+
+    request: Number
+    user: str
+    device: str
+    epoch: Number
+    number: Number
+    event: Event
+    received_us: Number
+    is_outbox: bool = False
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of the messages of a broker."""
 
@@ -328,6 +350,20 @@ class NotRead(BrokerMessage, frozen=True, tag=10):
     waiting: int
 
 
+class NotifyServer(BrokerMessage, frozen=True, tag=11):
+    """A notification for a server of the domain, which matches the event itself (SPEC K-02).
+
+    ``before`` is the number that was sent before this one, as an event or as the last one of a gap; 0 for the first on
+    this link. ``at_us`` is the time of the record of the event's acceptance, in µs since the Unix epoch.
+    """
+
+    number: int
+    before: int
+    id: EventId
+    at_us: int
+    event: msgspec.Raw
+
+
 OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
@@ -340,7 +376,7 @@ OfOperators = Inspect | Peek | Purge | Kick | OfSchemas
 OfReaders = Read | StopReading | Take
 """Messages about readers."""
 
-FromAgent = Attach | Publish | OfSubscriptions | OfReaders | Leave | OfOperators
+FromAgent = Attach | Publish | PublishFor | OfSubscriptions | OfReaders | Leave | OfOperators
 FromBroker = (
     Attachment
     | PublishAccepted
@@ -352,6 +388,7 @@ FromBroker = (
     | SubscriptionEnded
     | Listing
     | NotRead
+    | NotifyServer
 )
 
 Decoded = TypeVar("Decoded")

@@ -72,7 +72,7 @@ class CatchUp:
         self._journal = journal
         self._links = links
         self._queue_limits = queue_limits
-        self._room = QueueRoom(state, config)
+        self._room = QueueRoom(state, queue_limits, config)
         self._per_s = config.backlog_per_s
         self._filter_work_max = config.filter_work_max
         self._kinds = kinds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wanderbus.broker.queues.queue import SubscriptionQueue
+from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.parameters.broker import BrokerConfig
@@ -11,8 +12,9 @@ from wanderbus.parameters.broker import BrokerConfig
 class QueueRoom:
     """Room in the queue of a subscription; the log keeps everything else until there is more."""
 
-    def __init__(self, state: BrokerState, config: BrokerConfig) -> None:
+    def __init__(self, state: BrokerState, queue_limits: QueueLimits, config: BrokerConfig) -> None:
         self._state = state
+        self._queue_limits = queue_limits
         self._system = config.queue
         self._user_bytes_max = config.user_queued_bytes_max
         self._bytes_max = config.queued_bytes_max
@@ -49,7 +51,7 @@ class QueueRoom:
         if self._system.bytes_max is not None:
             sizes.append(self._system.bytes_max - session.queued_bytes)
         of_user = sum(each.queued_bytes for each in self._state.sessions_of(session.user))
-        sizes += [self._user_bytes_max - of_user, self._bytes_max - self._state.queued_bytes]
+        sizes += [self._user_bytes_max - of_user, self._bytes_max - self._queue_limits.users_bytes]
         return max(0, min(counts)), max(0, min(sizes))
 
     def _bounds(self, row: SubscriptionRow) -> tuple[int, int]:

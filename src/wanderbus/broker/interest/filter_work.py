@@ -7,7 +7,7 @@ undecided, so the subscription gets a gap, whose reason names the bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 from wanderbus.broker.interest.filter_accounts import FilterAccount, Undecided
@@ -28,7 +28,9 @@ SAMPLE_CHARACTERS: Final = 256
 class FilterWork:
     """Evaluates the filters that the index asks for, within the bounds of their owners."""
 
-    def __init__(self, config: BrokerConfig, wall_us: Callable[[], int]) -> None:
+    def __init__(self, config: BrokerConfig, wall_us: Callable[[], int], unbounded: Container[str] = ()) -> None:
+        """Create it without filters; those of the users in ``unbounded`` are always evaluated."""
+        self._unbounded = unbounded
         self._filter_max = config.filter_work_max
         self._event_max = config.user_event_filter_work_max
         self._per_s = config.user_filter_work_per_s
@@ -75,7 +77,8 @@ class FilterWork:
         account = self._accounts.get(owner)
         if account is None or account.turn != self._turn:
             account = self._refreshed(owner, account)
-        if units > self._filter_max or units > account.for_event or units > account.units:
+        exceeds = units > self._filter_max or units > account.for_event or units > account.units
+        if exceeds and owner not in self._unbounded:
             self._undecided.setdefault(id(attributes), {})[identity] = Undecided(
                 self._exceeded_bound(account, units), units
             )

@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.publish.decisions import Conditions, Rejected, Repeated
-from wanderbus.broker.readers import Link
+from wanderbus.broker.publish.decisions import Conditions, Rejected, Repeated, Source
 from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, check_event
@@ -23,36 +22,35 @@ DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try agai
 
 
 def accept(
-    message: protocol.Publish,
+    event: Event,
     encoded: bytes | None,
-    link: Link,
-    epoch: int,
+    source: Source,
+    held_up: tuple[int, str] | None,
     publisher: PublisherRow | None,
     next_id: EventId,
     now: Conditions,
 ) -> Acceptance | Repeated | Rejected:
-    """Return the decision about the event of ``message``, which came on ``link``; nothing changes.
+    """Return the decision about ``event``, which ``source`` identifies; nothing changes.
 
-    ``epoch`` is the one in which the message is numbered, ``publisher`` the row of its publisher. ``encoded`` are the
-    bytes of the event if it was checked already. The event gets ``next_id`` if its record is the next one.
+    ``publisher`` is the row of its publisher, ``held_up`` that outbox's event that was refused temporarily, and the
+    bound that it met. ``encoded`` are the bytes of the event if it was checked already. It gets ``next_id`` if its
+    record is the next one.
     """
-    number, event, is_of_outbox = message.number, message.event, message.outbox is not None
-    if publisher is not None and is_repeated(publisher, epoch, number):
+    number = source.number
+    if publisher is not None and is_repeated(publisher, source.epoch, number):
         return Repeated(_first_answer(publisher, number, next_id))
-    if is_of_outbox and not is_in_turn(number, link.held_up):
-        return Rejected(
-            "an earlier event of the outbox must be accepted first", link.held_up[1] if link.held_up else None
-        )
+    if source.is_outbox and not is_in_turn(number, held_up):
+        return Rejected("an earlier event of the outbox must be accepted first", held_up[1] if held_up else None)
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
-    if refusal := now.permissions.refusal(link.user, event.subject):
+    if refusal := now.permissions.refusal(source.user, event.subject):
         return Rejected(refusal)
     try:
         raw = msgspec.Raw(encoded or checked_bytes(event))
     except EventError as error:
         return Rejected(protocol.shortened(error))
-    received_us = None if now.received_us == now.at_us else now.received_us
-    return Acceptance(next_id, raw, link.user, link.device, epoch, number, is_of_outbox, received_us)
+    received_us = None if source.received_us == now.at_us else source.received_us
+    return Acceptance(next_id, raw, source.user, source.device, source.epoch, number, source.is_outbox, received_us)
 
 
 def _first_answer(publisher: PublisherRow, number: int, next_id: EventId) -> EventId | None:

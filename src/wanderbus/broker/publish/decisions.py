@@ -24,6 +24,22 @@ class Conditions(msgspec.Struct):
     """True if every event is refused because the log has no room."""
 
 
+class Source(msgspec.Struct, frozen=True, gc=False):
+    """Identifier of a published event by its publisher (DESIGN 5.2), and how the server has got it."""
+
+    user: str
+    device: str
+    epoch: int
+    number: int
+    is_outbox: bool
+    key: str
+    """Key of the publisher's row."""
+    request: int
+    """Number under which the sender of the message knows the event."""
+    received_us: int
+    """The wall clock as read when it was received (DESIGN 5.8)."""
+
+
 class Repeated(msgspec.Struct, frozen=True, gc=False):
     """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
 

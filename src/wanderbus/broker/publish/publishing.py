@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,17 +14,20 @@ from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
-from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated
+from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import PublisherRow, publisher_key
+from wanderbus.broker.state.rows import device_key, publisher_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId
 from wanderbus.records import Acceptance
+
+OfPublishers: TypeAlias = protocol.Publish | protocol.PublishFor
+"""Messages with an event to publish."""
 
 _NOT_ENCODED: Final = (None, None)
 
@@ -57,7 +60,7 @@ class Publishing:
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
 
-    def prematch(self, coming: Iterable[tuple[Link, protocol.Publish]]) -> None:
+    def prematch(self, coming: Iterable[tuple[Link, OfPublishers]]) -> None:
         """Match the coming publishes in one batch, except repeats and malformed events."""
         self._encoded.clear()
         if self.conditions.is_disk_full:
@@ -65,8 +68,9 @@ class Publishing:
         for link, message in coming:
             if link.session is None:
                 continue
-            epoch, publisher = self._publisher(link, message)
-            if publisher is not None and is_repeated(publisher, epoch, message.number):
+            source = self._source(link, message)
+            publisher = self._state.publishers.get(source.key)
+            if publisher is not None and is_repeated(publisher, source.epoch, source.number):
                 continue
             event = message.event
             if self._engine.takes(event.subject):
@@ -78,29 +82,31 @@ class Publishing:
         if len(self._encoded) > 1:
             self._subscriptions.matcher.prematch([event for event, _ in self._encoded.values()])
 
-    def publish(self, link: Link, message: protocol.Publish) -> None:
+    def publish(self, link: Link, message: OfPublishers) -> None:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
         _, encoded = self._encoded.pop(id(message.event), _NOT_ENCODED)
-        epoch, publisher = self._publisher(link, message)
-        decided = accept(message, encoded, link, epoch, publisher, self._state.next_id, self.conditions)
+        source, state = self._source(link, message), self._state
+        held_up = link.held_up.get(source.key) if link.held_up else None
+        publisher = state.publishers.get(source.key)
+        decided = accept(message.event, encoded, source, held_up, publisher, state.next_id, self.conditions)
         if type(decided) is Repeated:
-            self._answer_repeat(link, message, decided)
+            self._answer_repeat(link, source, decided)
             return
-        if message.outbox is not None and is_in_turn(message.number, link.held_up):
-            link.held_up = None
+        if link.held_up and source.is_outbox and is_in_turn(source.number, held_up):
+            link.held_up.pop(source.key, None)
         if type(decided) is Rejected:
-            self._refuse(link, message, decided.reason, decided.limit)
+            self._refuse(link, source, decided.reason, decided.limit)
             return
         assert type(decided) is Acceptance
         if self._engine.takes(message.event.subject):
-            self._answer(link, message, self._engine.accept(decided))
+            self._answer(link, source, self._engine.accept(decided))
             return
-        delivered = self._delivery.deliver(message.event, decided, self.conditions.received_us)
+        delivered = self._delivery.deliver(message.event, decided, source.received_us)
         if limit := delivered.full:
-            self._refuse(link, message, f"a destination queue is full ({limit}); try again later", limit)
+            self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
         else:
-            self._answer(link, message, self._write(decided, delivered))
+            self._answer(link, source, self._write(decided, delivered))
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
 
@@ -123,24 +129,31 @@ class Publishing:
             self._links.notify(session, notification.subscriptions)
         return acceptance.id
 
-    def _publisher(self, link: Link, message: protocol.Publish) -> tuple[int, PublisherRow | None]:
-        """Return the epoch in which the message is numbered, and the row of its publisher."""
-        state, key, outbox = self._state, link.key, message.outbox
-        if outbox is None:
-            return state.devices[key].epoch, state.publishers.get(publisher_key(key))
-        return outbox, state.publishers.get(publisher_key(key, outbox=True))
+    def _source(self, link: Link, message: OfPublishers) -> Source:
+        """Return the identifier of an event by its publisher: the device of the link, or the one that is named."""
+        number, key = message.number, link.key
+        if type(message) is protocol.Publish:
+            outbox, received_us = message.outbox, self.conditions.received_us
+            is_outbox = outbox is not None
+            epoch = self._state.devices[key].epoch if outbox is None else outbox
+            key = publisher_key(key, outbox=is_outbox)
+            return Source(link.user, link.device, epoch, number, is_outbox, key, number, received_us)
+        assert type(message) is protocol.PublishFor
+        user, device, is_outbox = message.user, message.device, message.is_outbox
+        key = publisher_key(device_key(user, device), outbox=is_outbox)
+        return Source(user, device, message.epoch, number, is_outbox, key, message.request, message.received_us)
 
-    def _answer_repeat(self, link: Link, message: protocol.Publish, repeated: Repeated) -> None:
+    def _answer_repeat(self, link: Link, source: Source, repeated: Repeated) -> None:
         if repeated.id is None:
-            self._refuse(link, message, "this event was refused, or accepted too long ago to be remembered")
+            self._refuse(link, source, "this event was refused, or accepted too long ago to be remembered")
         else:
-            self._answer(link, message, repeated.id)
+            self._answer(link, source, repeated.id)
 
-    def _answer(self, link: Link, message: protocol.Publish, identity: EventId) -> None:
-        self._links.send(link, protocol.PublishAccepted(message.number, identity, message.outbox is not None))
+    def _answer(self, link: Link, source: Source, identity: EventId) -> None:
+        self._links.send(link, protocol.PublishAccepted(source.request, identity, source.is_outbox))
 
-    def _refuse(self, link: Link, message: protocol.Publish, reason: str, limit: str | None = None) -> None:
-        outbox = message.outbox is not None
-        if outbox and limit is not None and link.held_up is None:
-            link.held_up = message.number, limit
-        self._links.send(link, protocol.PublishRefused(message.number, reason, limit, outbox))
+    def _refuse(self, link: Link, source: Source, reason: str, limit: str | None = None) -> None:
+        if source.is_outbox and limit is not None:
+            link.held_up = link.held_up or {}
+            link.held_up.setdefault(source.key, (source.number, limit))
+        self._links.send(link, protocol.PublishRefused(source.request, reason, limit, source.is_outbox))

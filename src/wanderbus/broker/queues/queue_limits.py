@@ -23,6 +23,7 @@ from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Item, Queued
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.queues.waiting_notification import Waiting
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -53,14 +54,20 @@ _Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
 
 
 class QueueLimits:
-    """Keeps every queue within its bounds.
+    """Keeps every queue of a user within its bounds; those of the ``servers`` of the domain have none.
 
     A drop makes no further item ready to be sent, so no link has to be flushed after it.
     """
 
     def __init__(
-        self, state: BrokerState, journal: Journal, config: BrokerConfig, policies: QueuePolicies | None = None
+        self,
+        state: BrokerState,
+        journal: Journal,
+        config: BrokerConfig,
+        servers: ServerUsers,
+        policies: QueuePolicies | None = None,
     ) -> None:
+        self._servers = servers
         self._policies = policies or QueuePolicies()
         self._state = state
         self._journal = journal
@@ -80,6 +87,7 @@ class QueueLimits:
         if self._refused is None or not self._refused.match(subject):
             return None
         size = len(bytes(event))
+        notified = [each for each in notified if each.user not in self._servers.users]
         for each in notified:
             session = self._state.sessions[session_key(each.user, each.session)]
             if self._session_full(session, size):
@@ -89,9 +97,14 @@ class QueueLimits:
         users = Counter(each.user for each in notified)
         if any(self._user_bytes(user) + size * count > self._user_bytes_max for user, count in users.items()):
             return "user_queued_bytes_max"
-        if self._state.queued_bytes + size * len(notified) > self._bytes_max:
+        if self.users_bytes + size * len(notified) > self._bytes_max:
             return "queued_bytes_max"
         return None
+
+    @property
+    def users_bytes(self) -> int:
+        """Return the bytes of the events that wait for all users, without those for servers."""
+        return self._state.queued_bytes - self._servers.queued_bytes
 
     def _session_full(self, session: SessionRow, size: int) -> str | None:
         """Return the bound of the session that one more notification would exceed."""
@@ -100,7 +113,7 @@ class QueueLimits:
     def enforce(self, session: SessionRow, notified: records.Notified) -> None:
         """Drop notifications beyond a bound after ``notified`` was added to the queues of ``session``."""
         queue = self._state.queue.get(session.key)
-        if queue is None:
+        if queue is None or session.user in self._servers.users:
             return
         state, system = self._state, self._system
         rows, ended = state.subscriptions, state.tombstones
@@ -117,9 +130,9 @@ class QueueLimits:
             self._give_way(session, reason)
         while state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
             self._give_way(max(state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
-        if state.queued_bytes > self._bytes_max:
-            self._give_way(max(state.sessions.values(), key=_queued_bytes), "queued_bytes_max")
-            if state.queued_bytes > self._bytes_max:
+        if state.queued_bytes > self._bytes_max < self.users_bytes:
+            self._give_way(max(self._of_users(), key=_queued_bytes), "queued_bytes_max")
+            if self.users_bytes > self._bytes_max:
                 self._relieve()
 
     def leave_undecided(
@@ -150,13 +163,16 @@ class QueueLimits:
 
     def _relieve(self) -> None:
         """Drop from the longest queues of the broker; the queues are sorted once, not for each drop."""
-        sessions = list(self._state.sessions.values())
+        sessions = self._of_users()
         longest = [(-session.queued_bytes, place) for place, session in enumerate(sessions)]
         heapify(longest)
-        while self._state.queued_bytes > self._bytes_max:
+        while self.users_bytes > self._bytes_max:
             place = longest[0][1]
             self._give_way(sessions[place], "queued_bytes_max")
             heapreplace(longest, (-sessions[place].queued_bytes, place))
+
+    def _of_users(self) -> list[SessionRow]:
+        return [each for each in self._state.sessions.values() if each.user not in self._servers.users]
 
     def _user_bytes(self, user: str) -> int:
         return sum(map(_queued_bytes, self._state.sessions_of(user)))
@@ -224,7 +240,31 @@ class QueueLimits:
     def sweep(self) -> None:
         """Drop what has waited for too long in any session."""
         for key, _ in self._state.queue.waiting():
-            self.expire(self._state.sessions[key])
+            session = self._state.sessions[key]
+            if session.user not in self._servers.users:
+                self.expire(session)
+
+    def log_begins(self, first: int) -> None:
+        """Drop what waits for servers and is of this log's records below offset ``first``: the log has lost them.
+
+        The log is what bounds the queues of servers.
+        """
+        for session in self._servers.sessions:
+            if (queue := self._state.queue.get(session.key)) is None:
+                continue
+            lost = [number for own in queue.queues.values() if (number := self._last_below(own, first))]
+            if lost:
+                self._drop(session, 1, max(lost), "log_keep", ())
+
+    def _last_below(self, queue: SubscriptionQueue, first: int) -> int:
+        """Return the highest number of a notification of an event below offset ``first`` of this log, 0 if none."""
+        last, origin = 0, (self._state.server, self._state.incarnation)
+        for item in queue:
+            if isinstance(item, Queued):
+                if (item.event.id.origin, item.event.id.incarnation) != origin or item.event.id.number >= first:
+                    break
+                last = item.number
+        return last
 
     def expire(self, session: SessionRow) -> None:
         """Drop what has waited for too long in a session."""

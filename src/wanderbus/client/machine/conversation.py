@@ -179,6 +179,8 @@ class Conversation:
             case protocol.RequestRefused(request=request) as refusal:
                 asked = self._requests.pop(request, None)
                 return self._settled(RequestSettled(request, (), refusal)) if asked else []
+            case protocol.NotifyServer():
+                raise RemoteProtocolError("the broker sent an event for a server, and this is an agent", None)
             case answer:
                 return self._answered(answer, len(payload))
 

@@ -1,0 +1,70 @@
+"""Users that are reserved for the servers of the domain, ``sip:NAME@servers.DOMAIN`` (SPEC J-01).
+
+A server has a session at another one as a user has, with ordinary subscriptions and numbers. The bounds on users do not
+apply to it, because it stands for all its own users, whose server has applied them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from wanderbus import protocol
+from wanderbus.broker.state.rows import SessionRow
+
+
+class Sessions(Protocol):
+    """The sessions of a server, by key, and those of one user."""
+
+    @property
+    def sessions(self) -> Mapping[str, SessionRow]:
+        """Return all sessions, by key."""
+        ...
+
+    def sessions_of(self, user: str) -> Sequence[SessionRow]:
+        """Return the sessions of a user."""
+        ...
+
+
+class ServerUsers:
+    """The reserved users with a session or a link here.
+
+    :param domain: the domain of the server; with "" no user is reserved
+    """
+
+    def __init__(self, state: Sessions, domain: str) -> None:
+        self._state = state
+        self._ending = f"@servers.{domain}" if domain else ""
+        self.users = {each.user for each in state.sessions.values() if self.reserves(each.user)}
+        """These users; others are added later."""
+
+    def reserves(self, user: str) -> bool:
+        """Return whether nobody but a server may be ``user``."""
+        return bool(self._ending) and user.endswith(self._ending)
+
+    def opened(self, user: str) -> None:
+        """Count ``user`` as a server from now on."""
+        self.users.add(user)
+
+    def refusal(self, user: str, *, is_server: bool) -> protocol.RequestRefused | None:
+        """Return the reason of a refusal if ``user`` is reserved and not a server, or the reverse; None otherwise."""
+        if self.reserves(user) is is_server:
+            return None
+        if is_server:
+            return protocol.RequestRefused(0, f"{user} is no server of this domain: servers are NAME{self._ending}")
+        return protocol.RequestRefused(0, f"{user} is reserved for a server of this domain; use another user")
+
+    @property
+    def sessions(self) -> Sequence[SessionRow]:
+        """Return the sessions of all servers."""
+        return [session for user in sorted(self.users) for session in self._state.sessions_of(user)]
+
+    @property
+    def queued_bytes(self) -> int:
+        """Return the bytes of the events that wait for all servers."""
+        return sum(session.queued_bytes for session in self.sessions)
+
+
+def server_user(server: str, domain: str) -> str:
+    """Return the user of ``server`` at the other servers of ``domain``."""
+    return f"sip:{server}@servers.{domain}"
