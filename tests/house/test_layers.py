@@ -45,6 +45,7 @@ MACHINES = {
     "mobility",
     "relay",
     "protocol",
+    "channels",
     "broker",
     "client.machine",
     "domain",
@@ -64,7 +65,8 @@ ALLOWED: dict[str, set[str]] = {
     "relay": {"sip", "rudp", "tcp", "datachannel"},
     "protocol": {"filters"},
     "planning": {"filters"},
-    "broker": {"filters", "matching", "patterns", "protocol"},
+    "channels": {"filters", "matching", "protocol"},
+    "broker": {"filters", "matching", "patterns", "protocol", "channels"},
     "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol"},
     "domain": MACHINES - {"client.machine", "domain"},
     # Programs that read the log register there; this file alone, without the rest of the room.
@@ -81,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     "settings": MACHINES,
     "config": MACHINES | {"settings"},
     "runtime": MACHINES | {"runtime.segment_files", "settings"},
-    "client": MACHINES - {"broker", "domain", "matching", "patterns", "relay"} | {"runtime", "settings"},
+    "client": MACHINES - {"broker", "channels", "domain", "matching", "patterns", "relay"} | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"}
     | {"config", "runtime", "runtime.log_readers", "runtime.services", "settings"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},

@@ -20,6 +20,7 @@ PURE = {
     "relay",
     "broker",
     "protocol",
+    "channels",
     "planning",
     "client/machine",
     "domain",
