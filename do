@@ -8,6 +8,7 @@ lock file of the environment, and nothing is installed while the stamp matches.
 # Older Pythons must be able to parse this file to print the required version in one line: no syntax after 3.7.
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 ROOT = os.path.dirname(os.path.abspath(__file__))
 VENV = os.path.join(ROOT, ".venv")
@@ -27,6 +29,7 @@ LOCK = os.path.join(ROOT, "requirements.lock")
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 SIM_SEEDS = "50"
+SPREAD = ("-n", str(os.cpu_count() or 1))  # unit tests run on all processors
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
@@ -50,10 +53,10 @@ COMMANDS = {
         ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
-    "test": """run everything in `check`, then the integration and Spark tests (about 20 minutes)
+    "test": """run everything in `check`, then the integration and Spark tests (about 25 minutes)
         ./do test                 all of it, except the tests of `interop`
         ./do test ARGUMENTS       only pytest with these arguments, including integration and Spark tests""",
-    "check": """check format, lint and strict types, run unit tests and a short simulation (about 2 minutes)
+    "check": """check format, lint and strict types, run unit tests and a short simulation (about 8 minutes)
         ./do check [ARGUMENTS of pytest, for the unit tests]""",
     "sim": """simulate the whole system from seeds; a failure prints the command that replays it
         ./do sim [ARGUMENTS of wanderbus sim]""",
@@ -252,7 +255,7 @@ def check(arguments: list[str]) -> None:
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
     step("types", ["-m", "mypy", *sources, "do"])
-    step("unit tests", ["-m", "pytest", "-q", "-m", "not integration and not spark", *arguments])
+    step("unit tests", ["-m", "pytest", "-q", *SPREAD, "-m", "not integration and not spark", *arguments])
     step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
     step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
     step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
@@ -263,7 +266,9 @@ def test(arguments: list[str]) -> None:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
     check([])
-    step("integration and Spark tests", ["-m", "pytest", "-q", "-m", "(integration or spark) and not interop"])
+    # Integration tests mostly wait; Spark tests share one session, so they stay in one process.
+    with meanwhile("Spark tests", ["-m", "pytest", "-q", "-m", "spark and not interop"]):
+        step("integration tests", ["-m", "pytest", "-q", "-m", "integration and not spark and not interop"])
 
 
 def soak(arguments: list[str]) -> None:
@@ -298,9 +303,32 @@ def step(title: str, arguments: list[str]) -> None:
     print(f"   {title}: ok, {time.monotonic() - start:.1f} s", flush=True)
 
 
+@contextlib.contextmanager
+def meanwhile(title: str, arguments: list[str]) -> Iterator[None]:
+    """Run one part of a command beside the steps of the block; print its output and result after theirs."""
+    with tempfile.TemporaryFile() as output:
+        start = time.monotonic()
+        process = subprocess.Popen([PYTHON, *arguments], stdout=output, stderr=subprocess.STDOUT)
+        print(f"== {title}, beside the next step", flush=True)
+        try:
+            yield
+        finally:
+            print(f"== {title}, at the same time", flush=True)
+            try:
+                end(title, arguments, process)
+            finally:
+                output.seek(0)
+                print(output.read().decode(errors="replace").rstrip(), flush=True)
+    print(f"   {title}: ok, {time.monotonic() - start:.1f} s", flush=True)
+
+
 def pass_on(title: str, arguments: list[str]) -> None:
     """Run the project's Python with our own input and output; raise `StepError` with its exit status."""
-    process = subprocess.Popen([PYTHON, *arguments])
+    end(title, arguments, subprocess.Popen([PYTHON, *arguments]))
+
+
+def end(title: str, arguments: list[str], process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of the project's Python; raise `StepError` with its exit status."""
     while True:
         try:
             status = process.wait()

@@ -6,7 +6,9 @@ import importlib.machinery
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,50 @@ def test_failed_command_shows_its_output(do: Any, capfd: pytest.CaptureFixture[s
         do.quietly("something loud", [sys.executable, "-c", "print('why'); raise SystemExit(3)"])
     assert caught.value.status == 3
     assert "why" in capfd.readouterr().err
+
+
+WAIT = "import pathlib, sys, time; here, other = map(pathlib.Path, sys.argv[1:3]); here.touch()"
+WAIT += "\nfor _ in range(3000): other.exists() or time.sleep(0.01)"
+WAIT += "\nprint(here.name); raise SystemExit(int(sys.argv[3]) if other.exists() else 9)"
+
+
+@pytest.mark.parametrize(("status", "other_status"), [(0, 0), (3, 0), (0, 4), (3, 4)])
+def test_two_parts_run_at_once_and_the_failure_of_either_counts(
+    do: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int, other_status: int
+) -> None:
+    """Each part waits until the other one has begun."""
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+
+    def run() -> None:
+        with do.meanwhile("the second", ["-c", WAIT, second, first, str(other_status)]):
+            do.step("the first", ["-c", WAIT, first, second, str(status)])
+
+    if status or other_status:
+        with pytest.raises(do.StepError, match="the second" if other_status else "the first") as caught:
+            run()
+        assert caught.value.status == (other_status or status)
+    else:
+        run()
+    lines = capfd.readouterr().out.splitlines()
+    assert lines.index("first") < lines.index("second")
+    assert any(line.startswith("   the second: ok") for line in lines) == (not status and not other_status)
+
+
+def test_each_test_runs_in_one_part(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[str] = []
+    begin = subprocess.Popen
+
+    def run(line: list[str]) -> Any:
+        if "pytest" in line:
+            chosen.append(line[line.index("-m", line.index("pytest")) + 1])
+        return begin(["true"])
+
+    monkeypatch.setattr(do.subprocess, "Popen", lambda line, **options: run(line))
+    do.test([])
+    assert len(chosen) == 3
+    for integration, spark in product((False, True), repeat=2):
+        marks = {"integration": integration, "spark": spark, "interop": False}
+        assert [eval(each, marks) for each in chosen].count(True) == 1, marks
 
 
 def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
