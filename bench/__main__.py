@@ -9,6 +9,7 @@ from typing import Final
 NAMES: Final = (
     "broker",
     "channel",
+    "domain",
     "filters",
     "flights",
     "heal",
