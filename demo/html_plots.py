@@ -75,7 +75,7 @@ def timeline(evidence: Mapping[str, Lines]) -> str:
     rows = [_flags(evidence, x), *(_strip(user, evidence, x, across) for user in users)]
     key = (
         "<ul class='key'><li><i class='line'></i>deliveries, adding up</li><li><i class='away'></i>traveller away</li>"
-        "<li><i class='outage'></i>server down</li><li><i class='waiting'></i>Spark not ready</li>"
+        "<li><i class='outage'></i>server down</li><li><i class='waiting'></i>Spark down</li>"
         "<li><i class='kill'></i>kill -9</li><li><i class='move'></i>change of address</li></ul>"
     )
     return key + _plot("deliveries to each traveller over time", rows, seconds, "seconds since the first event")
@@ -138,7 +138,9 @@ def _flags(evidence: Mapping[str, Lines], x: Callable[[int], float]) -> str:
             for each in evidence["outages"]
             if each["who"] == kill["who"] and each["from_us"] >= kill["at_us"]
         ]
-        text = f"{kill['who']} killed" + (f", down {down_us[0] / 1e6:.1f} s" if down_us else "")
+        text = f"{'Spark' if kill['who'] == SPARK else kill['who']} killed" + (
+            f", down {down_us[0] / 1e6:.1f} s" if down_us else ""
+        )
         edge = f"left:{at:.2f}%" if at < 50 else f"right:{100 - at:.2f}%"
         flags.append(f"<div></div><div class='flag'><span style='{edge}'>{escape(text)}</span></div>")
     return "".join(flags)

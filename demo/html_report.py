@@ -59,7 +59,7 @@ def page(result: Mapping[str, Any], evidence: Mapping[str, Sequence[Mapping[str,
         ("Differences", _differences(result)),
         ("The run in time", html_plots.timeline(evidence)),
         ("Healing after a change of address", html_plots.healing(evidence["moves"])),
-        ("Matched by the server, and by Spark", _subjects(result["subjects"])),
+        ("Latency of each subject", _subjects(result["subjects"])),
         ("Expected and delivered", html_plots.delivered(result["travellers"])),
         ("The run in words", _words(result)),
     )
@@ -134,7 +134,7 @@ def _subjects(lines: Sequence[Mapping[str, Any]]) -> str:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return (
         f"<table><tr>{head}</tr>{''.join(rows)}</table><p class='quiet'>From publishing to the traveller's commit, "
-        "times away included. Events that Spark matches wait in the log while Spark starts or is dead.</p>"
+        "times away included. Events that Spark matches wait in the log while Spark is down.</p>"
     )
 
 

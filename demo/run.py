@@ -147,12 +147,16 @@ class Run:
         return {**result, **self._served}, evidence
 
     async def _start_processes(self) -> dict[str, list[Due]]:
-        """Start all processes, and compute meanwhile what each traveller is due."""
+        """Start all processes, and compute meanwhile what each traveller is due.
+
+        Spark takes longest, so it starts first. The registrations of the travellers are its first batch.
+        """
         options = self._options
+        await self._spark.start()
         self._display.phase("starting the server")
         await self._sip_and_relay.start()
         await self._server.start()
-        await self._spark.start()
+        self._spark.match()
         self._display.phase(f"starting Spark, {len(self._travellers)} travellers and the publisher")
         events = await asyncio.to_thread(lambda: list(flights.events(options.first_row, options.rows)))
         self._display.state.events = len(events)
@@ -161,6 +165,7 @@ class Run:
             for traveller in self._travellers.values():
                 group.create_task(traveller.start(READY_S))
             group.create_task(self._publisher.start(options.first_row, options.rows, options.rate, READY_S))
+            group.create_task(self._spark.matching())
         expected = computing.result()
         for traveller in self._travellers.values():
             traveller.view.expected = len(expected[traveller.user.uri])
@@ -174,7 +179,6 @@ class Run:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._published())
-                group.create_task(self._spark.ready())
                 group.create_task(show.play(steps))
         except* CannotRunError as failures:
             self._trouble += [str(failure) for failure in failures.exceptions]

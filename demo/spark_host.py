@@ -15,8 +15,8 @@ from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.async_processes import AsyncProcess
 from wanderbus.testbed.launch import python
 
-READY_S: Final = 120.0
-"""Longest time for Spark to get ready."""
+READY_S: Final = 180.0
+"""Longest time until Spark matches."""
 
 ANALYSIS_S: Final = 300.0
 """Longest time for the lake, the audit and the page, once everything else has ended."""
@@ -43,36 +43,44 @@ class SparkHost:
         self._phase = phase
         self._subjects = "the arrivals" if engines != dict.fromkeys(engines, "spark") else "all events"
         self._child: AsyncProcess | None = None
-        self._ready, self._matching = asyncio.Event(), asyncio.Event()
+        self._matching = asyncio.Event()
         self._began_us = 0
         self._is_finishing = False
         self._reports: dict[str, Any] = {}
 
     async def start(self) -> None:
-        """Start it, without waiting until it is ready: events wait in the log."""
+        """Start it, without waiting until it is ready."""
         path = self._context.work / "spark.json"
         path.write_text(json.dumps(self._config))
         self._began_us = json_lines.wall_us()
-        self._ready.clear()
         self._matching.clear()
         self._context.state.spark, self._context.state.spark_lag = "starting", None
         command = python("demo.spark_process", str(path))
         self._child = await self._context.crew.start(SPARK, command, self._on_line)
 
-    async def ready(self) -> None:
-        """Wait until it can match; :class:`CannotRunError` with its last log line if it does not get ready."""
+    def match(self) -> None:
+        """Let it match the events of the server, which must have started."""
         assert self._child is not None
-        await self._child.until(self._ready, READY_S)
+        self._child.send({"do": "match"})
 
-    async def kill(self) -> None:
-        """``kill -9`` it with its Java once it has matched, start it again, and wait until it is ready."""
+    async def matching(self) -> None:
+        """Wait until it matches; :class:`CannotRunError` with its last log line if it does not."""
         assert self._child is not None
         await self._child.until(self._matching, READY_S)
-        self._context.kills.append({"who": SPARK, "at_us": json_lines.wall_us()})
+
+    async def kill(self) -> None:
+        """``kill -9`` it with its Java, start it again, and wait until it matches."""
+        assert self._child is not None
+        killed_us = json_lines.wall_us()
+        self._context.kills.append({"who": SPARK, "at_us": killed_us})
         self._context.news(f"kill -9 {self._child.pid}: Spark is dead, and {self._subjects} wait in the log")
         await self._child.kill()
         await self.start()
-        await self.ready()
+        self.match()
+        try:
+            await self.matching()
+        finally:
+            self._context.outages.append({"who": SPARK, "from_us": killed_us, "to_us": json_lines.wall_us()})
 
     async def journeys(self) -> dict[str, Any]:
         """Let it complete the lake and compute; return the journeys, or :class:`CannotRunError` with its error.
@@ -94,10 +102,6 @@ class SparkHost:
     def _on_line(self, line: str) -> None:
         fields, state = json_lines.parse(line) or {}, self._context.state
         self._reports.update(fields)
-        if "ready" in fields:
-            self._ready.set()
-            state.spark = "ready"
-            self._context.outages.append({"who": SPARK, "from_us": self._began_us, "to_us": json_lines.wall_us()})
         if "lake" in fields:
             state.lake_records = int(fields["lake"])
         if "matched" in fields:
@@ -107,13 +111,13 @@ class SparkHost:
             self._phase(fields["phase"])
 
     def _on_matched(self, events: int, age_s: float | None) -> None:
-        """Show the first batch, whose events have waited for Spark, and the age of those of each later one."""
+        """Show the first batch, whose events may have waited for Spark, and the age of those of each later one."""
         state = self._context.state
         if not self._matching.is_set():
             self._matching.set()
-            waited_s = (json_lines.wall_us() - self._began_us) / 1e6
-            self._context.news(
-                f"Spark matches {self._subjects}: ready after {waited_s:.1f} s, {events} events had waited"
-            )
+            state.spark = "ready"
+            waited = f"; {events} events had waited" if events else ""
+            after_s = (json_lines.wall_us() - self._began_us) / 1e6
+            self._context.news(f"Spark matches {self._subjects}, {after_s:.1f} s after its start{waited}")
         if age_s is not None:
             state.spark = f"matches within {age_s:.1f} s"

@@ -1,12 +1,12 @@
 """The process of Spark: one session matches for the server, streams the log into the lake, audits and reports.
 
-It begins at once to match the subjects that the server leaves to it, and to stream. The order ``{"do": "finish"}``,
-after the server has ended, lets it complete the lake, and compute from it the journeys and the page of the server.
+It starts Spark at once. The order ``{"do": "match"}``, after the server has started, lets it match the subjects that
+the server leaves to it, and stream once it has matched. The order ``{"do": "finish"}``, after the server has ended,
+lets it complete the lake, and compute from it the journeys and the page of the server.
 
-Reports: ``{"phase": text}`` as it goes; ``{"ready": true}`` once it can match; ``{"matched": n, "age_s": s, "lag": r}``
-after a batch: the events since the server has begun the engine, the age of the oldest one in the batch, and the records
-that the log has beyond; ``{"lake": n}`` for the records in the lake; at last ``{"journeys": {...}}``, or
-``{"error": line}``.
+Reports: ``{"phase": text}`` as it goes; ``{"matched": n, "age_s": s, "lag": r}`` after a batch: the events since the
+server has begun the engine, the age of the oldest one in the batch, and the records that the log has beyond;
+``{"lake": n}`` for the records in the lake; at last ``{"journeys": {...}}``, or ``{"error": line}``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from demo.audit import DECLARED, journeys
 from demo.json_lines import report
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.analytics import write_report
-from wanderbus.pipeline.engine import SETTINGS, EngineProgress, MatchingEngine, local_master
+from wanderbus.pipeline.engine import SETTINGS, EngineProgress, MatchingEngine, load_in_workers, local_master
 from wanderbus.pipeline.operation.query_progress import RunProgress
 from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.session import spark_session
 
 CORES: Final = 2
+
+PROGRESS_UPDATES: Final = {"spark.sql.streaming.numRecentProgressUpdates": "100"}
+"""The engine's own setting keeps no report, and the progress of the lake is read from the reports."""
 
 LAKE_EACH_S: Final = 4.0
 """Time between the begins of two batches of the lake."""
@@ -49,27 +52,31 @@ class SparkWork:
         )
         self._engines: Mapping[str, str] = config["engines"]
         self._stop = threading.Event()
+        self._has_matched = threading.Event()
 
     def run(self) -> None:
         """Do all the work."""
         report(phase="starting Spark")
-        matching = MatchingEngine(self._data, _report_matched)
-        with matching.service:
-            spark = spark_session("wanderbus demo", cores=CORES, master=local_master(CORES), settings=SETTINGS)
-            matching.prepare(spark)
-            report(ready=True)
-            streams = [
-                self._start(lambda: matching.run(spark, self._stop)),
-                self._start(self._pipeline(spark, every_s=LAKE_EACH_S).run),
-            ]
-            is_ordered = sys.stdin.readline()
-            report(phase="completing the lake")
-            self._stop.set()
-            for stream in streams:
-                stream.join()
+        with ThreadPoolExecutor() as beside:
+            starting = beside.submit(_start_spark)
+            sys.stdin.readline()
+            matching = MatchingEngine(self._data, self._report_matched)
+            with matching.service:
+                spark = starting.result()
+                is_ordered = self._match(matching, spark)
         if is_ordered:
             self._finish(spark)
         spark.stop()
+
+    def _match(self, matching: MatchingEngine, spark: SparkSession) -> bool:
+        """Match and stream until the next order; return whether there is one."""
+        streams = [self._start(lambda: matching.run(spark, self._stop)), self._start(lambda: self._stream(spark))]
+        is_ordered = bool(sys.stdin.readline())
+        report(phase="completing the lake")
+        self._stop.set()
+        for stream in streams:
+            stream.join()
+        return is_ordered
 
     def _finish(self, spark: SparkSession) -> None:
         """Complete the lake; then compute the journeys and the page of the server, which share the cores."""
@@ -80,6 +87,17 @@ class SparkWork:
             judged = both.submit(journeys, spark, self._lake, self._evidence, self._engines)
             both.submit(write_report, spark, self._lake, self._page).result()
             report(journeys=judged.result().as_dict())
+
+    def _stream(self, spark: SparkSession) -> None:
+        """Stream into the lake once the engine has matched, so that both do not plan their first batches at once."""
+        while not self._has_matched.wait(0.1):
+            if self._stop.is_set():
+                return
+        self._pipeline(spark, every_s=LAKE_EACH_S).run()
+
+    def _report_matched(self, found: EngineProgress) -> None:
+        self._has_matched.set()
+        report(matched=found.events, age_s=found.latency_s, lag=found.lag)
 
     def _pipeline(self, spark: SparkSession, every_s: float | None = None) -> PipelineRun:
         return PipelineRun(
@@ -98,6 +116,15 @@ class SparkWork:
         return thread
 
 
+def _start_spark() -> SparkSession:
+    """Return the session, whose workers have loaded what matching needs."""
+    spark = spark_session(
+        "wanderbus demo", cores=CORES, master=local_master(CORES), settings=SETTINGS | PROGRESS_UPDATES
+    )
+    load_in_workers(spark)
+    return spark
+
+
 def _ending_on_error(work: Callable[[], object]) -> None:
     """Do work; an error ends the process, whichever thread has it."""
     try:
@@ -108,10 +135,6 @@ def _ending_on_error(work: Callable[[], object]) -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-
-
-def _report_matched(found: EngineProgress) -> None:
-    report(matched=found.events, age_s=found.latency_s, lag=found.lag)
 
 
 def _report_lake(found: RunProgress) -> None:

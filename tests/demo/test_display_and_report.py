@@ -236,7 +236,7 @@ def test_a_kill_of_spark_is_named_in_the_numbers_and_in_time() -> None:
     }
     html = html_plots.timeline(evidence)
     assert html.count("class='band waiting'") == 2 * 2
-    assert "spark killed, down 2.5 s" in html
+    assert "Spark killed, down 2.5 s" in html
 
 
 def test_the_verdict_and_four_numbers_come_first() -> None:
