@@ -25,6 +25,14 @@ MINUTE_US: Final = 60_000_000
 SMALL_BYTES: Final = 4 << 20
 """Size of the files of a lake's tables up to which one task reads a table: to plan and to start more takes longer."""
 
+SMALL_SETTINGS: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings of Spark for a small lake: to compile a query, or to broadcast rows, takes longer than to interpret it."""
+
 
 class Period(NamedTuple):
     """Time from ``from_us`` up to ``to_us``, itself not included, by the server's clock; None for no bound.
@@ -79,8 +87,10 @@ class LakeTables(NamedTuple):
 def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING) -> LakeTables:
     """Return the tables of a lake up to the end of the period; ``StorageError`` if there is no such lake."""
     names = [name for name in LakeTables._fields if name != "is_small"]
-    found = {name: table(spark, lake, name) for name in names}
     is_small = sum(LakeTable(lake, named(name)).size() for name in names) <= SMALL_BYTES
+    if is_small:
+        spark = _for_small(spark)
+    found = {name: table(spark, lake, name) for name in names}
     if is_small:
         found = {name: rows.coalesce(1) for name, rows in found.items()}
     versions = found.pop("subscriptions")
@@ -92,6 +102,14 @@ def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING) ->
         )
     within = {name: period.before_end(rows) for name, rows in found.items()}
     return LakeTables(**within, subscriptions=versions, is_small=is_small)
+
+
+def _for_small(spark: SparkSession) -> SparkSession:
+    """Return a session of the same Spark with :data:`SMALL_SETTINGS`, which other users of ``spark`` do not want."""
+    own = spark.newSession()
+    for name, value in SMALL_SETTINGS.items():
+        own.conf.set(name, value)
+    return own
 
 
 class GoldTables:

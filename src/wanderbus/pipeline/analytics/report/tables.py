@@ -57,7 +57,7 @@ def duration(value_ms: float | None) -> str:
         return f"{value_ms:.0f} ms"
     if abs(value_ms) < 120_000:
         return f"{value_ms / 1_000:.1f} s"
-    return f"{value_ms / 60_000:.0f} min" if abs(value_ms) < 7_200_000 else f"{value_ms / 3_600_000:.1f} h"
+    return f"{value_ms / 60_000:.1f} min" if abs(value_ms) < 7_200_000 else f"{value_ms / 3_600_000:.1f} h"
 
 
 def text(value: str) -> str:
