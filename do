@@ -29,7 +29,6 @@ LOCK = os.path.join(ROOT, "requirements.lock")
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 SIM_SEEDS = "50"
-SPREAD = ("-n", str(os.cpu_count() or 1))  # unit tests run on all processors
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
@@ -53,10 +52,10 @@ COMMANDS = {
         ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
-    "test": """run everything in `check`, then the integration and Spark tests (about 25 minutes)
+    "test": """run everything in `check`, then the integration and Spark tests (about 30 minutes)
         ./do test                 all of it, except the tests of `interop`
         ./do test ARGUMENTS       only pytest with these arguments, including integration and Spark tests""",
-    "check": """check format, lint and strict types, run unit tests and a short simulation (about 8 minutes)
+    "check": """check format, lint and strict types, run unit tests and a short simulation (about 12 minutes)
         ./do check [ARGUMENTS of pytest, for the unit tests]""",
     "sim": """simulate the whole system from seeds; a failure prints the command that replays it
         ./do sim [ARGUMENTS of wanderbus sim]""",
@@ -255,7 +254,7 @@ def check(arguments: list[str]) -> None:
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
     step("types", ["-m", "mypy", *sources, "do"])
-    step("unit tests", ["-m", "pytest", "-q", *SPREAD, "-m", "not integration and not spark", *arguments])
+    step("unit tests", ["-m", "pytest", "-q", "-m", "not integration and not spark", *arguments])
     step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
     step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
     step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
