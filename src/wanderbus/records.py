@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -107,6 +107,45 @@ class Published(Record, frozen=True, tag="published", kw_only=True):
     def received_us(self) -> int:
         """Return the wall clock as read when the event was accepted; time windows use it (DESIGN 5.8)."""
         received_us = self.acceptance.received_us
+        return self.at_us if received_us is None else received_us
+
+
+class Arrival(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """An event that another server accepted under ``id`` arrived from the server ``leader``; it stays encoded.
+
+    ``epoch`` and ``number`` are its position in this server's session there, ``before`` is the number that was sent
+    before it. ``accepted_us`` is the time of the record of its acceptance by that server's clock. ``received_us`` is
+    the wall clock as read when it arrived, if the broker's clock differs from it.
+    """
+
+    leader: str
+    epoch: int
+    number: int
+    before: int
+    id: EventId
+    accepted_us: int
+    event: msgspec.Raw
+    received_us: int | None = None
+
+
+class Arrived(Record, frozen=True, tag="arrived", kw_only=True):
+    """An event of another server arrived and was delivered to sessions of this one, as one commit (SPEC K-02).
+
+    It also says how far this server has got in its session at the other one.
+    """
+
+    arrival: Arrival
+    delivery: Delivery = Delivery()
+
+    @property
+    def event(self) -> Event:
+        """Return the event, which is decoded at each access; ``msgspec.DecodeError`` if it is none."""
+        return _event_decoder.decode(self.arrival.event)
+
+    @property
+    def received_us(self) -> int:
+        """Return the wall clock as read when the event arrived; time windows use it (DESIGN 5.8)."""
+        received_us = self.arrival.received_us
         return self.at_us if received_us is None else received_us
 
 
@@ -331,6 +370,7 @@ class SchemaDeclared(Record, frozen=True, tag="schema_declared", kw_only=True):
 AnyRecord = (
     Started
     | Published
+    | Arrived
     | Dropped
     | Acknowledged
     | Subscribed

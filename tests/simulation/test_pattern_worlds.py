@@ -11,7 +11,8 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.state import engine_events, state
 from wanderbus.broker.state.pattern_states import PatternStates
 from wanderbus.broker.state.running_pattern import RunningPattern
-from wanderbus.records import Detected, Published, decode_record
+from wanderbus.event import EventId
+from wanderbus.records import Arrived, Detected, Published, decode_record
 from wanderbus.simulation.system.pattern_scenario import PatternScenario, run_pattern_seed
 
 SEEDS = range(1, 9)
@@ -72,9 +73,9 @@ def loses_events(patch: pytest.MonkeyPatch) -> None:
     """The fold lets every seventh event take no part."""
     take = PatternStates.take
 
-    def loses(self: PatternStates, published: Published) -> None:
-        if published.acceptance.id.number % 7:
-            take(self, published)
+    def loses(self: PatternStates, offset: int, identity: EventId, record: Published | Arrived) -> None:
+        if offset % 7:
+            take(self, offset, identity, record)
 
     patch.setattr(PatternStates, "take", loses)
 

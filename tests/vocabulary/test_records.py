@@ -78,6 +78,14 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         "matched",
     ),
     (
+        records.Arrived(
+            at_us=5,
+            arrival=records.Arrival("north", 7, 4, 2, EventId("west", 1, 8), 3, msgspec.Raw(b"\xc0"), 6),
+            delivery=records.Delivery((Notified(USER, "default", 9, ("wb-3",)),)),
+        ),
+        "arrived",
+    ),
+    (
         records.Detected(
             at_us=6,
             subscription="wb-3",

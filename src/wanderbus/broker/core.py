@@ -29,6 +29,7 @@ from wanderbus.broker.messages import (
     DiskFreed,
     DiskFull,
     DropExport,
+    EventArrived,
     ExtensionFailed,
     FenceSession,
     HistoryRead,
@@ -47,11 +48,13 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish.acceptance import DISK_FULL
+from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.publishing import OfPublishers, Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
@@ -136,17 +139,13 @@ class Broker:
             state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
         )
         may_publish = Permissions("may_publish", config.may_publish)
-        self._publishing = Publishing(
-            state,
-            journal,
-            links,
-            self._subscriptions,
-            queue_limits,
-            may_publish,
-            self._catch_up,
-            self._engine_events,
-            config.user_pattern_events_max,
+        delivery = Delivery(
+            state, links, self._subscriptions, queue_limits, self._catch_up, config.user_pattern_events_max
         )
+        self._publishing = Publishing(
+            state, journal, links, self._subscriptions, may_publish, self._engine_events, delivery
+        )
+        self._arrivals = Arrivals(state, journal, self._subscriptions, delivery)
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine)
@@ -222,7 +221,7 @@ class Broker:
                 self.state.wall_us = self._clock.read(wall_us, self._links.now)
                 conditions = self._publishing.conditions
                 conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
-                self._detections.received_us = wall_us
+                self._detections.received_us = self._arrivals.received_us = wall_us
             case TimerFired(key=key):
                 self._on_timer_fired(key)
             case LinkOpened():
@@ -238,6 +237,9 @@ class Broker:
                 is_full = isinstance(given, DiskFull)
                 self._publishing.conditions.is_disk_full = self._catch_up.is_paused = self.engine.is_paused = is_full
                 self._detections.is_paused = is_full
+                self._arrivals.disk_full(is_full=is_full)
+            case EventArrived():
+                self._arrivals.take(given)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():

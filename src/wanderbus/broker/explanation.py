@@ -85,6 +85,11 @@ class Explanation:
         match record:
             case records.Published():
                 self._on_published(record)
+            case records.Arrived(arrival=arrival, delivery=delivery):
+                acceptance = records.Acceptance(
+                    arrival.id, arrival.event, "", "", 0, 0, received_us=arrival.received_us
+                )
+                self._on_published(records.Published(at_us=record.at_us, acceptance=acceptance, delivery=delivery))
             case records.Subscribed(subscription=subscription, inherits=inherits):
                 self._store_subscription(subscription, record.at_us)
                 if inherits == self._waits_for and (self._number is not None or self._waits_for_engine):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
 from wanderbus.subscription import Since, Subscription
@@ -79,6 +79,38 @@ class KernelLoaded(Input, frozen=True):
     """The kernel that :class:`KernelWanted` requested is loaded."""
 
     kernel: Kernel
+
+
+class EventArrived(Input, frozen=True, gc=False):
+    """An event of this server's session at the server ``leader``: the content of a :class:`protocol.NotifyServer`.
+
+    ``epoch`` is that of the session. Either :class:`ArrivalsTaken` acknowledges it or :class:`ArrivalsWanted` asks for
+    an earlier one.
+    """
+
+    leader: str
+    epoch: int
+    number: int
+    before: int
+    id: EventId
+    accepted_us: int
+    event: Event
+
+
+class ArrivalsTaken(Output, frozen=True):
+    """Events of ``leader`` up to ``number`` are durable here: acknowledge them there."""
+
+    leader: str
+    epoch: int
+    number: int
+
+
+class ArrivalsWanted(Output, frozen=True):
+    """Events of ``leader`` behind ``number`` are missing: attach to the session there again, at that position."""
+
+    leader: str
+    epoch: int
+    number: int
 
 
 class LogBegins(Input, frozen=True):

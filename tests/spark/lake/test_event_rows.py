@@ -10,7 +10,19 @@ from wanderbus.pipeline.lake.event_rows import event_decoder
 from wanderbus.pipeline.lake.records import Payloads
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.protocol import encode_event
-from wanderbus.records import Detected, Matched, MatchedEvent, Notified, Record, Replayed, ReplayedEvent, encode_record
+from wanderbus.records import (
+    Arrival,
+    Arrived,
+    Delivery,
+    Detected,
+    Matched,
+    MatchedEvent,
+    Notified,
+    Record,
+    Replayed,
+    ReplayedEvent,
+    encode_record,
+)
 
 USER = "sip:alice@localhost"
 
@@ -43,12 +55,15 @@ def test_events_of_the_past_matches_of_the_engine_and_detections_generate_notifi
     written: list[Record] = [live, replayed(4, "Departure", "Arrival"), replayed(6)]
     written.append(matched(6, "Arrival", "Departure"))
     written.append(Detected(at_us=9, subscription="s3", watermark_us=8, events=matched(8, "Late").events))
-    kinds = ["published", "replayed", "replayed", "matched", "detected"]
+    elsewhere = Arrival("north", 7, 1, 0, EventId("north", 3, 900), 5, msgspec.Raw(encode_event(Event("Delay", {}))))
+    notified = (Notified(USER, "default", 9, ("s3",)),)
+    written.append(Arrived(at_us=9, arrival=elsewhere, delivery=Delivery(notified)))
+    kinds = ["published", "replayed", "replayed", "matched", "detected", "arrived"]
     decode = event_decoder({}, EVENTS)()
-    rows = decode(Payloads([0, 1, 2, 3, 8], [8, 9, 9, 9, 9], kinds, [encode_record(each) for each in written]))
+    rows = decode(Payloads([0, 1, 2, 3, 8, 9], [8, 9, 9, 9, 9, 9], kinds, [encode_record(each) for each in written]))
     assert rows["events"]["offset"] == [0]
     found = rows["notifications"]
-    assert found["offset"] == [0, 1, 1, 3, 3, 8]
-    assert found["number"] == [3, 4, 5, 6, 7, 8]
-    assert found["subject"] == ["Departure", "Departure", "Arrival", "Arrival", "Departure", "Late"]
-    assert found["subscriptions"] == [("s1",), ("s2",), ("s2",), ("s3",), ("s3",), ("s3",)]
+    assert found["offset"] == [0, 1, 1, 3, 3, 8, 9]
+    assert found["number"] == [3, 4, 5, 6, 7, 8, 9]
+    assert found["subject"] == ["Departure", "Departure", "Arrival", "Arrival", "Departure", "Late", "Delay"]
+    assert found["subscriptions"] == [("s1",), ("s2",), ("s2",), ("s3",), ("s3",), ("s3",), ("s3",)]

@@ -13,8 +13,11 @@ from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event, EventId
 from wanderbus.protocol import encode_event
 from wanderbus.records import (
     Acknowledged,
+    Arrival,
+    Arrived,
     Attached,
     Changed,
+    Delivery,
     Detected,
     DialogStored,
     Dropped,
@@ -80,11 +83,27 @@ matched_events = st.builds(
     event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
     notified=st.lists(notified, max_size=2).map(tuple),
 )
+arrived = st.builds(
+    Arrived,
+    at_us=times,
+    arrival=st.builds(
+        Arrival,
+        leader=texts,
+        epoch=numbers,
+        number=numbers,
+        before=numbers,
+        id=st.builds(EventId, texts, numbers, numbers),
+        accepted_us=times,
+        event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
+    ),
+    delivery=st.builds(Delivery, st.lists(notified, max_size=2).map(tuple)),
+)
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(Started, at_us=times, server=texts, incarnation=numbers),
     published,
+    arrived,
     st.builds(Dropped, **_member, first=numbers, last=numbers, reason=texts),
     st.builds(Acknowledged, **_member, device=texts, number=numbers),
     st.builds(Subscribed, at_us=times, subscription=subscriptions, number=numbers),

@@ -10,7 +10,7 @@ import msgspec
 from wanderbus import filters
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 from wanderbus.filters.work import Sizes, work_of
-from wanderbus.records import AnyRecord, Detected, Matched, Published, Replayed, decode_record
+from wanderbus.records import AnyRecord, Arrived, Detected, Matched, Published, Replayed, decode_record
 from wanderbus.segments import Frame
 from wanderbus.subscription import EVERY_SUBJECT, Since, concerns
 
@@ -19,8 +19,8 @@ PIECE_WORK_MAX: Final = 2_000_000
 
 _RECORD_UNITS: Final = 100
 
-_PUBLISHED: Final = b"\xa4kind\xa9published"
-"""Beginning of the encoded record of an accepted event, after the byte that counts its fields."""
+_WITH_EVENT: Final = (b"\xa4kind\xa9published", b"\xa4kind\xa7arrived")
+"""Beginnings of encoded records of events, accepted here or elsewhere, after the byte that counts the fields."""
 
 
 def read_piece(wanted: HistoryWanted, frames: Iterable[Frame]) -> HistoryRead:
@@ -69,12 +69,12 @@ class _Test:
     def matched(self, frame: Frame) -> PastEvent | None:
         """Return the event of a record if the subscription matches it, None for any other record."""
         self._units += _RECORD_UNITS
-        if not is_published(frame.payload) or self._text not in frame.payload:
+        if not has_event(frame.payload) or self._text not in frame.payload:
             return None
         if self._since_us is not None and frame.at_us < self._since_us:
             return None
         record = decode_record(frame.payload)
-        assert isinstance(record, Published)
+        assert isinstance(record, Published | Arrived)
         event = record.event
         if not concerns(self._subject, event.subject):
             return None
@@ -89,21 +89,21 @@ class _Test:
         return past_event(frame.offset, record, undecided)
 
 
-def past_event(offset: int, record: Published, undecided: str = "") -> PastEvent:
+def past_event(offset: int, record: Published | Arrived, undecided: str = "") -> PastEvent:
     """Return the event of the record at ``offset``; ``undecided`` names the bound if a filter is too costly."""
-    accepted = record.acceptance
+    accepted = record.acceptance if isinstance(record, Published) else record.arrival
     return PastEvent(offset, accepted.id, record.at_us, record.received_us, bytes(accepted.event), undecided)
 
 
-def is_published(payload: bytes) -> bool:
-    """Return whether a record is that of an accepted event, without decoding it."""
-    return payload.startswith(_PUBLISHED, 1)
+def has_event(payload: bytes) -> bool:
+    """Return whether a record is that of an event, accepted here or elsewhere, without decoding it."""
+    return payload.startswith(_WITH_EVENT, 1)
 
 
 def offset_after(record: AnyRecord, offset: int, user: str, session: str, number: int) -> int | None:
     """Return the offset behind the event of a notification, None if the record at ``offset`` did not generate it."""
     match record:
-        case Published():
+        case Published() | Arrived():
             generated = ((each.user, each.session, each.number) for each in record.delivery.notified)
             return offset + 1 if (user, session, number) in generated else None
         case Matched() | Detected():

@@ -5,7 +5,11 @@ The event may have been accepted by this server or by another one: see :mod:`wan
 
 from __future__ import annotations
 
+import msgspec
+
 from wanderbus import records
+from wanderbus.broker.history.catch_up import CatchUp
+from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
 from wanderbus.broker.publish.decisions import Delivered
@@ -20,7 +24,7 @@ from wanderbus.subscription import Subscription
 
 
 class Delivery:
-    """Decides which sessions get an event; it records and sends nothing."""
+    """Decides which sessions get an event; :meth:`send` follows the record of the decision."""
 
     def __init__(
         self,
@@ -28,8 +32,10 @@ class Delivery:
         links: Links,
         subscriptions: Subscriptions,
         queue_limits: QueueLimits,
+        catch_up: CatchUp,
         user_pattern_events_max: int,
     ) -> None:
+        self._catch_up = catch_up
         self._state = state
         self._links = links
         self._subscriptions = subscriptions
@@ -37,7 +43,7 @@ class Delivery:
         self._queue_limits = queue_limits
         self._user_pattern_events_max = user_pattern_events_max
 
-    def deliver(self, event: Event, acceptance: records.Acceptance, received_us: int) -> Delivered:
+    def deliver(self, event: Event, encoded: msgspec.Raw, received_us: int) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
         expired: list[Subscription] = []
         behind: list[str] = []
@@ -60,9 +66,21 @@ class Delivery:
         decided = recorded
         if undecided:
             decided = [each for each in recorded if not all(one in undecided for one in each.subscriptions)]
-        full = self._queue_limits.refuses(event.subject, acceptance.event, decided)
+        full = self._queue_limits.refuses(event.subject, encoded, decided)
         delivery = records.Delivery(tuple(recorded), tuple(restricted), tuple(steps))
         return Delivered(delivery, notified, undecided, expired, behind, full)
+
+    def send(self, delivered: Delivered, offset: int, record: records.Published | records.Arrived) -> None:
+        """Bound the queues after the record at ``offset`` was written, and send what the windows allow."""
+        if delivered.behind:
+            is_undecided = any(each in delivered.undecided for each in delivered.behind)
+            self._catch_up.hold(delivered.behind, past_event(offset, record), is_undecided=is_undecided)
+        # Notify the subscribers before the publisher is answered: they wait for the event itself.
+        for session, notification in delivered.notified:
+            if delivered.undecided:
+                self._queue_limits.leave_undecided(session, notification, delivered.undecided)
+            self._queue_limits.enforce(session, notification)
+            self._links.notify(session, notification.subscriptions)
 
     def _patterns_apart(
         self,

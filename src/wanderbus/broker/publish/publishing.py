@@ -9,14 +9,11 @@ import msgspec
 
 from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
-from wanderbus.broker.history.catch_up import CatchUp
-from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
-from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import device_key, publisher_key
@@ -41,11 +38,9 @@ class Publishing:
         journal: Journal,
         links: Links,
         subscriptions: Subscriptions,
-        queue_limits: QueueLimits,
         permissions: Permissions,
-        catch_up: CatchUp,
         engine: EngineEvents,
-        user_pattern_events_max: int,
+        delivery: Delivery,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
         """The state of the server that the acceptance of an event needs."""
@@ -53,10 +48,8 @@ class Publishing:
         self._journal = journal
         self._links = links
         self._subscriptions = subscriptions
-        self._queue_limits = queue_limits
-        self._catch_up = catch_up
         self._engine = engine
-        self._delivery = Delivery(state, links, subscriptions, queue_limits, user_pattern_events_max)
+        self._delivery = delivery
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
 
@@ -102,7 +95,7 @@ class Publishing:
         if self._engine.takes(message.event.subject):
             self._answer(link, source, self._engine.accept(decided))
             return
-        delivered = self._delivery.deliver(message.event, decided, source.received_us)
+        delivered = self._delivery.deliver(message.event, decided.event, source.received_us)
         if limit := delivered.full:
             self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
         else:
@@ -116,17 +109,8 @@ class Publishing:
         if acceptance.id.number != state.offset:  # the check of full queues has written drops
             acceptance = msgspec.structs.replace(acceptance, id=state.next_id)
         published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivered.delivery)
-        self._journal.write(published, urgent=True)
-        if delivered.behind:
-            event = past_event(acceptance.id.number, published)
-            is_undecided = any(each in delivered.undecided for each in delivered.behind)
-            self._catch_up.hold(delivered.behind, event, is_undecided=is_undecided)
-        # Notify the subscribers before the publisher is answered: they wait for the event itself.
-        for session, notification in delivered.notified:
-            if delivered.undecided:
-                self._queue_limits.leave_undecided(session, notification, delivered.undecided)
-            self._queue_limits.enforce(session, notification)
-            self._links.notify(session, notification.subscriptions)
+        offset = self._journal.write(published, urgent=True)
+        self._delivery.send(delivered, offset, published)
         return acceptance.id
 
     def _source(self, link: Link, message: OfPublishers) -> Source:

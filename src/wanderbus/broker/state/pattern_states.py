@@ -19,6 +19,7 @@ from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.rows import PatternRow
 from wanderbus.broker.state.running_pattern import RunningPattern
 from wanderbus.errors import PatternError
+from wanderbus.event import EventId
 from wanderbus.patterns import Counts, Detection, OtherPattern, compile_pattern
 from wanderbus.patterns.state import BEFORE_ALL_US, of_former_log
 from wanderbus.subscription import Subscription
@@ -60,10 +61,10 @@ class PatternStates:
             self._due.drop(identity, running.owner)
             self._changed[identity] = None
 
-    def take(self, published: records.Published) -> None:
-        """Let an event wait in the patterns whose steps it matches."""
-        event, identity, at_us = published.event, published.acceptance.id, published.at_us
-        for subscription, leaves in published.delivery.steps:
+    def take(self, offset: int, identity: EventId, record: records.Published | records.Arrived) -> None:
+        """Let the event of the record at ``offset`` wait in the patterns whose steps it matches."""
+        event, at_us = record.event, record.at_us
+        for subscription, leaves in record.delivery.steps:
             if (running := self._running.get(subscription)) is None:
                 continue
             received_us = at_us
@@ -71,7 +72,7 @@ class PatternStates:
                 # The clock of this server may be behind that of the one from which the subscription has come.
                 received_us = max(at_us, running.latest_us, running.state.watermark_us)
             seen = running.pattern.seen(
-                leaves, event.attributes, identity.number, str(identity), received_us, event.published_us
+                leaves, event.attributes, offset, str(identity), received_us, event.published_us
             )
             if seen is None:
                 continue

@@ -88,6 +88,13 @@ class PublisherRow(msgspec.Struct):
     """Id of each event that another server has accepted."""
 
 
+class LeaderRow(msgspec.Struct, frozen=True):
+    """Position of this server in its session at another one: the session's epoch, and the highest number."""
+
+    epoch: int = 0
+    number: int = 0
+
+
 class FormerRow(msgspec.Struct):
     """Removed devices of a user that may come back and repeat their publishes; the earliest first."""
 

@@ -13,6 +13,7 @@ from wanderbus import records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
+from wanderbus.broker.state.arrived_events import apply_arrived
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.engine_events import (
     abandons,
@@ -30,6 +31,7 @@ from wanderbus.broker.state.rows import (
     EventRow,
     ExportRow,
     FormerRow,
+    LeaderRow,
     PublisherRow,
     ServerRow,
     SessionRow,
@@ -83,6 +85,8 @@ class BrokerState:
         self.patterns = PatternStates()
         self.exports: Table[ExportRow] = Table("exports", ExportRow)
         """Fenced sessions whose next owner may not have them yet."""
+        self.leaders: Table[LeaderRow] = Table("leaders", LeaderRow)
+        """Position in the session at each other server, by the server's name."""
         self.schemas = DeclaredSchemas()
         self.events = StoredEvents()
         self.queue = StoredQueues(self.events, self._settled)
@@ -108,6 +112,7 @@ class BrokerState:
             self.tombstones,
             self.patterns,
             self.exports,
+            self.leaders,
             self.schemas,
             self.events,
             self.queue,
@@ -183,9 +188,11 @@ class BrokerState:
         self.servers[self.server].at_us = self.wall_us
         match record:
             case records.Published():
-                self._on_published(record)
+                self._on_published(offset, record)
                 if record.engine:
                     accepted(self, offset)
+            case records.Arrived():
+                apply_arrived(self, offset, record)
             case records.Matched():
                 apply_matched(self, record)
             case records.Detected():
@@ -235,11 +242,11 @@ class BrokerState:
 
     # Publishing -------------------------------------------------------------------------------------------------
 
-    def _on_published(self, record: records.Published) -> None:
+    def _on_published(self, offset: int, record: records.Published) -> None:
         acceptance, delivery = record.acceptance, record.delivery
         self._remember_publish(acceptance)
         if delivery.steps:
-            self.patterns.take(record)
+            self.patterns.take(offset, acceptance.id, record)
         if delivery.restricted:
             self.count_restricted(delivery.restricted)
         if delivery.notified:

@@ -43,7 +43,17 @@ MARK: Final = (
 )
 """Columns of what only bronze records have: ``number`` is a count of blocked matches, or a notification's number."""
 
-_MARKED: Final = ("published", "matched", "detected", "replayed", "forgotten", "subscribed", "started", "attached")
+_MARKED: Final = (
+    "published",
+    "arrived",
+    "matched",
+    "detected",
+    "replayed",
+    "forgotten",
+    "subscribed",
+    "started",
+    "attached",
+)
 _NAMES: Final = [column.split()[0] for column in ENTRY.split(", ")]
 _MARK_NAMES: Final = [column.split()[0] for column in MARK.split(", ")]
 
@@ -84,7 +94,7 @@ _ARROW: Final = {name: pa.string() for name in ("kind", "user", "session", "devi
 
 
 def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
-    if kind == "published":
+    if kind in ("published", "arrived"):
         for identity, _ in _published.decode(payload).delivery.restricted:
             yield {"kind": "restricted", "subscriptions": [identity], "number": 1}
         return

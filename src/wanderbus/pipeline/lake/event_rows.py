@@ -19,11 +19,13 @@ from wanderbus.subject_schemas import typed
 
 EVENT_KINDS: Final = {
     "published": EVENTS.name,
+    "arrived": NOTIFICATIONS.name,
     "matched": NOTIFICATIONS.name,
     "detected": NOTIFICATIONS.name,
     "replayed": NOTIFICATIONS.name,
 }
-"""Kinds of record with events; those with notifications alone have them for events of other records, or detections."""
+"""Kinds of record with events; those with notifications alone have them for events of other records or servers, or
+detections."""
 
 _FITTING: Final[Mapping[Type, frozenset[type]]] = {
     "string": frozenset({str, type(None)}),
@@ -63,6 +65,15 @@ class _Subject(msgspec.Struct, gc=False):
     subject: str
 
 
+class _ArrivedEvent(msgspec.Struct, gc=False):
+    event: _Subject
+
+
+class _Arrived(msgspec.Struct, gc=False, tag_field="kind", tag="arrived"):
+    arrival: _ArrivedEvent
+    delivery: _Delivery = _Delivery()
+
+
 class _MatchedEvent(msgspec.Struct, array_like=True, gc=False):
     id: EventId
     at_us: int
@@ -99,7 +110,7 @@ def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
     """
 
     def make() -> Decode:
-        decode = msgspec.msgpack.Decoder(_Published | _Matched | _Detected | _Replayed).decode
+        decode = msgspec.msgpack.Decoder(_Published | _Arrived | _Matched | _Detected | _Replayed).decode
         attribute_types = {
             subject: {attribute: (column.name, column.type) for attribute, column in found.items()}
             for subject in declared
@@ -185,7 +196,9 @@ def _put_back(
         misfits[places[row]] += fitting is None
 
 
-def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Detected | _Replayed]]) -> Columns:
+def _notifications(
+    found: Sequence[tuple[int, int, _Published | _Arrived | _Matched | _Detected | _Replayed]],
+) -> Columns:
     offsets: list[int] = []
     times: list[int] = []
     subjects: list[str] = []
@@ -195,6 +208,9 @@ def _notifications(found: Sequence[tuple[int, int, _Published | _Matched | _Dete
         if isinstance(record, _Published):
             own: Sequence[Notified] = record.delivery.notified
             subjects += [record.acceptance.event.subject] * len(own)
+        elif isinstance(record, _Arrived):
+            own = record.delivery.notified
+            subjects += [record.arrival.event.subject] * len(own)
         elif isinstance(record, _Matched):
             own = [notified for each in record.events for notified in each.notified]
             subjects += [each.event.subject for each in record.events for _ in each.notified]

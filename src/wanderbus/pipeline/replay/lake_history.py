@@ -37,7 +37,7 @@ CACHE_BYTES_MAX: Final = 256 * 2**20
 """Bytes of the row groups in memory. One row group is kept even if it is larger."""
 
 _COLUMNS: Final = ["offset", "at_us", "record"]
-_GENERATING: Final = ["published", "matched", "detected", "replayed"]
+_GENERATING: Final = ["published", "arrived", "matched", "detected", "replayed"]
 """Kinds of the records that generate notifications."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from wanderbus.event import EventId
-from wanderbus.records import AnyRecord, Published, decode_record
+from wanderbus.records import AnyRecord, Arrived, Published, decode_record
 
 KINDS: Final = frozenset(str(record.__struct_config__.tag) for record in get_args(AnyRecord))
 """The kinds of record that this version knows."""
@@ -115,6 +115,9 @@ def json_of(payload: bytes) -> str:
     if isinstance(record, Published):
         event = msgspec.Raw(_json.encode(record.event))
         record = msgspec.structs.replace(record, acceptance=msgspec.structs.replace(record.acceptance, event=event))
+    elif isinstance(record, Arrived):
+        event = msgspec.Raw(_json.encode(record.event))
+        record = msgspec.structs.replace(record, arrival=msgspec.structs.replace(record.arrival, event=event))
     return _json.encode(record).decode()
 
 
