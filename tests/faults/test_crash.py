@@ -107,7 +107,7 @@ def test_a_damaged_log_is_an_integrity_error(tmp_path: Path) -> None:
     assert verdict.counts["integrity_errors"] >= 1
 
 
-def test_what_the_server_still_holds_is_waiting_unless_agents_had_time_to_take_it(tmp_path: Path) -> None:
+def test_events_that_the_server_still_holds_are_waiting_unless_agents_had_time_to_take_them(tmp_path: Path) -> None:
     user = f"sip:c1@{DOMAIN}"
 
     def event(offset: int, number: int = 0, engine: str = "") -> records.Published:
