@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
+from wanderbus.settings.event_domain import EventDomainSettings
 from wanderbus.settings.keys import table_of
 from wanderbus.settings.writing import reference, sample
 
@@ -61,7 +62,12 @@ These keys of a server, with the same meaning:
 
 ## A relay
 
-{reference(RelaySettings)}"""
+{reference(RelaySettings)}
+## An event domain
+
+The file `domain.toml`, which `wanderbus domain init` writes ([domains.md](domains.md)).
+
+{reference(EventDomainSettings)}"""
 
 FILES = {
     ROOT / "docs" / "configuration.md": PAGE.rstrip("\n") + "\n",

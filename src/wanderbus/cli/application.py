@@ -23,6 +23,7 @@ from wanderbus.cli import (
     up,
     users,
 )
+from wanderbus.cli.domain import domain
 from wanderbus.cli.eval import mobility
 from wanderbus.cli.operator import engine, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
@@ -82,6 +83,7 @@ app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("sim")(sim.sim)
 app.add_typer(config.app, name="config")
+app.add_typer(domain.app, name="domain")
 app.add_typer(mobility.app, name="eval")
 app.add_typer(filter.app, name="filter")
 app.add_typer(history.app, name="history")

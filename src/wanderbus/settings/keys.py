@@ -23,7 +23,7 @@ from wanderbus.settings.server import ProxySettings, ServerSettings
 OPTIONAL: Final = frozenset({"relay", "domains"})
 """Tables that switch a feature on: without the table, the feature is off."""
 
-SECRETS: Final = frozenset({"password", "broker_password", "users"})
+SECRETS: Final = frozenset({"password", "broker_password", "users", "hash_key"})
 """Keys whose values are never shown."""
 
 _OWN: Final = {"consume_at_once", "ack_delay_s", "keepalive_s"}
@@ -153,12 +153,17 @@ def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any
         below = (*path, field.name)
         members = _members(field.type)
         inner = next((each for each in members if inspect.isclass(each) and issubclass(each, msgspec.Struct)), None)
-        default = field.default if defaults is None else getattr(defaults, field.name)
+        default = _default(field) if defaults is None else getattr(defaults, field.name)
         if inner is not None:
             tables[field.name] = _table(top, below, inner, kind, default or inner())
         else:
             keys[field.name] = Key(below, members, default, kind)
     return Table(path, owner, defaults, keys, tables)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    """Return the default of a field, which msgspec makes by a function if it is an empty table."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def default_of(kind: type[msgspec.Struct], name: str) -> Any:
@@ -192,6 +197,8 @@ def _words_of(member: Any) -> str:
     }
     if (word := words.get(plain(member))) is not None:
         return word
+    if inspect.isclass(member) and issubclass(member, msgspec.Struct):
+        return f"a table with {', '.join(member.__struct_fields__)}"
     return f"a table of names with {_words_of(get_args(member)[1])} each"
 
 

@@ -1,0 +1,80 @@
+"""``wanderbus domain``: the file of an event domain, its servers and its channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.output import log_to_stderr, print_json, print_line
+from wanderbus.runtime.files.domain_file import FILE_NAME, SIZE_MAX, create_domain, read_domain
+
+app = typer.Typer(help="Describe a domain of several servers, and look up its channels.", no_args_is_help=True)
+
+File = Annotated[Path, typer.Option("--config", help="File of the domain, as 'wanderbus domain init' writes it.")]
+
+
+@app.callback()
+def _options() -> None:
+    """Describe a domain of several servers, and look up its channels."""
+    log_to_stderr(verbose=False)
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="Directory for domain.toml and the keys of the servers.")] = Path(),
+    size: Annotated[int, typer.Option(min=1, max=SIZE_MAX, help="Number of servers.")] = 1,
+    name: Annotated[str, typer.Option(help="SIP domain name of all servers.")] = "localhost",
+    json: AsJson = False,
+) -> None:
+    """Write the file of a new domain, and a private key for each server; nothing is overwritten.
+
+    The addresses are on loopback. Each server needs domain.toml and its own file of keys/.
+
+    Example: wanderbus domain init mydomain --size 4 --name example.org
+    """
+    file = create_domain(directory, name, size)
+    if json:
+        print_json({"file": str(file), "servers": size})
+    else:
+        print_line(f"{file} describes the servers, {size} in all; their keys are in {directory / 'keys'}")
+
+
+@app.command()
+def servers(config: File = Path(FILE_NAME), json: AsJson = False) -> None:
+    """List the servers of the domain, with their roles and the number of channel groups that they lead at first.
+
+    Example: wanderbus domain servers --config mydomain/domain.toml
+    """
+    domain = read_domain(config)
+    for name, server in domain.settings.servers.items():
+        led = len(domain.directory.table.groups_of(name))
+        if json:
+            print_json({"server": name, "address": server.address, "roles": server.roles, "groups": led})
+        else:
+            print_line(f"{name} at {server.address}: {', '.join(server.roles)}; leads {led} channel groups")
+
+
+@app.command()
+def channels(
+    subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Subjects of events.")],
+    config: File = Path(FILE_NAME),
+    json: AsJson = False,
+) -> None:
+    """Show the channel group of each subject, its first leader, its model, and the merging of its filters.
+
+    Example: wanderbus domain channels Departure Stock --config mydomain/domain.toml
+    """
+    domain = read_domain(config)
+    for channel in map(domain.channel, subjects):
+        if json:
+            print_json(msgspec.structs.asdict(channel))
+        else:
+            bound = "" if channel.precision_min is None else f" from precision {channel.precision_min:g}"
+            print_line(
+                f"{channel.subject}: group {channel.group}, leader {channel.leader}, epoch {channel.epoch},"
+                f" {channel.model}, merging {channel.merging}{bound}"
+            )

@@ -1,0 +1,61 @@
+"""File of an event domain and the keys of its servers (SPEC J-01)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from wanderbus.errors import ConfigurationError
+from wanderbus.rudp.keys import KeyPair
+from wanderbus.runtime.files.config_files import settings_in
+from wanderbus.runtime.files.disk import SYSTEM, make_directory, replace_file
+from wanderbus.runtime.files.file_modes import warn_if_open
+from wanderbus.runtime.files.kept_key import kept_key
+from wanderbus.settings.event_domain import KEY_BYTES, ROLES, EventDomain, EventDomainSettings
+from wanderbus.settings.reading import make
+from wanderbus.settings.writing import toml
+
+FILE_NAME: Final = "domain.toml"
+SIZE_MAX: Final = 250
+_PORT: Final = 5601
+
+
+def read_domain(file: Path) -> EventDomain:
+    """Return the domain that ``file`` describes; :class:`ConfigurationError` if the file cannot be used."""
+    settings = make(EventDomainSettings, settings_in(EventDomainSettings, file))
+    warn_if_open(file, "the hash key of a domain")
+    try:
+        return EventDomain(settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{file}: {error}") from None
+
+
+def create_domain(directory: Path, name: str, size: int) -> Path:
+    """Write the file of a new domain of ``size`` servers on loopback, with a key file for each; return its path.
+
+    Only the owner can read the files. :class:`ConfigurationError` if one of them exists or cannot be written.
+    """
+    file = directory / FILE_NAME
+    keys = {f"s{number}": directory / "keys" / f"s{number}.key" for number in range(1, size + 1)}
+    for path in (file, *keys.values()):
+        if path.exists():
+            raise ConfigurationError(f"{path} exists and is not overwritten; choose another directory")
+    try:
+        make_directory(SYSTEM, directory / "keys", 0o700)
+        public = {server: KeyPair(kept_key(path)).public.hex() for server, path in keys.items()}
+        replace_file(SYSTEM, file, "".join(f"{line}\n" for line in _lines(name, public)).encode())
+    except OSError as error:
+        raise ConfigurationError(f"{directory} cannot be written: {error.strerror}") from None
+    return file
+
+
+def _lines(name: str, public: dict[str, str]) -> Iterator[str]:
+    yield "# Event domain: the same file for all its servers; docs/domains.md describes it."
+    yield f"name = {toml(name)}"
+    yield f"hash_key = {toml(secrets.token_hex(KEY_BYTES))}"
+    for number, (server, key) in enumerate(public.items(), 1):
+        yield from ("", f"[servers.{server}]", f"address = {toml(f'127.0.0.{number}:{_PORT}')}")
+        yield f"public_key = {toml(key)}"
+        yield f"roles = {toml(ROLES if number == 1 else ROLES[:2])}"

@@ -1,0 +1,149 @@
+"""File of an event domain, the same for all its servers (SPEC J-01, K-01; DESIGN 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.groups import GROUPS, ChannelGroups
+from wanderbus.errors import ConfigurationError
+
+Role = Literal["access", "resolution", "directory"]
+Model = Literal["ordered", "decentralised"]
+Merging = Literal["none", "perfect", "imperfect", "adaptive"]
+
+ROLES: Final[tuple[Role, ...]] = ("access", "resolution", "directory")
+KEY_BYTES: Final = 32
+
+
+class DomainServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server of the domain."""
+
+    address: str
+    """Address for the other servers, ``host:port``."""
+
+    public_key: str
+    """X25519 public key in hexadecimal, by which the other servers authenticate it."""
+
+    roles: tuple[Role, ...] = ROLES
+    """Roles of the server; exactly one server is the directory."""
+
+
+class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Model and merging of the channel of a subject, and of the subjects below it in its hierarchy."""
+
+    model: Model | None = None
+    merging: Merging | None = None
+    precision_min: float | None = None
+
+
+class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of an event domain."""
+
+    name: str
+    """SIP domain name of all servers."""
+
+    hash_key: str
+    """Secret key in hexadecimal, by which subjects are hashed to channel groups; it never changes."""
+
+    servers: Mapping[str, DomainServer]
+    """Servers by their names, each with ``address``, ``public_key`` and ``roles`` (SPEC J-01)."""
+
+    groups: int = GROUPS
+    """Channel groups; the number never changes (SPEC J-02)."""
+
+    model: Model = "ordered"
+    """Model of channels that ``channels`` does not name (SPEC K-01)."""
+
+    merging: Merging = "perfect"
+    """Merging of filters between servers, of channels that ``channels`` does not name (SPEC B-05)."""
+
+    precision_min: float = 0.9
+    """Least precision of adaptive merging, from 0 to 1."""
+
+    pins: Mapping[str, int] = {}
+    """Channel groups of some subjects, instead of those by hash."""
+
+    parents: Mapping[str, str] = {}
+    """Parent of each child in a hierarchy of subjects; a subscription to it also receives the child's events (SPEC
+    J-13)."""
+
+    channels: Mapping[str, ChannelSettings] = {}
+    """Channels of subjects with ``model``, ``merging`` and ``precision_min`` of their own; subjects with a parent have
+    those of the top of their hierarchy."""
+
+    def servers_with(self, role: Role) -> tuple[str, ...]:
+        """Return the names of the servers that have ``role``, sorted."""
+        return tuple(sorted(name for name, server in self.servers.items() if role in server.roles))
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """Channel of a subject: its place, its model, and the merging of its filters; ``precision_min`` if adaptive."""
+
+    subject: str
+    group: int
+    leader: str
+    epoch: int
+    model: Model
+    merging: Merging
+    precision_min: float | None
+
+
+class EventDomain:
+    """An event domain as its file describes it."""
+
+    def __init__(self, settings: EventDomainSettings) -> None:
+        """Check the settings and build the directory of the domain before any relocation.
+
+        :raises ConfigurationError: the settings contradict themselves; the message begins with the key
+        """
+        self.settings = settings
+        key = _hex_key("hash_key", settings.hash_key)
+        for name, server in settings.servers.items():
+            _hex_key(f"servers.{name}.public_key", server.public_key)
+            host, colon, port = server.address.rpartition(":")
+            if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
+                raise ConfigurationError(f"servers.{name}.address: {server.address!r} is not host:port")
+        for role in ROLES:
+            if not settings.servers_with(role):
+                raise ConfigurationError(f"servers: no server has the role {role}; give it to one of them")
+        if len(directories := settings.servers_with("directory")) > 1:
+            raise ConfigurationError(f"servers: {' and '.join(directories)} have the role directory; leave it to one")
+        groups = ChannelGroups(key, settings.groups, pins=settings.pins, parents=settings.parents)
+        for subject in settings.channels:
+            if (top := groups.hierarchy.top(subject)) != subject:
+                raise ConfigurationError(f"channels.{subject}: {subject!r} has the channel of {top!r}; set that")
+        self.directory = Directory(groups, first_table(settings.groups, settings.servers_with("resolution"), key))
+        for name, bound in self._bounds():
+            if not 0 < bound <= 1:
+                raise ConfigurationError(f"{name}: {bound} is out of range (expected above 0, at most 1)")
+
+    def channel(self, subject: str) -> Channel:
+        """Return the channel of ``subject``."""
+        place = self.directory.lookup(subject)
+        own = self.settings.channels.get(self.directory.groups.hierarchy.top(subject), ChannelSettings())
+        merging = own.merging or self.settings.merging
+        bound = self.settings.precision_min if own.precision_min is None else own.precision_min
+        model = own.model or self.settings.model
+        return Channel(subject, *place, model, merging, bound if merging == "adaptive" else None)
+
+    def _bounds(self) -> list[tuple[str, float]]:
+        own: list[tuple[str, Any]] = [(f"channels.{name}", each) for name, each in self.settings.channels.items()]
+        return [("precision_min", self.settings.precision_min)] + [
+            (f"{name}.precision_min", each.precision_min) for name, each in own if each.precision_min is not None
+        ]
+
+
+def _hex_key(name: str, text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(
+            f"{name} is not a key of {2 * KEY_BYTES} hexadecimal digits; 'wanderbus domain init' makes keys"
+        )
+    return key

@@ -1,0 +1,85 @@
+"""File of an event domain (SPEC J-01, K-01)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wanderbus.errors import ConfigurationError
+from wanderbus.settings.event_domain import EventDomain, EventDomainSettings
+from wanderbus.settings.reading import make, read
+
+KEY = "ab" * 32
+FILE = f"""
+name = "example.org"
+hash_key = "{KEY}"
+groups = 16
+
+[servers.s1]
+address = "127.0.0.1:5601"
+public_key = "{KEY}"
+
+[servers.s2]
+address = "127.0.0.2:5601"
+public_key = "{KEY}"
+roles = ["access", "resolution"]
+
+[pins]
+Flight = 3
+
+[parents]
+Departure = "Flight"
+
+[channels.Flight]
+model = "decentralised"
+merging = "adaptive"
+precision_min = 0.8
+"""
+
+
+def domain(text: str) -> EventDomain:
+    return EventDomain(make(EventDomainSettings, read(EventDomainSettings, text, Path("domain.toml"))))
+
+
+def test_a_file_describes_servers_and_channels() -> None:
+    found = domain(FILE)
+    assert found.settings.servers_with("resolution") == ("s1", "s2")
+    assert found.settings.servers_with("directory") == ("s1",)
+    flight, departure, stock = map(found.channel, ("Flight", "Departure", "Stock"))
+    assert (flight.group, flight.epoch, flight.leader in ("s1", "s2")) == (3, 1, True)
+    assert (departure.group, departure.leader) == (3, flight.leader)
+    for each in (flight, departure):
+        assert (each.model, each.merging, each.precision_min) == ("decentralised", "adaptive", 0.8)
+    assert (stock.model, stock.merging, stock.precision_min) == ("ordered", "perfect", None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("groups = 16", "groups = 0", "groups: 0 is out of range"),
+        ("127.0.0.2:5601", "127.0.0.2", "servers.s2.address: '127.0.0.2' is not host:port"),
+        ("127.0.0.2:5601", "127.0.0.2:65536", "servers.s2.address: '127.0.0.2:65536' is not host:port"),
+        (f'hash_key = "{KEY}"', 'hash_key = "ab"', "hash_key is not a key of 64 hexadecimal digits"),
+        (f'public_key = "{KEY}"', 'public_key = "xy"', "servers.s1.public_key is not a key"),
+        ('["access", "resolution"]', '["access", "directory"]', "s1 and s2 have the role directory; leave it to one"),
+        ('["access", "resolution"]', '["reader"]', "servers.s2: invalid value a table (expected a table with address"),
+        ("roles =", "role =", "servers.s2: invalid value a table (expected a table with address"),
+        ("precision_min = 0.8", "precision_min = 1.5", "channels.Flight.precision_min: 1.5 is out of range"),
+        ("[channels.Flight]", "[channels.Departure]", "'Departure' has the channel of 'Flight'; set that"),
+        ('Departure = "Flight"', 'Departure = "Flight"\nFlight = "Departure"', "is its own ancestor"),
+        ("Flight = 3", "Flight = 16", "'Flight' is pinned to 16 (expected a group, 0 to 15)"),
+        ('name = "example.org"', "", "name must be given"),
+    ],
+)
+def test_a_contradiction_is_refused_by_its_key(old: str, new: str, error: str) -> None:
+    assert old in FILE
+    with pytest.raises(ConfigurationError, match=re.escape(error)):
+        domain(FILE.replace(old, new, 1))
+
+
+def test_a_domain_needs_a_server_of_each_role() -> None:
+    one = FILE.replace(f'public_key = "{KEY}"', f'public_key = "{KEY}"\nroles = ["access"]', 1)
+    with pytest.raises(ConfigurationError, match="no server has the role directory; give it to one of them"):
+        domain(one)
