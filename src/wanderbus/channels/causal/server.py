@@ -1,0 +1,424 @@
+"""Causal order of the events that servers send to each other directly (SPEC K-04, K-06; decision 0088).
+
+An event is delivered once everything is delivered here that was sent here and precedes it. What precedes an event is
+everything that its server had delivered or published before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, Past
+from wanderbus.channels.causal.header_codec import HeaderDecoder, HeaderEncoder
+from wanderbus.channels.causal.held_item import HeldItem
+from wanderbus.channels.causal.held_items import HeldItems
+from wanderbus.channels.causal.interface import (
+    Accepted,
+    Acked,
+    Acknowledged,
+    Answered,
+    AnyCausalRecord,
+    Ask,
+    Carried,
+    CausalLimits,
+    Deliver,
+    EntriesLearnt,
+    ExportPast,
+    GapFound,
+    Hello,
+    ImportPast,
+    LinkClosed,
+    LinkOpened,
+    LogRewound,
+    Marked,
+    Message,
+    MessageCame,
+    OriginEnded,
+    Passed,
+    PastExported,
+    PastReached,
+    Publish,
+    RemoveServer,
+    SendMessage,
+    Sent,
+    ServerRemoved,
+    Welcome,
+    WriteRecord,
+)
+from wanderbus.channels.causal.knowledge import Knowledge
+from wanderbus.channels.causal.out_link import OutLink
+from wanderbus.channels.causal.outgoing import Outgoing
+from wanderbus.machine import Input, Output, SetTimer, TimerFired
+
+CAUSES_TIMER: Final = "causes"
+"""Key of the timer that asks for missing causes."""
+
+MARK_TIMER: Final = "mark"
+"""Key of the timer that sends the settled mark."""
+
+
+class CausalServer:
+    """Causal order at one server: ``step(inputs, now) -> outputs``.
+
+    ``origin`` is its number and incarnation; ``records`` are those of its log, from which it is restored. A server that
+    lost its log gets a higher incarnation.
+    """
+
+    def __init__(
+        self, origin: Origin, limits: CausalLimits | None = None, records: Iterable[AnyCausalRecord] = ()
+    ) -> None:
+        self.origin = origin
+        self.server = origin[0]
+        self.limits = limits or CausalLimits()
+        self.delivered: dict[Origin, int] = {}
+        """Cursor into the events of each origin: all up to it are delivered or passed over."""
+        self.knowledge = Knowledge(self.server)
+        self.outgoing = Outgoing(self.limits)
+        self.held = HeldItems()
+        self.kept: OrderedDict[Dot, tuple[Header, bytes]] = OrderedDict()
+        """Events of other servers that further servers may ask for."""
+        self._incarnations: dict[int, int] = {}
+        self._ended: set[Origin] = set()
+        self._timer_is_set = self._mark_timer_is_set = False
+        self._acks: dict[int, int] = {}
+        self._outputs: list[Output] = []
+        for record in records:
+            self._apply(record)
+
+    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        for given in inputs:
+            match given:
+                case Publish():
+                    self._on_publish(given)
+                case MessageCame(server=server, message=message) if server not in self.knowledge.removed:
+                    self._on_message(server, message, now)
+                case LinkOpened(server=server) if server not in self.knowledge.removed:
+                    self.outgoing.link(server).open()
+                    incarnation = self._incarnations.get(server, 0)
+                    cursor = self.delivered.get((server, incarnation), 0)
+                    self._send(server, Hello(self.origin[1], incarnation, cursor))
+                case LinkClosed(server=server):
+                    if server in self.outgoing.links:
+                        self.outgoing.links[server].close()
+                case ExportPast(token=token):
+                    self._outputs.append(PastExported(token, self._past()))
+                case ImportPast(token=token, past=past, source=source):
+                    causes = past.causes_at(self.server)
+                    self._hold(HeldItem(token, past, b"", source, now, causes))
+                case RemoveServer():
+                    self._on_remove(given)
+                case TimerFired(key="mark"):
+                    self._mark_timer_is_set = False
+                    self._send_marks()
+                case TimerFired(key="causes"):
+                    self._timer_is_set = False
+                    self._ask_for_causes(now)
+        return self._finish(now)
+
+    def waits_for(self, server: int) -> bool:
+        """Return whether anything waits for an event of ``server``."""
+        return self.held.waits_for(server)
+
+    # Publishing ------------------------------------------------------------------------------------------------------
+
+    def _on_publish(self, publish: Publish) -> None:
+        servers = publish.servers - self.knowledge.removed - {self.server}
+        befores = self.outgoing.befores(servers)
+        settled, lagging = self.outgoing.settled()
+        number = self.outgoing.last + 1
+        entries = self.knowledge.publish(self.origin, number, befores)
+        header = Header(self.origin, number, tuple(befores.items()), entries, settled, lagging)
+        sent = Sent(header, publish.payload)
+        self.outgoing.add(sent)
+        self._outputs.append(WriteRecord(sent))
+        for server in self.outgoing.drop_oldest():
+            self._welcome(server, 0)
+
+    def _welcome(self, server: int, cursor: int) -> None:
+        """Name the events that follow to a server with this ``cursor``."""
+        link = self.outgoing.link(server)
+        if link.is_welcomed:
+            entries = self.knowledge.entries() if cursor < link.base else ()
+            self._send(server, Welcome(self.origin[1], link.base, link.dropped > cursor, entries))
+
+    # Messages --------------------------------------------------------------------------------------------------------
+
+    def _on_message(self, server: int, message: Message, now: float) -> None:
+        match message:
+            case Hello():
+                self._on_hello(server, message)
+            case Welcome(incarnation=incarnation, base=base):
+                self._note_incarnation(server, incarnation)
+                self._learn(message.entries)
+                origin = server, incarnation
+                if base > self.delivered.get(origin, 0):
+                    self._pass_over(origin, base, is_lost=message.is_lossy or origin in self.delivered)
+            case Carried(header=data, payload=payload):
+                link = self.outgoing.link(server)
+                header = link.decoder.decode(data)
+                link.heard((*header.entries, Entry(header.origin, header.number, header.servers)))
+                self._on_event(header, payload, server, now)
+            case Acked(incarnation=incarnation, number=number):
+                if incarnation == self.origin[1]:
+                    self._acknowledge(server, number)
+                self._on_mark(server, message)
+            case Marked():
+                self._on_mark(server, message)
+            case Ask(origin=origin, number=number):
+                self._on_ask(server, origin, number)
+            case Answered():
+                self._on_answer(server, message, now)
+
+    def _on_mark(self, server: int, mark: Acked | Marked) -> None:
+        link = self.outgoing.link(server)
+        link.mark_heard += mark.settled_more
+        self.knowledge.settle((server, self._incarnations.get(server, 0)), link.mark_heard, mark.lagging)
+
+    def _on_hello(self, server: int, hello: Hello) -> None:
+        self._note_incarnation(server, hello.incarnation)
+        own = self.origin[1]
+        if (hello.cursor_incarnation, hello.cursor) > (own, self.outgoing.last):
+            missing = (self.server, hello.cursor_incarnation), hello.cursor
+            self._outputs.append(LogRewound(server, missing))
+            return
+        cursor = hello.cursor if hello.cursor_incarnation == own else 0
+        self._acknowledge(server, cursor)
+        link = self.outgoing.link(server)
+        link.is_welcomed = True
+        self._welcome(server, cursor)
+
+    def _acknowledge(self, server: int, number: int) -> None:
+        if self.outgoing.acknowledge(server, number):
+            self.knowledge.reach(server, self.origin, number)
+            self._outputs.append(WriteRecord(Acknowledged(server, number)))
+
+    def _note_incarnation(self, server: int, incarnation: int) -> None:
+        """End the earlier incarnations of ``server``: their log is lost."""
+        known = self._incarnations.get(server, 0)
+        if incarnation > known:
+            self._incarnations[server] = incarnation
+            for origin in [each for each in self.delivered if each[0] == server and each[1] < incarnation]:
+                self._end((server, origin[1]))
+
+    def _end(self, origin: Origin) -> None:
+        if origin not in self._ended:
+            self._ended.add(origin)
+            self._outputs.append(WriteRecord(OriginEnded(origin)))
+            self._outputs.append(GapFound(origin, self.delivered.get(origin, 0), None))
+
+    # Delivery --------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, header: Header, payload: bytes, source: int, now: float) -> None:
+        origin, number = header.dot
+        self._note_incarnation(*origin)
+        if number > self.delivered.get(origin, 0) and origin[0] not in self.knowledge.forgotten:
+            self._hold(HeldItem(header.dot, header, payload, source, now, header.causes_at(self.server)))
+            return
+        self._ack(origin)
+        # It may have been passed over, and what it tells still counts.
+        self._learn(header.entries)
+
+    def _learn(self, entries: tuple[Entry, ...]) -> None:
+        if self.knowledge.learn_entries(entries, self.outgoing.last):
+            self._outputs.append(WriteRecord(EntriesLearnt(entries)))
+
+    def _hold(self, item: HeldItem) -> None:
+        if self.held.add(item):
+            self._examine([item])
+
+    def _examine(self, items: list[HeldItem]) -> None:
+        """Deliver the items that lack no cause, and what that makes deliverable; the others wait."""
+        while items:
+            item = items.pop()
+            missing = next((cause for cause in item.causes if not self._is_reached(cause)), None)
+            if missing is not None:
+                self.held.wait(item, missing)
+                continue
+            self.held.pop(item)
+            if isinstance(item.what, Past):
+                assert isinstance(item.key, int)
+                self._reach_past(item.key, item.what)
+            elif item.what.number > self.delivered.get(item.what.origin, 0):
+                self._deliver(item.what, item.payload)
+                items += self.held.woken(self.delivered, item.what.origin)
+            else:
+                self._learn(item.what.entries)
+
+    def _is_reached(self, cause: Dot) -> bool:
+        origin, number = cause
+        return (
+            number <= self.delivered.get(origin, 0) or origin[0] in self.knowledge.forgotten or origin[0] == self.server
+        )
+
+    def _deliver(self, header: Header, payload: bytes) -> None:
+        record = Accepted(header, payload)
+        self._apply(record)
+        self._outputs.append(WriteRecord(record))
+        self._outputs.append(Deliver(header, payload))
+        self._ack(header.origin)
+
+    def _ack(self, origin: Origin) -> None:
+        if origin in self.delivered and origin[1] == self._incarnations.get(origin[0]):
+            self._acks[origin[0]] = self.delivered[origin]
+
+    def _keep(self, header: Header, payload: bytes) -> None:
+        """Keep an event for the servers that may ask for it, until it is known that they have it."""
+        others = header.servers & ~(1 << self.server)
+        if others and not self.knowledge.is_settled(header.dot, others):
+            self.kept[header.dot] = header, payload
+        while self.kept:
+            oldest, (first, _) = next(iter(self.kept.items()))
+            is_done = self.knowledge.is_settled(oldest, first.servers & ~(1 << self.server))
+            if not is_done and len(self.kept) <= self.limits.kept_events_max:
+                break
+            del self.kept[oldest]
+
+    # Missing causes --------------------------------------------------------------------------------------------------
+
+    def _ask_for_causes(self, now: float) -> None:
+        """Ask the source of each item for its missing cause, and give up those that are lost."""
+        for item in list(self.held.items.values()):
+            cause = item.missing
+            if cause is None or item.key not in self.held.items or now - item.since < self.limits.ask_after_s:
+                continue
+            if any(isinstance(key, tuple) and key[0] == cause[0] and key[1] <= cause[1] for key in self.held.items):
+                continue  # the cause, or one before it, is here and waits itself
+            patience_s = self.limits.patience_s
+            is_over = patience_s is not None and now - item.since >= patience_s
+            is_refused = item.refused == cause or item.source in {cause[0][0], *self.knowledge.removed}
+            if is_over or (is_refused and self._is_ended(cause[0])):
+                self._pass_over(*cause, is_lost=True)
+            elif item.asked is None or item.asked[0] != cause or now - item.asked[1] >= self.limits.ask_after_s:
+                item.asked = cause, now
+                if item.source != cause[0][0]:
+                    self._send(item.source, Ask(*cause))
+
+    def _is_ended(self, origin: Origin) -> bool:
+        server, incarnation = origin
+        return server in self.knowledge.removed or incarnation < self._incarnations.get(server, 0)
+
+    def _on_ask(self, server: int, origin: Origin, number: int) -> None:
+        found = self.outgoing.find(number) if origin == self.origin else self.kept.get((origin, number))
+        if found is None:
+            self._send(server, Answered(origin, number))
+            return
+        header, payload = found
+        # The header came here without what this server knew already; all that it knows now includes that.
+        known = ((entry, entry.servers & ~header.servers) for entry in self.knowledge.entries())
+        more = (Entry(entry.origin, entry.number, servers) for entry, servers in known if servers)
+        full = msgspec.structs.replace(header, entries=(*header.entries, *more))
+        self._send(server, Answered(origin, number, HeaderEncoder().encode(full), payload))
+
+    def _on_answer(self, server: int, answer: Answered, now: float) -> None:
+        if answer.header:
+            header = HeaderDecoder().decode(answer.header)
+            if header.servers >> self.server & 1:
+                self._on_event(header, answer.payload, server, now)
+            return
+        for item in self.held.items.values():
+            if item.source == server and item.missing == (answer.origin, answer.number):
+                item.refused = item.missing
+
+    def _pass_over(self, origin: Origin, number: int, *, is_lost: bool) -> None:
+        """Wait for no event of ``origin`` up to ``number``."""
+        after = self.delivered.get(origin, 0)
+        self.delivered[origin] = number
+        self._outputs.append(WriteRecord(Passed(origin, number)))
+        if is_lost:
+            self._outputs.append(GapFound(origin, after, number))
+        self._examine(self.held.woken(self.delivered, origin))
+
+    # Sessions that move, and servers that leave ----------------------------------------------------------------------
+
+    def _past(self) -> Past:
+        seen = (*self.delivered.items(), (self.origin, self.outgoing.last))
+        return Past(tuple(sorted(seen)), self.knowledge.entries())
+
+    def _reach_past(self, token: int, past: Past) -> None:
+        record = EntriesLearnt(past.entries, token)
+        self._apply(record)
+        self._outputs += WriteRecord(record), PastReached(token)
+
+    def _on_remove(self, remove: RemoveServer) -> None:
+        server = remove.server
+        record = ServerRemoved(server, remove.is_forgotten)
+        self._apply(record)
+        self._outputs.append(WriteRecord(record))
+        for origin in [each for each in self.delivered if each[0] == server]:
+            self._end(origin)
+        if remove.is_forgotten:
+            self._examine(self.held.freed(server))
+
+    # Records ---------------------------------------------------------------------------------------------------------
+
+    def _apply(self, record: AnyCausalRecord) -> None:
+        """Change the state as a record of the log says."""
+        match record:
+            case Sent(header=header):
+                self.knowledge.publish(self.origin, header.number, dict(header.befores))
+                self.outgoing.add(record)
+            case Accepted(header=header, payload=payload):
+                self.delivered[header.origin] = header.number
+                server, incarnation = header.origin
+                self._incarnations[server] = max(incarnation, self._incarnations.get(server, 0))
+                self.knowledge.learn(header, self.outgoing.last)
+                self._keep(header, payload)
+            case Acknowledged(server=server, number=number):
+                self.outgoing.acknowledge(server, number)
+                self.knowledge.reach(server, self.origin, number)
+            case Passed(origin=origin, number=number):
+                self.delivered[origin] = number
+                self._incarnations[origin[0]] = max(origin[1], self._incarnations.get(origin[0], 0))
+            case OriginEnded(origin=origin):
+                self._ended.add(origin)
+                self._incarnations[origin[0]] = max(origin[1] + 1, self._incarnations.get(origin[0], 0))
+            case EntriesLearnt(entries=entries):
+                self.knowledge.learn_entries(entries, self.outgoing.last)
+            case ServerRemoved(server=server, is_forgotten=is_forgotten):
+                self.outgoing.remove(server)
+                self.knowledge.remove(server)
+                if is_forgotten:
+                    self._forget(server)
+
+    def _forget(self, server: int) -> None:
+        self.knowledge.forget(server)
+        for origin in [each for each in self.delivered if each[0] == server]:
+            del self.delivered[origin]
+        for dot in [each for each in self.kept if each[0][0] == server]:
+            del self.kept[dot]
+
+    def _send(self, server: int, message: Message) -> None:
+        link = self.outgoing.links.get(server)
+        if link is not None and link.is_up:
+            self._outputs.append(SendMessage(server, message))
+
+    def _links_to_mark(self) -> Iterator[OutLink]:
+        settled, _ = self.outgoing.settled()
+        return (link for link in self.outgoing.links.values() if link.wants_mark(settled))
+
+    def _send_marks(self) -> None:
+        settled, lagging = self.outgoing.settled()
+        for link in list(self._links_to_mark()):
+            self._send(link.server, Marked(link.mark(settled), lagging))
+
+    def _finish(self, now: float) -> list[Output]:
+        """Send acknowledgements and due events after all records of the step; return the outputs."""
+        for server, number in self._acks.items():
+            settled, lagging = self.outgoing.settled()
+            link = self.outgoing.link(server)
+            self._send(server, Acked(self._incarnations[server], number, link.mark(settled), lagging))
+        self._outputs += self.outgoing.pump()
+        if not self._mark_timer_is_set and any(self._links_to_mark()):
+            self._mark_timer_is_set = True
+            self._outputs.append(SetTimer(MARK_TIMER, now + self.limits.mark_after_s))
+        if self.held.items and not self._timer_is_set:
+            self._timer_is_set = True
+            self._outputs.append(SetTimer(CAUSES_TIMER, now + self.limits.ask_after_s))
+        outputs = self._outputs
+        self._outputs, self._acks = [], {}
+        return outputs
