@@ -40,6 +40,7 @@ SOAK = (
     ("simulation of a hostile relay", ["wanderbus", "sim", "--layer", "hostile-relay", "--seeds"], "100", "1000"),
     ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
+    ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "100", "2000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),

@@ -8,6 +8,7 @@ from typing import Final
 
 NAMES: Final = (
     "broker",
+    "causal",
     "channel",
     "domain",
     "filters",

@@ -18,6 +18,7 @@ from rich.progress import track
 
 from wanderbus.cli.output import check_writable, machine, print_error, print_line, write_json
 from wanderbus.errors import ConfigurationError
+from wanderbus.simulation.domains.causal_scenario import CausalResult, CausalScenario, run_causal_seed
 from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
 from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_relay_seed
@@ -35,8 +36,9 @@ AnyScenario = (
     | type[RelayScenario]
     | type[HostileRelayScenario]
     | type[WeeksScenario]
+    | type[CausalScenario]
 )
-AnyResult = Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult
+AnyResult = Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult | CausalResult
 
 
 class Layer(StrEnum):
@@ -51,6 +53,7 @@ class Layer(StrEnum):
     HOSTILE_RELAY = "hostile-relay"
     NAT = "nat"
     WEEKS = "weeks"
+    CAUSAL = "causal"
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -187,6 +190,23 @@ _KINDS: Final = {
             "clock_jumps": "clocks set",
         },
     ),
+    Layer.CAUSAL: _Kind(
+        CausalScenario,
+        run_causal_seed,
+        {
+            "events": "events",
+            "deliveries": "deliveries",
+            "replies": "replies",
+            "crashes": "server crashes",
+            "wipes": "of them with the disk",
+            "partitions": "partitions",
+            "joins": "servers joined",
+            "leaves": "left",
+            "moves": "sessions moved",
+            "gaps": "gaps",
+            "causal_violations": "causal violations",
+        },
+    ),
 }
 
 PROGRESS_EACH_S: Final = 5.0
@@ -199,7 +219,8 @@ def sim(
             help="broker: the whole system. history: the same, with subscriptions that begin in the past."
             " sip, domains: registration, calls and moves, in one domain or several."
             " rudp: reliable UDP. relay, hostile-relay: reliable UDP through a media relay, honest or malicious. nat:"
-            " the whole system behind NATs, with a relay. weeks: the broker over weeks."
+            " the whole system behind NATs, with a relay. weeks: the broker over weeks. causal: servers that"
+            " send events to each other directly."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,
@@ -215,7 +236,8 @@ def sim(
     once and in order, retransmits on schedule, and accepts nothing forged. The relay does the same through NATs and
     sends nothing to strangers; reliable UDP survives a malicious relay too. Behind NATs, the guarantees of the broker
     hold, and data take the relay only where there is no direct path. Over weeks, lifetimes, restrictions and queue
-    bounds hold while users come and go, clocks are set and the broker crashes. Exit status 1 if a guarantee was
+    bounds hold while users come and go, clocks are set and the broker crashes. Between servers, no event is delivered
+    before its cause. Exit status 1 if a guarantee was
     broken; each failure prints the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000

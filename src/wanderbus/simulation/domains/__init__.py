@@ -1,0 +1,1 @@
+"""Simulated domains of several servers (SPEC J, K)."""
