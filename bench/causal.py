@@ -34,7 +34,7 @@ _MESSAGE: Final = msgspec.msgpack.Decoder(Message)
 
 
 class Counts(msgspec.Struct):
-    """Figures of one run; ``silent`` is a run in which nobody acknowledges in time."""
+    """Figures of one run; ``down`` servers are away."""
 
     rate_per_s: float
     down: int

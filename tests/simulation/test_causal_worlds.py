@@ -92,17 +92,6 @@ def forget_the_cursors_at_a_restart(patch: Patch) -> None:
     patch.setattr(CausalNode, "start", started)
 
 
-def trust_what_an_earlier_link_told(patch: Patch) -> None:
-    opened = OutLink.open
-
-    def open_again(self: OutLink) -> None:
-        told = getattr(self, "_told", {})
-        opened(self)
-        self._told = told
-
-    patch.setattr(OutLink, "open", open_again)
-
-
 def tell_a_server_without_its_log_nothing(patch: Patch) -> None:
     send = CausalServer._send
 
@@ -125,7 +114,6 @@ def never_give_up_a_lost_log(patch: Patch) -> None:
         (acknowledge_one_too_many, "was lost", range(1, 5)),
         (forget_the_matrix_at_a_restart, "before its cause", range(1, 40)),
         (forget_the_cursors_at_a_restart, "twice", range(1, 16)),
-        (trust_what_an_earlier_link_told, "before its cause", range(89, 90)),
         (tell_a_server_without_its_log_nothing, "before its cause", range(128, 129)),
         (never_give_up_a_lost_log, "still holds", range(1, 40)),
     ],

@@ -52,7 +52,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
     befores: tuple[tuple[int, int], ...]
     """Each destination, and the number of the event of this origin that was sent to it before; 0 if none was."""
     entries: tuple[Entry, ...] = ()
-    """For a destination: the causes to wait for. For other servers: what this event tells about them."""
+    """Causes that a destination waits for, and what this event tells about other servers."""
     settled: int = 0
     """Every event of this origin up to this number is delivered at all its destinations but the ``lagging``."""
     lagging: int = 0

@@ -106,7 +106,7 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
     is_lossy: bool = False
     """True if events before ``base`` were dropped that the other server has not delivered."""
     entries: tuple[Entry, ...] = ()
-    """What the sender knows, if the other server lacks events before ``base`` from which it would have learnt that."""
+    """Knowledge of the sender, if the other server lacks events before ``base`` that would have told it."""
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True, tag=True):

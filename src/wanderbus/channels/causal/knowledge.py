@@ -1,4 +1,4 @@
-"""What a server knows of who was sent what: the sparse matrix "k has sent n to j" (Raynal, Schiper and Toueg 1991)."""
+"""Knowledge of who was sent what: the sparse matrix "k has sent n to j" (Raynal, Schiper and Toueg 1991)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Knowledge:
         self.forgotten: set[int] = set()
         """Servers whose events everybody has."""
         self._columns: dict[int, dict[Origin, tuple[int, int]]] = {}
-        """By destination and origin: the number, and how many events this server had published when it learnt it."""
+        """Number by destination and origin, and how many events this server had published when it learnt it."""
         self._settled: dict[Origin, tuple[int, int]] = {}
-        """By origin: its settled mark, and the servers that lag behind it."""
+        """Settled mark of each origin, and the servers that lag behind it."""
 
     def publish(self, origin: Origin, number: int, befores: Mapping[int, int]) -> tuple[Entry, ...]:
         """Note that this server sends an event to the servers of ``befores``; return the entries of its header.

@@ -44,7 +44,7 @@ class OutLink:
         self._encoder = HeaderEncoder()
         self._in_flight = 0
         self._told: dict[tuple[int, Origin], int] = {}
-        """What the server knows by this link: for each other server and origin, the last event."""
+        """Knowledge of the server by this link: for each other server and origin, the last event."""
 
     def close(self) -> None:
         """End the link."""

@@ -31,16 +31,16 @@ class CausalTruth:
         self._servers: dict[int, Clock] = {}
         self._claims: dict[int, Clock] = {}
         self._claimed: dict[Dot, Clock] = {}
-        """What each event claims as its past: more than its clock, if a server was told more than it needed."""
+        """Past that each event claims: more than its clock, if a server was told more than it needed."""
         self._lives: dict[int, int] = {}
         self._passed: dict[tuple[int, Origin], int] = {}
         self._last: dict[tuple[int, int, Origin], int] = {}
         self._sent_to: dict[int, dict[Origin, list[int]]] = {}
         """Numbers of the events that were sent to each server, in ascending order."""
         self._complete: dict[tuple[int, Origin], int] = {}
-        """How many of them, from the first on, are delivered or passed over."""
+        """Number of them, from the first on, that are delivered or passed over."""
         self._excused: dict[int, Clock] = {}
-        """By server: the past of the events that it passed over. Only those could name it as a cause."""
+        """Past of the events that each server passed over. Only those could name it as a cause."""
         self._forgotten: set[tuple[int, int]] = set()
         self._pasts: dict[int, Clock] = {}
         moments: list[tuple[int, Written | tuple[int, Origin]]] = [(each.sequence, each) for each in history]

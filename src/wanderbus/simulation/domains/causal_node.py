@@ -37,7 +37,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class CausalDomain(Protocol):
-    """What a node needs of its world."""
+    """Interface of the world for its nodes."""
 
     world: World
 
