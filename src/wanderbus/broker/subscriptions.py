@@ -78,7 +78,7 @@ class Subscriptions:
         self._engine = engine
         self._lookups = Lookups(state, journal, config)
         self._live = ExpiryIndex()
-        self._ended = Tombstones(state, journal, config)
+        self._ended = Tombstones(state, journal, config, engine)
         kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
         self._add_many(kept)
 

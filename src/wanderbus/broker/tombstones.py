@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.readers import Link
-from wanderbus.broker.state.engine_events import is_coming
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -18,10 +18,11 @@ from wanderbus.subscription import Subscription
 class Tombstones:
     """The rows of ended subscriptions, and when each can be forgotten."""
 
-    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig) -> None:
+    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig, engine: EngineEvents) -> None:
         self._state = state
         self._journal = journal
         self._config = config
+        self._engine = engine
         self._index = ExpiryIndex()
         for tombstone in sorted(state.tombstones.values(), key=lambda row: row.ended_us):
             self._put(tombstone)
@@ -77,7 +78,7 @@ class Tombstones:
         for identity in reversed(session.ended):
             ended = self._state.tombstones[identity]
             has_left = ended.history or (queue is not None and identity in queue.queues)
-            if (has_left or is_coming(self._state, ended)) and is_same_request(ended.subscription, wanted):
+            if (has_left or self._engine.is_coming(ended)) and is_same_request(ended.subscription, wanted):
                 return None if request.reader is not None and link.reader(identity) is not None else identity
         return None
 
@@ -98,7 +99,7 @@ class Tombstones:
         subscription = row.subscription
         queue = self._state.queue.get(session_key(subscription.owner, subscription.session))
         own = None if queue is None else queue.queues.get(subscription.id)
-        if (own is None or not own.waiting) and not is_coming(self._state, row):
+        if (own is None or not own.waiting) and not self._engine.is_coming(row):
             return False
         again_us = self._state.wall_us + round((self._config.sweep_s or 0) / 2 * 1e6)  # in time for the next sweep
         self._index.put(subscription.id, subscription.owner, again_us)

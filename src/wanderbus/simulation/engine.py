@@ -15,10 +15,10 @@ from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.event import Event
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.records import Changed, Published, SessionImported, Subscribed, decode_record
-from wanderbus.subscription import Subscription, concerns
+from wanderbus.subscription import PATTERN, Subscription, concerns
 
 RETRY_S: Final = 0.4
-"""Time after which an engine that is away is asked again."""
+"""Time after which an engine that is away is asked again, unless the world says otherwise."""
 
 
 class SimulatedEngine:
@@ -30,6 +30,7 @@ class SimulatedEngine:
         """Events of one answer."""
         self.delay_s_max = 0.5
         """Longest time until an answer, in the worlds that have time."""
+        self.retry_s = RETRY_S
         self.is_away = False
         """True while it cannot answer."""
         self._number = 0
@@ -46,7 +47,7 @@ class SimulatedEngine:
     def answer(self, wanted: MatchesWanted, end: int) -> MatchesRead:
         """Return the answer of an engine that may be away."""
         if self.is_away:
-            return MatchesRead(wanted.number, wanted.first, failed="the engine is away", retry_s=RETRY_S)
+            return MatchesRead(wanted.number, wanted.first, failed="the engine is away", retry_s=self.retry_s)
         return self.read(wanted, end)
 
     def read(self, wanted: MatchesWanted, end: int) -> MatchesRead:
@@ -81,6 +82,8 @@ class SimulatedEngine:
         self._followed = max(self._followed, end)
 
     def _add(self, subscription: Subscription) -> None:
+        if subscription.language == PATTERN:
+            return
         self._known[subscription.id] = subscription, filters.parse(subscription.expression, subscription.language)
 
     def _matched(self, offset: int, record: Published) -> EngineEvent | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wanderbus.broker.state.engine_events import is_coming, is_waited_for
+from wanderbus.broker.state.engine_events import is_waited_for
 from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig
@@ -59,6 +60,10 @@ class EngineEvents:
         """Return the offset below which the engine has matched all its events."""
         return max(self._reached, self._state.servers[self._state.server].engine_next)
 
+    def is_coming(self, row: SubscriptionRow) -> bool:
+        """Return whether the engine may still match events for former lives of a subscription."""
+        return self.is_waiting and any(life.end > self.matched_below for life in row.former)
+
     def reach(self, offset: int) -> None:
         """Remember that the engine has matched all its events below ``offset``."""
         self._reached = max(self._reached, offset)
@@ -69,7 +74,7 @@ class EngineEvents:
             if self._concerns(row.subscription):
                 yield row.subscription
         for row in self._state.tombstones.values():
-            if self._concerns(row.subscription) and is_coming(self._state, row):
+            if self._concerns(row.subscription) and self.is_coming(row):
                 yield row.subscription
 
     def _concerns(self, subscription: Subscription) -> bool:

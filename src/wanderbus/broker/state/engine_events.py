@@ -49,12 +49,6 @@ def apply_events(state: BrokerState, events: Iterable[records.MatchedEvent]) -> 
             state.enqueue(notified, event)
 
 
-def is_coming(state: BrokerState, row: SubscriptionRow) -> bool:
-    """Return whether the engine may still match events for former lives of a subscription."""
-    engine_next = state.servers[state.server].engine_next
-    return is_waited_for(state) and any(life.end > engine_next for life in row.former)
-
-
 def begin_life(row: SubscriptionRow, offset: int) -> None:
     """Let a subscription be live from ``offset`` on."""
     row.live_from = offset

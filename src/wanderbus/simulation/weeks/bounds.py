@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.records import Dropped, Published
+from wanderbus.records import Dropped, Notified
 from wanderbus.simulation.weeks.policy import LATEST, check_stale, check_superseded
 from wanderbus.simulation.weeks.stream import Entry, Known, Stream
 from wanderbus.subscription import QueuePolicy
@@ -16,19 +16,22 @@ Streams = Mapping[tuple[str, str], Stream]
 _OWN: Final = "subscription."
 
 
-def check_bounds(config: BrokerConfig, streams: Streams, known: Mapping[str, Known], event: Published) -> Iterator[str]:
-    """Yield the exceeded bounds once ``event`` is in its queues and the excess was dropped."""
-    for notified in event.delivery.notified:
+def check_bounds(
+    config: BrokerConfig, streams: Streams, known: Mapping[str, Known], added: Sequence[Notified]
+) -> Iterator[str]:
+    """Yield the exceeded bounds once these notifications are in their queues and the excess was dropped."""
+    last = {identity: each.number for each in added for identity in each.subscriptions}
+    for notified in added:
         stream = streams[notified.user, notified.session]
         yield from _over(config.queue, list(stream.queue()), f"{notified.user}/{notified.session}")
         for identity in notified.subscriptions:
             policy, waiting = known[identity].subscription.queue, stream.waiting_for(identity)
             yield from _over(policy, waiting, identity)
-            if policy.policy == LATEST and notified.number in [entry.number for entry in waiting]:
+            if policy.policy == LATEST and last[identity] in [entry.number for entry in waiting]:
                 yield from check_stale(waiting, identity)
         if _bytes_of(streams, notified.user) > config.user_queued_bytes_max:
             yield f"more than user_queued_bytes_max wait for {notified.user}"
-    if event.delivery.notified and _bytes_of(streams) > config.queued_bytes_max:
+    if added and _bytes_of(streams) > config.queued_bytes_max:
         yield "more than queued_bytes_max wait"
 
 

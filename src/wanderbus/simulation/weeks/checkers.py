@@ -10,11 +10,12 @@ from wanderbus import protocol
 from wanderbus.broker.state.rows import session_key
 from wanderbus.event import Gap, Notification
 from wanderbus.records import AnyRecord, Published, decode_record
+from wanderbus.simulation.weeks.account import Happened
 from wanderbus.simulation.weeks.device import WeeksDevice
 from wanderbus.simulation.weeks.life import Life, Received
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.stream import Stream, name_of
-from wanderbus.simulation.weeks.truth import Happened, Truth
+from wanderbus.simulation.weeks.truth import Truth
 
 _NEWS_US: Final = 5_000_000
 """Age from which a decision must have arrived; a younger one may still be in flight at the end."""
@@ -33,7 +34,8 @@ def check_weeks(server: WeeksServer, devices: Sequence[WeeksDevice]) -> list[str
     """Return one line for every broken promise in the finished world."""
     log = [decode_record(payload) for _, _, payload in server.disk.log]
     truth = Truth(server.config, _history(server, devices))
-    truth.fold(log)
+    assert server.broker is not None
+    truth.fold(log, server.broker.state.wall_us)
     problems = [*server.problems, *server.watch.problems, *truth.problems, *server.check_rows()]
     problems += _check_counters(server, truth)
     problems += _check_growth(server, truth)
@@ -238,8 +240,8 @@ class _Listener:
 
     def _notified(self, notify: protocol.Notify, received: Received) -> Iterator[str]:
         number, entry = notify.number, self._stream.entries[notify.number]
-        if entry.offset != notify.id.number:
-            yield f"{number} is event {notify.id}, it should be {entry.offset}"
+        if entry.id != notify.id:
+            yield f"{number} is event {notify.id}, it should be {entry.id}"
         concerned = self._present(entry.subscriptions_on(self._device.name))
         if not self._present(notify.subscriptions) <= concerned:
             yield f"{number} is for {notify.subscriptions}, it should be for {concerned}"

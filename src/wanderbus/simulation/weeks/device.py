@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -221,7 +222,7 @@ class WeeksDevice:
     # -------------------------------------------------------------------------------------------------------
 
     def publish(
-        self, subject: str, attributes: dict[str, str | int], *, twice: bool = False, outbox: bool = False
+        self, subject: str, attributes: dict[str, str | int | datetime], *, twice: bool = False, outbox: bool = False
     ) -> None:
         """Publish an event under its own name; ``twice`` repeats the message at once."""
         if not self.alive:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from random import Random
 from typing import Final
+
+import msgspec
 
 from wanderbus import protocol
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.weeks.life import Habits
 from wanderbus.simulation.weeks.policy import LATEST
 from wanderbus.simulation.weeks.windows import LOTS
-from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Unit, When, WhenFull
+from wanderbus.subscription import (
+    PATTERN,
+    Custom,
+    Daily,
+    Frequency,
+    Interval,
+    QueuePolicy,
+    Restriction,
+    Unit,
+    When,
+    WhenFull,
+)
 
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 86_400.0
@@ -43,6 +57,19 @@ EXPRESSIONS: Final = (
     "",
     "",
 )
+PATTERNS: Final = (
+    "pattern rise by Stock match A: Trade (Price < 25) then not C: Trade (Price > 45) "
+    "then B: Trade where (B.Price > A.Price) within 6 hours emit rise with Stock = B.Stock, Price = B.Price",
+    "pattern quiet by Stock match A: Alarm (Price >= 20) then not B: Alarm within 3 hours "
+    "emit quiet with Stock = A.Stock, Price = A.Price",
+    "pattern pairs match A{1,2}: Trade (Stock == VALE3) then B: Weather (Stock == PETR4) within 2 days select every "
+    "emit pairs with Stock = B.Stock, Price = B.Price",
+    "pattern late by Stock match A: Trade then B: Trade where (B.Price > A.Price) within 12 hours "
+    "on event time At lateness 10 minutes skip past last event emit late with Stock = B.Stock, Price = B.Price",
+)
+LATE_S_MAX: Final = 1_800.0
+"""Time by which an event's own time is before that of its publishing, at most: longer than the lateness above."""
+
 _UNITS: Final[dict[Unit, float]] = {
     "milliseconds": 0.001,
     "seconds": 1.0,
@@ -91,6 +118,12 @@ def draw_config(draw: Random) -> BrokerConfig:
     )
 
 
+def draw_spark_subjects(draw: Random, config: BrokerConfig) -> tuple[str, ...]:
+    """Return subjects that an engine matches; they may not be those that a full queue refuses."""
+    some = [("Trade",), ("Trade", "Weather"), ("W*",)]
+    return draw.choice(some if config.refuse_when_full else [*some, ("*",)])
+
+
 def draw_habits(draw: Random) -> Habits:
     """Return the habits of one device's application."""
     return Habits(
@@ -102,7 +135,7 @@ def draw_habits(draw: Random) -> Habits:
     )
 
 
-def draw_event(draw: Random) -> tuple[str, dict[str, str | int]]:
+def draw_event(draw: Random) -> tuple[str, dict[str, str | int | datetime]]:
     """Return an event's subject and attributes; some are ten times as long as others."""
     note = "x" * draw.choice([0, 0, 20, 400])
     return draw.choice(SUBJECTS), {"Stock": draw.choice(STOCKS), "Price": draw.randint(1, 50), "Note": note}
@@ -123,6 +156,11 @@ def draw_subscribe(draw: Random, wall_us: int, *, lasting: bool) -> protocol.Sub
         draw_queue(draw),
         expires_us,
     )
+
+
+def draw_pattern(draw: Random, request: protocol.Subscribe) -> protocol.Subscribe:
+    """Return the request for a pattern in place of a filter."""
+    return msgspec.structs.replace(request, subject="", expression=draw.choice(PATTERNS), language=PATTERN)
 
 
 def draw_lifetime(draw: Random, wall_us: int, *, lasting: bool) -> tuple[float | None, int | None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import traceback
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
@@ -12,18 +14,22 @@ from wanderbus import protocol
 from wanderbus.broker.messages import DiskFreed, DiskFull
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.records import Detected, Published, decode_record
 from wanderbus.simulation.weeks.checkers import check_weeks
 from wanderbus.simulation.weeks.clock import WallClock
 from wanderbus.simulation.weeks.device import WeeksDevice
 from wanderbus.simulation.weeks.plans import (
     DAY_S,
     HOUR_S,
+    LATE_S_MAX,
     STARTS_S,
     draw_config,
     draw_event,
     draw_habits,
     draw_lifetime,
+    draw_pattern,
     draw_restrictions,
+    draw_spark_subjects,
     draw_subscribe,
 )
 from wanderbus.simulation.weeks.server import WeeksServer
@@ -49,6 +55,9 @@ class WeeksResult(msgspec.Struct, frozen=True):
     links: int
     server_crashes: int
     clock_jumps: int
+    engine_events: int
+    """Events that a matching engine beside the broker matched."""
+    detections: int
     fingerprint: str
 
 
@@ -61,7 +70,15 @@ class WeeksScenario:
         draw = self.world.random
         self.days = draw.choice([7, 7, 14, 28])
         self.clock = WallClock(self.world, (draw.choice(STARTS_S) + draw.randrange(86_400)) * 1_000_000)
-        self.server = WeeksServer(self.world, self.clock, draw_config(draw))
+        self._extra = extra = Random(f"engine and patterns of {seed}")
+        """Draws about the engine and patterns, apart from the others: most worlds have neither, and are as without."""
+        self._has_engine, self._has_patterns = extra.random() < 0.25, extra.random() < 0.3
+        config = draw_config(draw)
+        if self._has_engine:
+            config = msgspec.structs.replace(config, spark_subjects=draw_spark_subjects(extra, config))
+        if self._has_patterns:
+            config = msgspec.structs.replace(config, user_pattern_events_max=extra.choice([10_000, 10_000, 4]))
+        self.server = WeeksServer(self.world, self.clock, config)
         self.devices = [
             WeeksDevice(self.world, self.server, f"sip:user{user}@sim.test", f"device{number}", draw_habits(draw))
             for user in range(1, draw.randint(1, 4) + 1)
@@ -82,6 +99,7 @@ class WeeksScenario:
             self._problems.append(
                 f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
             )
+        log = [decode_record(payload) for _, _, payload in self.server.disk.log]
         sessions = list(self.server.broker.state.sessions.values()) if self.server.broker else []
         return WeeksResult(
             seed=self.seed,
@@ -96,6 +114,8 @@ class WeeksScenario:
             links=len(self.server.offsets),
             server_crashes=self.server.crashes,
             clock_jumps=self.clock.jumps,
+            engine_events=sum(isinstance(each, Published) and bool(each.engine) for each in log),
+            detections=sum(len(each.events) for each in log if isinstance(each, Detected)),
             fingerprint=self.world.fingerprint(),
         )
 
@@ -108,6 +128,8 @@ class WeeksScenario:
             self._plan_travels(device)
         self._plan_events()
         self._plan_server()
+        if self._has_engine:
+            self._plan_engine()
         for day in range(1, self.days):
             world.at(day * DAY_S, self._check)
         world.after(HOUR_S, self._read_new_subscriptions)
@@ -141,6 +163,9 @@ class WeeksScenario:
     def _publish(self, device: WeeksDevice) -> None:
         draw = self.world.random
         subject, attributes = draw_event(draw)
+        if self._has_patterns:
+            late = timedelta(seconds=self._extra.uniform(0, LATE_S_MAX))
+            attributes["At"] = datetime.fromtimestamp(self.clock.read() / 1e6, UTC) - late
         device.publish(subject, attributes, twice=draw.random() < 0.1, outbox=draw.random() < 0.2)
 
     def _plan_wishes(self, device: WeeksDevice) -> None:
@@ -152,7 +177,10 @@ class WeeksScenario:
             world.at(self._instant(), lambda: self._change_subscription(device))
 
     def _subscribe(self, device: WeeksDevice) -> None:
-        device.ask(draw_subscribe(self.world.random, self.clock.read(), lasting=device.habits.renews))
+        request = draw_subscribe(self.world.random, self.clock.read(), lasting=device.habits.renews)
+        if self._has_patterns and self._extra.random() < 0.5:
+            request = draw_pattern(self._extra, request)
+        device.ask(request)
 
     def _change_subscription(self, device: WeeksDevice) -> None:
         draw, wall_us = self.world.random, self.clock.read()
@@ -234,6 +262,25 @@ class WeeksScenario:
             self.world.at(at, lambda: self.server.feed(DiskFull()))
             self.world.at(at + draw.uniform(0.1, 1) * DAY_S, lambda: self.server.feed(DiskFreed()))
 
+    def _plan_engine(self) -> None:
+        """Plan an engine that answers late and in parts, is away for hours or days, and loses what it knows."""
+        draw, engine = self._extra, self.server.engine
+        engine.events_max = draw.choice([1, 5, 256])
+        engine.delay_s_max = draw.choice([0.5, 60.0, 2 * HOUR_S])
+        engine.retry_s = 300.0
+        for _ in range(draw.randint(0, 6)):
+            self.world.at(draw.uniform(0, self.days) * DAY_S, engine.forget)
+        for _ in range(draw.randint(0, 4)):
+            start = draw.uniform(0, self.days) * DAY_S
+            self.world.at(start, self._remove_engine)
+            self.world.at(start + draw.uniform(0.1, 1) * draw.choice([HOUR_S, DAY_S, 3 * DAY_S]), self._return_engine)
+
+    def _remove_engine(self) -> None:
+        self.server.engine.is_away = True
+
+    def _return_engine(self) -> None:
+        self.server.engine.is_away = False
+
     def _jump(self) -> None:
         self.clock.jump(self.world.random.choice([1.0, 60.0, HOUR_S]) * self.world.random.uniform(-1, 1))
 
@@ -278,6 +325,7 @@ class WeeksScenario:
         draw = self.world.random
         self.server.disk.on_append = lambda: None
         self._boot()
+        self._return_engine()
         for device in self.devices:
             device.read_everything()
             if draw.random() < 0.8:
@@ -289,7 +337,10 @@ class WeeksScenario:
     def _at_rest(self) -> bool:
         """Return whether reachable devices have their responses and have consumed all that the broker has."""
         broker = self.server.broker
-        if broker is None:
+        if broker is None or broker.engine.is_waiting:
+            return False
+        next_us = broker.state.patterns.next_us
+        if next_us is not None and next_us <= broker.state.wall_us:
             return False
         for device in self.devices:
             if device.alive and device.reachable:

@@ -16,6 +16,7 @@ from wanderbus.broker.messages import (
     LinkClosed,
     LinkDropped,
     LinkOpened,
+    MatchesWanted,
     MessageArrived,
     SendOnLink,
     ServerStarted,
@@ -31,6 +32,7 @@ from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, T
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record
 from wanderbus.simulation.disk import Disk
+from wanderbus.simulation.engine import SimulatedEngine
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.hook import handled
 from wanderbus.simulation.weeks.policy import LATEST, latest
@@ -71,6 +73,8 @@ class WeeksServer:
     def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
         self.config = config
         self.disk = Disk(world)
+        self.engine = SimulatedEngine(())
+        """The matching engine beside the broker; a crash of the broker leaves it running."""
         self.watch = ClockWatch(config.clock_slew_max)
         self.crashes = 0
         self.broker: Broker | None = None
@@ -92,6 +96,8 @@ class WeeksServer:
         self._statuses: dict[str, str] = {}
         self._timers: dict[Hashable, object] = {}
         self._durable = 0
+        self._asked: MatchesWanted | None = None
+        """Request to the engine that it answers as soon as the log has more."""
         self._overdue_us: dict[tuple[str, str], int] = {}
         """Absent devices past the grace time, except the last device: the time when that was known."""
 
@@ -120,6 +126,7 @@ class WeeksServer:
         self.problems += self.check_rows()
         self.broker = None
         self._timers.clear()
+        self._asked = None
         self._statuses.clear()
         self._attached.clear()
         for wire in self._wires.values():
@@ -167,6 +174,9 @@ class WeeksServer:
                 self._timers.pop(key, None)
             case UserStatusChanged(user=user, status=status):
                 self._statuses[user] = status
+            case MatchesWanted():
+                self._asked = output
+                self._let_engine_answer()
             case LinkDropped(link=link, reason=reason):
                 if wire := self._wires.get(link):
                     wire.cut()
@@ -177,6 +187,21 @@ class WeeksServer:
         if broker is self.broker:
             self._durable = durable
             self.feed(Appended(log, durable))
+            self._let_engine_answer()
+
+    def _let_engine_answer(self) -> None:
+        """Answer for the engine after a delay of its own, unless there is nothing new to match."""
+        asked, broker = self._asked, self.broker
+        if asked is None or (asked.first >= self.disk.durable and asked.subscriptions is None):
+            return
+        self._asked = None
+
+        def answer() -> None:
+            if broker is self.broker:
+                self.engine.log = [payload for _, _, payload in self.disk.log]
+                self.feed(self.engine.answer(asked, self.disk.durable))
+
+        self._world.after(self._world.random.uniform(0.001, self.engine.delay_s_max), answer)
 
     def _set_timer(self, key: Hashable, at: float) -> None:
         token = self._timers[key] = object()

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.records import Notified, Published
 from wanderbus.subscription import Subscription
 
@@ -30,11 +30,32 @@ def name_of(event: Event) -> str:
 
 
 @dataclass
+class NotifiedEvent:
+    """An event, or the detection of a pattern, that generates notifications."""
+
+    id: EventId
+    name: str
+    recorded: int
+    """Offset of the record that delivers it."""
+    at_us: int
+    size: int
+    event: Event
+
+    @classmethod
+    def of(cls, record: Published, recorded: int) -> NotifiedEvent:
+        """Return the event of a record, which the record at offset ``recorded`` delivers."""
+        event, acceptance = record.event, record.acceptance
+        return cls(acceptance.id, name_of(event), recorded, record.at_us, len(bytes(acceptance.event)), event)
+
+
+@dataclass
 class Entry:
     """A notification: its subscriptions, with the device of those that are bound."""
 
     number: int
-    offset: int
+    id: EventId
+    recorded: int
+    """Offset of the record that made it."""
     at_us: int
     size: int
     stock: str
@@ -71,12 +92,21 @@ class Stream:
     settled_us: dict[str, int] = field(default_factory=dict)
     """Time when a match last ceased to wait, by subscription."""
 
-    def add(self, offset: int, record: Published, notified: Notified) -> None:
-        """Append a new notification."""
+    def add(self, source: NotifiedEvent, notified: Notified) -> None:
+        """Append a new notification of an event."""
         matches = dict.fromkeys(notified.subscriptions) | dict(notified.bound)
-        event, size = record.event, len(bytes(record.acceptance.event))
-        stock, price = str(event.get("Stock")), int(event.get("Price", 0))
-        entry = Entry(notified.number, offset, record.at_us, size, stock, price, matches, dict.fromkeys(matches))
+        stock, price = str(source.event.get("Stock")), int(source.event.get("Price", 0))
+        entry = Entry(
+            number=notified.number,
+            id=source.id,
+            recorded=source.recorded,
+            at_us=source.at_us,
+            size=source.size,
+            stock=stock,
+            price=price,
+            matches=matches,
+            waiting=dict.fromkeys(matches),
+        )
         self.entries[notified.number] = entry
         self.next = notified.number + 1
         self.generated += len(matches)
