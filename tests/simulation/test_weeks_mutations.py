@@ -12,7 +12,10 @@ import msgspec
 import pytest
 
 from wanderbus.broker.device_changes import Handling
+from wanderbus.broker.engine import matched_delivery
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.links import Links, _losses
+from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues import queue_limits
@@ -24,9 +27,11 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state import engine_events
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
+from wanderbus.broker.state.running_pattern import RunningPattern
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.broker.tombstones import Tombstones
@@ -36,9 +41,9 @@ from wanderbus.client.machine.subscription_records import Decision
 from wanderbus.event import Event, Loss
 from wanderbus.machine import Output
 from wanderbus.protocol import Notify
-from wanderbus.records import AnyRecord, Changed, Published, Started
+from wanderbus.records import AnyRecord, Changed, Detected, Matched, Published, Started
 from wanderbus.simulation.weeks.scenario import run_weeks_seed
-from wanderbus.subscription import Daily, QueuePolicy
+from wanderbus.subscription import PATTERN, Daily, QueuePolicy
 
 pytestmark = pytest.mark.integration
 
@@ -325,6 +330,82 @@ def hear_repeats(patch: Patch) -> None:
     patch.setattr(Conversation, "_notified", hear)
 
 
+# Matching engine ------------------------------------------------------------------------------------------------------
+
+
+def forget_what_was_live(patch: Patch) -> None:
+    """SPEC T-06: a subscription that has ended gets no event of its time that the engine matches later."""
+    patch.setattr("wanderbus.broker.state.state.end_life", lambda state, row, end, abandoned_by="": None)
+
+
+def match_as_of_now(patch: Patch) -> None:
+    """SPEC T-06: a subscription also gets the events that the engine had not matched when it began."""
+    found_at = matched_delivery.life_at
+
+    def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> Any:
+        return found_at(row, max(offset, row.live_from), at_us, is_live=is_live)
+
+    patch.setattr(matched_delivery, "life_at", life_at)
+
+
+def match_again_after_a_restart(patch: Patch) -> None:
+    """SPEC T-06: the watermark of the engine is not stored."""
+
+    def apply_matched(state: BrokerState, record: Matched) -> None:
+        engine_events.apply_events(state, record.events)
+
+    patch.setattr("wanderbus.broker.state.state.apply_matched", apply_matched)
+
+
+def wait_for_the_durable_watermark(patch: Patch) -> None:
+    """Growth: an ended subscription is kept although the engine has nothing more for it."""
+
+    def is_coming(self: EngineEvents, row: SubscriptionRow) -> bool:
+        server = self._state.servers[self._state.server]
+        return server.engine_next < server.engine_end and any(life.end > server.engine_next for life in row.former)
+
+    patch.setattr(EngineEvents, "is_coming", is_coming)
+
+
+# Patterns -------------------------------------------------------------------------------------------------------------
+
+
+def forget_patterns(patch: Patch) -> None:
+    """SPEC T-07: a restart begins each pattern again."""
+
+    def also(state: BrokerState, record: AnyRecord) -> None:
+        for row in state.subscriptions.values() if isinstance(record, Started) else ():
+            if row.subscription.language == PATTERN:
+                state.patterns.end(row.subscription.id)
+                state.patterns.begin(row.subscription)
+
+    after_each_record(patch, also)
+
+
+def detect_again_after_a_restart(patch: Patch) -> None:
+    """SPEC T-07: the fold of a detection does not advance the automaton."""
+
+    def apply_detected(state: BrokerState, record: Detected) -> None:
+        engine_events.apply_events(state, record.events)
+
+    patch.setattr("wanderbus.broker.state.state.apply_detected", apply_detected)
+
+
+def end_without_matching(patch: Patch) -> None:
+    """SPEC T-07: what happened just before the end of a subscription is not matched."""
+    patch.setattr(Detections, "finish", lambda self, subscription: None)
+
+
+def drop_when_a_pattern_is_full(patch: Patch) -> None:
+    """SPEC U-02: an event that a pattern has no room for leaves no gap."""
+    patch.setattr(QueueLimits, "leave_undecided", lambda self, session, notified, undecided: None)
+
+
+def take_events_of_the_future(patch: Patch) -> None:
+    """SPEC T-07: an event waits no longer for others of the same instant, or for late ones."""
+    patch.setattr(RunningPattern, "watermark_us", lambda self, now_us: max(now_us, self.latest_us) + 1)
+
+
 @pytest.mark.parametrize(
     "sabotage",
     [
@@ -359,6 +440,15 @@ def hear_repeats(patch: Patch) -> None:
         forget_publishers,
         say_at_once,
         hear_repeats,
+        forget_what_was_live,
+        match_as_of_now,
+        match_again_after_a_restart,
+        wait_for_the_durable_watermark,
+        forget_patterns,
+        detect_again_after_a_restart,
+        end_without_matching,
+        drop_when_a_pattern_is_full,
+        take_events_of_the_future,
     ],
     ids=lambda sabotage: sabotage.__name__,
 )

@@ -188,6 +188,8 @@ _KINDS: Final = {
             "links": "links",
             "server_crashes": "server crashes",
             "clock_jumps": "clocks set",
+            "engine_events": "matched by an engine",
+            "detections": "compound events",
         },
     ),
     Layer.CAUSAL: _Kind(

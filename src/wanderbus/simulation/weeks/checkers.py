@@ -26,6 +26,9 @@ _UNMARKED: Final = frozenset({"device_left", "forgotten"})
 _UNREPORTED: Final = _UNMARKED | {"discarded", "unsubscribed"}
 """Reasons of drops of which a device need not be notified: it requested them, or could not be reached."""
 
+Seen = dict[str, dict[int, set[str]]]
+"""Names under which each number was consumed in earlier lives, by subscription."""
+
 _HELD_S: Final = 1.0
 """Bound of the time that a notification waits for the disk before it is sent."""
 
@@ -151,7 +154,7 @@ def _check_publishes(device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth
 
 def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRecord], truth: Truth) -> Iterator[str]:
     """Check that the application saw each match that concerns its device once and in order, or a gap with the loss."""
-    seen: dict[str, set[int]] = {}
+    seen: Seen = {}
     reported: dict[str, set[int]] = {}
     for life in device.lives:
         if (device.user, device.name, life.epoch) in truth.joined:
@@ -162,7 +165,8 @@ def _check_streams(server: WeeksServer, device: WeeksDevice, log: Sequence[AnyRe
         yield from _check_processed(life)
         for item, subscription in life.processed:
             if isinstance(item, Notification):
-                seen.setdefault(truth.present(subscription), set()).add(item.position.number)
+                names = seen.setdefault(truth.present(subscription), {}).setdefault(item.position.number, set())
+                names.add(subscription)
         if life is device.lives[-1] and device.alive and device.settled and device.reachable:
             yield from _check_owed(device, life, truth, reported)
             yield from _check_ends(server, device, life, truth)
@@ -217,7 +221,7 @@ class _Listener:
     """Follows one life's streams; collects the matches that a notification or a gap reported."""
 
     def __init__(
-        self, device: WeeksDevice, life: Life, truth: Truth, seen: dict[str, set[int]], reported: dict[str, set[int]]
+        self, device: WeeksDevice, life: Life, truth: Truth, seen: Seen, reported: dict[str, set[int]]
     ) -> None:
         self._device = device
         self._life = life
@@ -257,8 +261,9 @@ class _Listener:
         self._received[subscription] = number
         present = self._truth.present(subscription)
         self._reported.setdefault(present, set()).add(number)
-        if number in self._seen.get(present, ()):
-            if self._device.habits.resumes:
+        if names := self._seen.get(present, {}).get(number):
+            # An application cannot report the position of an ended subscription for the heir that it has not read yet.
+            if self._device.habits.resumes and subscription in names:
                 yield f"{number} of {present} was seen in an earlier life, which reported its position"
             elif not notify.redelivered:
                 yield f"{number} of {present} was seen in an earlier life and is not marked"

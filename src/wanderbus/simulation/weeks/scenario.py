@@ -326,6 +326,7 @@ class WeeksScenario:
         self.server.disk.on_append = lambda: None
         self._boot()
         self._return_engine()
+        self.server.engine.delay_s_max = 1.0
         for device in self.devices:
             device.read_everything()
             if draw.random() < 0.8:

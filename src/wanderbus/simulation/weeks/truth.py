@@ -134,7 +134,9 @@ class Truth(Account):
         expected = decisions(self, matched, event, at_us=record.at_us, wall_us=wall_us)
         delivery = record.delivery
         deliver(self, NotifiedEvent.of(record, offset), delivery.notified, delivery.restricted, expected)
-        self._notified, self._refused_subject = list(delivery.notified), self._is_refused(event.subject)
+        self._notified = list(delivery.notified)
+        had_to_have_room = any(not set(each.subscriptions) <= set(full) for each in delivery.notified)
+        self._refused_subject = had_to_have_room and self._is_refused(event.subject)
         self._full = {(identity, offset) for identity in full}
 
     def _take_drop(self, offset: int, record: records.Dropped, treated: tuple[str, str] | None) -> None:
