@@ -40,8 +40,10 @@ class Followed:
 
     def take(self, offset: int, record: Published, leaves: int) -> None:
         """Take part of an event."""
-        event, at_us = record.event, record.at_us
-        identity = str(record.acceptance.id)
+        event, at_us, identity = record.event, record.at_us, str(record.acceptance.id)
+        if self.pattern.declaration.time_source == "receipt":
+            # After a move to a server whose clock is behind, the time of the pattern stands still for a while.
+            at_us = max(at_us, self.latest_us, self.state.watermark_us)
         seen = self.pattern.seen(leaves, event.attributes, offset, identity, at_us, event.published_us)
         if seen is not None:
             late_below_us = self.watermark_us(at_us)

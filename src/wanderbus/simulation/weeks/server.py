@@ -96,6 +96,8 @@ class WeeksServer:
         self._statuses: dict[str, str] = {}
         self._timers: dict[Hashable, object] = {}
         self._durable = 0
+        self.on_output: Callable[[Output], None] = lambda output: None
+        """Called with each output that is not for a link, the disk, the engine or a clock."""
         self._asked: MatchesWanted | None = None
         """Request to the engine that it answers as soon as the log has more."""
         self._overdue_us: dict[tuple[str, str], int] = {}
@@ -182,6 +184,8 @@ class WeeksServer:
                     wire.cut()
                     wire.on_drop()
                     self.close(link, reason)
+            case _:
+                self.on_output(output)
 
     def _appended(self, broker: Broker | None, log: str, durable: int) -> None:
         if broker is self.broker:
