@@ -28,7 +28,7 @@ class Happened:
 
     walls_us: Mapping[int, int]
     """Wall clock at each decision of the broker, by offset of its record."""
-    anew: Collection[tuple[str, str, int]]
+    discarding: Collection[tuple[str, str, int]]
     """User, device and epoch of lives that requested to keep nothing."""
     taken: Mapping[tuple[str, str, str], int]
     """Highest number that the application consumed, by user, device and subscription."""
@@ -46,7 +46,7 @@ class Happened:
 
 @dataclass
 class Account:
-    """What a fold over the log, independent of the broker's own, knows at one of its records."""
+    """State of a fold over the log at one of its records, independent of the broker's own."""
 
     config: BrokerConfig
     happened: Happened

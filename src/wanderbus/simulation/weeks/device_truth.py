@@ -70,7 +70,7 @@ class DeviceTruth:
                 if entry.matches[identity] in (None, record.device)
             }
         member.session = record.session
-        member.discards = (record.user, record.device, record.epoch) in self.account.happened.anew
+        member.discards = (record.user, record.device, record.epoch) in self.account.happened.discarding
 
     def left(self, offset: int, record: records.Left, treated: tuple[str, str] | None) -> None:
         """Check why a device left its session."""
