@@ -340,6 +340,7 @@ def forget_what_was_live(patch: Patch) -> None:
 
 def match_as_of_now(patch: Patch) -> None:
     """SPEC T-06: a subscription also gets the events that the engine had not matched when it began."""
+
     def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> Any:
         return engine_events.life_at(row, max(offset, row.live_from), at_us, is_live=is_live)
 
