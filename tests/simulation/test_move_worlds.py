@@ -38,12 +38,12 @@ def trust_the_clock_of_the_next_owner(patch: pytest.MonkeyPatch) -> None:
     """Events at a server whose clock is behind are late for a pattern that came from one whose clock is ahead."""
     take = PatternStates.take
 
-    def late(self: PatternStates, published: Published) -> None:
+    def late(self: PatternStates, offset: int, published: Published) -> None:
         for subscription, _ in published.delivery.steps:
             running = self._running[subscription]
             if running.goes_by_receipt and published.at_us < running.state.watermark_us:
                 return
-        take(self, published)
+        take(self, offset, published)
 
     patch.setattr(PatternStates, "take", late)
 
