@@ -10,7 +10,8 @@ import pytest
 from wanderbus.broker.state import pattern_states, running_pattern
 from wanderbus.broker.state.pattern_states import PatternStates
 from wanderbus.broker.state.rows import PatternRow
-from wanderbus.records import Published
+from wanderbus.event import EventId
+from wanderbus.records import Arrived, Published
 from wanderbus.simulation.weeks.move_scenario import run_move_seed
 
 SEEDS = range(1, 13)
@@ -38,12 +39,12 @@ def trust_the_clock_of_the_next_owner(patch: pytest.MonkeyPatch) -> None:
     """Events at a server whose clock is behind are late for a pattern that came from one whose clock is ahead."""
     take = PatternStates.take
 
-    def late(self: PatternStates, offset: int, published: Published) -> None:
-        for subscription, _ in published.delivery.steps:
+    def late(self: PatternStates, offset: int, identity: EventId, record: Published | Arrived) -> None:
+        for subscription, _ in record.delivery.steps:
             running = self._running[subscription]
-            if running.goes_by_receipt and published.at_us < running.state.watermark_us:
+            if running.goes_by_receipt and record.at_us < running.state.watermark_us:
                 return
-        take(self, offset, published)
+        take(self, offset, identity, record)
 
     patch.setattr(PatternStates, "take", late)
 
