@@ -259,7 +259,8 @@ class Changed(Record, frozen=True, tag="changed", kw_only=True):
 
 
 class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
-    """A subscription ended; ``reason`` is ``asked``, ``expired``, ``discarded``, ``history_failed`` or ``removed``.
+    """A subscription ended; ``reason`` is ``asked``, ``unsubscribed``, ``expired``, ``discarded``,
+    ``history_failed``, ``matched_by_engine`` or ``removed``.
 
     The device ``abandoned_by`` will not read what still waits for it.
     """

@@ -15,7 +15,7 @@ from wanderbus.broker.messages import DiskFreed, DiskFull, FenceSession, ImportS
 from wanderbus.event import Event, EventId
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Notify, NotifyGap, RequestRefused, SubscriptionEnded, Unsubscribe
-from wanderbus.records import Detected, Published, decode_record
+from wanderbus.records import Detected, Published, Unsubscribed, decode_record
 from wanderbus.subscription import PATTERN, Frequency, Since, Subscription
 
 LATE = """pattern late by Tail
@@ -363,6 +363,41 @@ def test_events_beyond_the_bound_of_a_user_become_a_gap() -> None:
     desk.later(7300)
     desk.publish(bob, 7, "arrival", Tail="a", Delay=40)
     assert desk.broker.state.patterns.kept_of(ALICE) == 1, "partial matches end with their time, and make room"
+    check_state(desk)
+
+
+def test_large_events_count_by_their_size_also_after_a_restart() -> None:
+    desk = Desk(BrokerConfig(user_pattern_events_max=80))
+    alice, bob = desk.attach(), desk.attach(BOB, "laptop")
+    subscribe(desk, alice)
+    for n in range(3):
+        desk.publish(bob, n, "arrival", Tail=f"{n}" * 20_000, Delay=40)
+        desk.later(1)
+    assert desk.broker.state.patterns.kept_of(ALICE) == 80, "20,000 characters are 19 KiB, as key and as value"
+    assert desk.recovered().patterns.kept_of(ALICE) == 80
+    gaps = desk.received(alice, NotifyGap)
+    assert [(loss.reason, loss.count) for each in gaps for loss in each.lost] == [("user_pattern_events_max", 1)]
+    check_state(desk)
+    desk.later(7300)
+    desk.publish(bob, 7, "arrival", Tail="a", Delay=40)
+    assert desk.broker.state.patterns.kept_of(ALICE) == 1
+    check_state(desk)
+
+
+def test_pattern_whose_events_go_to_spark_later_ends_and_is_refused_then() -> None:
+    desk = Desk()
+    alice = desk.attach()
+    kept = subscribe(desk, alice)
+    other = subscribe(desk, alice, "pattern p match A: a then B: b within 1 hour", "p")
+    desk.config = BrokerConfig(spark_subjects=("arr*",))
+    desk.restart()
+    ended = desk.written(Unsubscribed)
+    assert [(each.subscription, each.reason) for each in ended] == [(kept.id, "matched_by_engine")]
+    assert list(desk.broker.state.subscriptions.keys()) == [other.id]
+    alice = desk.attach()
+    refused = desk.ask(alice, protocol.Renew(9, kept.id, 60.0))
+    assert isinstance(refused, RequestRefused)
+    assert "Spark matches the events of the subject 'arrival'" in refused.reason
     check_state(desk)
 
 

@@ -298,6 +298,7 @@ class Broker:
             spark_subjects=self._engine_events.subjects,
         )
         self._journal.write(started, urgent=True)
+        self._subscriptions.end_patterns_without_events()
         self._presence.start()
         self._sweep_later()
 

@@ -17,7 +17,7 @@ from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
 from wanderbus.broker.patterns.detections import Detections
-from wanderbus.broker.patterns.pattern_admission import check_pattern, check_room
+from wanderbus.broker.patterns.pattern_admission import check_engine, check_pattern, check_room, has_its_events
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
@@ -194,6 +194,16 @@ class Subscriptions:
             if subscription.device in (None, device):
                 self.end(subscription, "discarded", "" if keep_queue else device)
 
+    def end_patterns_without_events(self) -> None:
+        """End the patterns that lack events because these go to the matching engine since the present start.
+
+        Their devices subscribe again when they are back, and are refused with the reason.
+        """
+        subscriptions = [row.subscription for row in self._state.subscriptions.values()]
+        for subscription in subscriptions:
+            if not has_its_events(subscription, self._engine):
+                self.end(subscription, "matched_by_engine")
+
     def sweep(self) -> bool:
         """End expired subscriptions, forget those ended ``tombstone_s`` ago; return whether some are left (X18)."""
         expired = self._live.due(self._state.wall_us, SWEEP_MAX)
@@ -329,6 +339,8 @@ class Subscriptions:
         if subscription is None and (ended := self._own_ended(link, request.subscription)):
             subscription = self._live_as(ended)
             if subscription is None:
+                if ended.language == PATTERN:
+                    check_engine(ended.expression, self._engine)
                 entries = entries_of(ended)
                 self._check_quota(ended, entries)  # it may make the broker forget the ended ones
                 if latest := self._ended.latest(ended):

@@ -109,8 +109,9 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     user_pattern_events_max: int = 10_000
     """Events that the patterns of one user's subscriptions keep: those that wait for the watermark, and those of each
-    partial match. An event looks at all partial matches of its key, so this also bounds the work for an event. Beyond
-    it, another pattern is refused, and for a new event the subscription gets a gap (SPEC T-07)."""
+    partial match. An event with large values counts once more for each full KiB of those that its pattern uses, so
+    this bounds memory. An event looks at all partial matches of its key, so this also bounds the work for an event.
+    Beyond it, another pattern is refused, and for a new event the subscription gets a gap (SPEC T-07)."""
 
     sessions_max: int = 32
     """Sessions of one user."""

@@ -13,6 +13,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 LOOP: Final = 1
+UNIT_BYTES: Final = 1_024
+"""Bytes of values that one unit of size stands for (:attr:`Seen.units`)."""
+
+_ITEM_BYTES: Final = 64
+"""Size of an item of a list beside its text, in memory."""
+
 EDGE_SHIFT: Final = 1
 """Bit of the first edge of a stage."""
 
@@ -32,14 +38,39 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     leaves: int
     values: tuple[Any, ...]
 
+    @property
+    def units(self) -> int:
+        """Its size in memory: one, and one for each full KiB of its key and its values."""
+        return 1 + (_size(self.key) + sum(map(_size, self.values))) // UNIT_BYTES
+
+
+def _size(value: Any) -> int:
+    """Return about how many bytes a value takes in memory; texts take up to four for each character."""
+    if isinstance(value, str):
+        return len(value) * (1 if value.isascii() else 4)
+    if isinstance(value, list):
+        return sum([_ITEM_BYTES + _size(item) for item in value])
+    return 0
+
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    """The last event of a partial match with its step, and the events before; ``length`` of them in all."""
+    """The last event of a partial match with its step, and the events before.
+
+    ``length`` is the number of them all, and ``units`` the sum of their sizes.
+    """
 
     before: Node | None
     step: int
     seen: Seen
     length: int
+    units: int
+
+
+def node_after(before: Node | None, step: int, seen: Seen) -> Node:
+    """Return a partial match continued by an event, or begun by it."""
+    if before is None:
+        return Node(None, step, seen, 1, seen.units)
+    return Node(before, step, seen, before.length + 1, before.units + seen.units)
 
 
 Value = Callable[[Node], Any]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from wanderbus.patterns.automaton import LOOP, Node, Reaction, Seen, Target
+from wanderbus.patterns.automaton import LOOP, Node, Reaction, Seen, Target, node_after
 from wanderbus.patterns.bounds import Bounds
 from wanderbus.patterns.reactions import Tables
 from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Run
@@ -79,7 +79,7 @@ class Matcher:
                 kept, made = self._reduced(kept, made)
             key.runs = kept
         for target in self._tables.firsts(seen.leaves):
-            node = Node(None, target.step, seen, 1)
+            node = node_after(None, target.step, seen)
             if target.where is None or target.where(node) is True:
                 self._reach(target, node, seen, 1, seen.time_us + self._within_us, made, done)
         if done:
@@ -99,17 +99,17 @@ class Matcher:
             targets, loop = (), None
         for target in targets:
             if edges & target.bits:
-                node = Node(before, target.step, seen, before.length + 1)
+                node = node_after(before, target.step, seen)
                 if target.where is None or target.where(node) is True:
                     self._reach(target, node, run.start, 1, run.deadline_us, made, done)
         if loop is not None and edges & LOOP:
-            node = Node(before, loop.step, seen, before.length + 1)
+            node = node_after(before, loop.step, seen)
             if loop.where is None or loop.where(node) is True:
                 self._reach(loop, node, run.start, run.count + 1, run.deadline_us, made, done)
                 edges &= ~LOOP
         edges &= ~closes
         for denial in denials:
-            if edges & denial.bits and denial.where(Node(before, denial.step, seen, 0)) is True:
+            if edges & denial.bits and denial.where(Node(before, denial.step, seen, 0, 0)) is True:
                 edges &= ~denial.bits
         run.open = edges
         return edges != 0

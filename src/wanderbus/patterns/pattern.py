@@ -201,8 +201,9 @@ class Pattern:
                 counts.waiting_full += 1
             else:
                 key.waiting[place] = seen
-                key.kept += 1
-                state.kept += 1
+                units = seen.units
+                key.kept += units
+                state.kept += units
                 if time_us < key.due_us:
                     key.due_us = time_us
                     heappush(timers, (time_us, seen.key))

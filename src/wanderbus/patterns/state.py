@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.event import Event
-from wanderbus.patterns.automaton import Node, Seen
+from wanderbus.patterns.automaton import Node, Seen, node_after
 
 NEVER_US: Final = 2**63 - 1
 """Time after every event."""
@@ -47,7 +47,8 @@ class KeyState(msgspec.Struct):
 
     def count(self) -> int:
         """Count what is kept again; return the change."""
-        before, self.kept = self.kept, len(self.waiting) + sum([run.node.length for run in self.runs])
+        waiting = sum([seen.units for seen in self.waiting.values()])
+        before, self.kept = self.kept, waiting + sum([run.node.units for run in self.runs])
         return self.kept - before
 
 
@@ -78,7 +79,7 @@ class State(msgspec.Struct):
     """Heap of the times at which a key is due; one of a key whose time has changed is skipped."""
     counts: Counts = msgspec.field(default_factory=Counts)
     kept: int = 0
-    """Events that wait, and events of partial matches, those of each match counted for itself."""
+    """Events that wait, and events of partial matches, those of each match counted for itself, in units of size."""
 
     @property
     def due_us(self) -> int:
@@ -238,7 +239,7 @@ def _loaded_key(saved: _SavedKey) -> KeyState:
     nodes: list[Node] = []
     for before, step, event in saved.nodes:
         previous = None if before < 0 else nodes[before]
-        nodes.append(Node(previous, step, saved.events[event], 1 if previous is None else previous.length + 1))
+        nodes.append(node_after(previous, step, saved.events[event]))
     runs = [
         Run(nodes[run.node], saved.events[run.start], run.stage, run.count, run.open, run.deadline_us)
         for run in saved.runs

@@ -7,8 +7,8 @@ from wanderbus.broker import admission
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.state.pattern_states import PatternStates, compiled
-from wanderbus.errors import LimitExceeded, Refused
-from wanderbus.subscription import EVERY_SUBJECT
+from wanderbus.errors import LimitExceeded, PatternError, Refused
+from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 
 
 def check_pattern(user: str, request: protocol.Subscribe, permissions: Permissions, engine: EngineEvents) -> str:
@@ -27,12 +27,33 @@ def check_pattern(user: str, request: protocol.Subscribe, permissions: Permissio
         admission.check_subject(wanted)
         if refusal := permissions.refusal(user, wanted):
             raise Refused(refusal)
+    check_engine(request.expression, engine)
+    return subject
+
+
+def check_engine(text: str, engine: EngineEvents) -> None:
+    """Raise :class:`Refused` if the matching engine has events of a pattern; a text that is no pattern needs none."""
+    try:
+        pattern = compiled(text)
+    except PatternError:
+        return
+    for wanted in dict.fromkeys(leaf.subject for leaf in pattern.leaves):
         if engine.takes(wanted) or (wanted == EVERY_SUBJECT and engine.subjects):
             raise Refused(
                 f"Spark matches the events of the subject {wanted!r} (broker.spark_subjects), so a pattern inside the "
                 "broker does not see them; use 'wanderbus pattern run'"
             )
-    return subject
+
+
+def has_its_events(subscription: Subscription, engine: EngineEvents) -> bool:
+    """Return whether the broker has all events of a subscription, if that is one to a pattern."""
+    if subscription.language != PATTERN:
+        return True
+    try:
+        check_engine(subscription.expression, engine)
+    except Refused:
+        return False
+    return True
 
 
 def check_room(user: str, patterns: PatternStates, most: int) -> None:
