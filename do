@@ -41,6 +41,7 @@ SOAK = (
     ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "100", "2000"),
+    ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "50", "2000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),
@@ -259,6 +260,7 @@ def check(arguments: list[str]) -> None:
     step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
     step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
     step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
+    step("short simulation of interest", ["-m", "wanderbus", "sim", "--layer", "interest", "--seeds", SIM_SEEDS])
 
 
 def test(arguments: list[str]) -> None:

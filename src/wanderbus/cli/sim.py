@@ -19,6 +19,7 @@ from rich.progress import track
 from wanderbus.cli.output import check_writable, machine, print_error, print_line, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.domains.causal_scenario import CausalResult, CausalScenario, run_causal_seed
+from wanderbus.simulation.domains.interest_scenario import InterestResult, InterestScenario, run_interest_seed
 from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
 from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_relay_seed
@@ -37,8 +38,11 @@ AnyScenario = (
     | type[HostileRelayScenario]
     | type[WeeksScenario]
     | type[CausalScenario]
+    | type[InterestScenario]
 )
-AnyResult = Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult | CausalResult
+AnyResult = (
+    Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult | CausalResult | InterestResult
+)
 
 
 class Layer(StrEnum):
@@ -54,6 +58,7 @@ class Layer(StrEnum):
     NAT = "nat"
     WEEKS = "weeks"
     CAUSAL = "causal"
+    INTEREST = "interest"
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -209,6 +214,19 @@ _KINDS: Final = {
             "causal_violations": "causal violations",
         },
     ),
+    Layer.INTEREST: _Kind(
+        InterestScenario,
+        run_interest_seed,
+        {
+            "servers": "access servers",
+            "changes": "changes of filters",
+            "covered": "covered subscriptions",
+            "messages": "messages",
+            "checks": "checks of a table",
+            "kills": "servers killed",
+            "cuts": "servers cut off",
+        },
+    ),
 }
 
 PROGRESS_EACH_S: Final = 5.0
@@ -223,6 +241,7 @@ def sim(
             " rudp: reliable UDP. relay, hostile-relay: reliable UDP through a media relay, honest or malicious. nat:"
             " the whole system behind NATs, with a relay. weeks: the broker over weeks. causal: servers that"
             " send events to each other directly."
+            " interest: filters between the servers of a domain."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,
@@ -239,7 +258,7 @@ def sim(
     sends nothing to strangers; reliable UDP survives a malicious relay too. Behind NATs, the guarantees of the broker
     hold, and data take the relay only where there is no direct path. Over weeks, lifetimes, restrictions and queue
     bounds hold while users come and go, clocks are set and the broker crashes. Between servers, no event is delivered
-    before its cause. Exit status 1 if a guarantee was
+    before its cause, and no table lacks interest that counts. Exit status 1 if a guarantee was
     broken; each failure prints the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000

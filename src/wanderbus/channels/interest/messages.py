@@ -1,0 +1,107 @@
+"""Messages of interest between servers: msgpack arrays whose first item is the kind (SPEC J-10, K-05, K-07).
+
+A *stream* tells one server the interest, or the advertisements, of an origin in one channel group. Its sender numbers
+the changes by (incarnation, version); versions only rise, and each message names the one that it follows.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from wanderbus.channels.interest.covering_index import Interest
+from wanderbus.errors import FilterError, RemoteProtocolError
+from wanderbus.filters import parse
+from wanderbus.filters.merging import filter_of
+from wanderbus.filters.normal import NormalForm
+from wanderbus.filters.normalising import normal_form
+
+Kind = Literal["interest", "advertisements"]
+
+
+class Stream(msgspec.Struct, frozen=True, array_like=True):
+    """A stream: the channel ``group``, the access server ``origin`` whose filters it carries, and their ``kind``."""
+
+    group: int
+    origin: str
+    kind: Kind = "interest"
+
+
+class NumberedFilter(msgspec.Struct, frozen=True, array_like=True):
+    """A filter in ECI for events of ``subject``, None for every subject; its ``number`` is unique in an incarnation."""
+
+    number: int
+    subject: str | None
+    expression: str
+
+    @classmethod
+    def of(cls, number: int, interest: Interest) -> NumberedFilter:
+        """Return the filter of ``interest``."""
+        return cls(number, interest.subject, filter_of(interest.conjunction).text)
+
+    def form(self) -> NormalForm:
+        """Return the normal form of the filter; :class:`RemoteProtocolError` if the expression is invalid."""
+        try:
+            return normal_form(parse(self.expression))
+        except FilterError as error:
+            raise RemoteProtocolError(f"interest with an invalid filter: {error}", None) from None
+
+
+class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
+    """Base: a message of ``stream`` that concerns ``version`` of an ``incarnation`` of its sender."""
+
+    stream: Stream
+    incarnation: int
+    version: int
+
+
+class InterestPosition(StreamMessage, frozen=True, tag=1):
+    """Position of the sender on a new link, without its filters."""
+
+
+class InterestChanged(StreamMessage, frozen=True, tag=2):
+    """Filters that are added and removed at once, after version ``previous``; 0 is the empty beginning."""
+
+    previous: int
+    added: tuple[NumberedFilter, ...]
+    removed: tuple[int, ...]
+
+
+class InterestWhole(StreamMessage, frozen=True, tag=3):
+    """All filters as of this version."""
+
+    filters: tuple[NumberedFilter, ...]
+
+
+class InterestConfirmed(StreamMessage, frozen=True, tag=4):
+    """The receiver has applied everything up to this version."""
+
+
+class InterestRequested(StreamMessage, frozen=True, tag=5):
+    """Request for the whole, from a receiver that missed something before this version."""
+
+
+class InterestRefused(StreamMessage, frozen=True, tag=6):
+    """The receiver knows this later incarnation of the sender."""
+
+
+FromSender = InterestPosition | InterestChanged | InterestWhole
+FromReceiver = InterestConfirmed | InterestRequested | InterestRefused
+Message = FromSender | FromReceiver
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of ``message``."""
+    return _encoder.encode(message)
+
+
+def decode(payload: bytes) -> Message:
+    """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a message of interest: {error}", None) from None

@@ -1,0 +1,217 @@
+"""Spreading of interest by a resolution server: the proxy channels of the access servers (SPEC K-05, K-07).
+
+The resolution server keeps the interest of every access server, merges it and sends it to the others. With
+advertisements an access server gets only what its publishers may match. A change is confirmed to its sender when it
+counts at every access server that is alive. A server that has just started spreads nothing of an origin, and nothing to
+a destination, before it knows the whole from that one: routes that are known elsewhere stay (SPEC K-08).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import msgspec
+
+from wanderbus.channels.interest.covering_index import Interest
+from wanderbus.channels.interest.incoming_streams import IncomingStreams, Taken, interests_of
+from wanderbus.channels.interest.interest_set import InterestMode, Wanted
+from wanderbus.channels.interest.interest_source import InterestSource
+from wanderbus.channels.interest.messages import FromReceiver, FromSender, InterestConfirmed, Message, Stream
+from wanderbus.channels.interest.outgoing_stream import SendToServer
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.filters.conjunctions import both
+from wanderbus.filters.merging import PRECISION_MIN
+from wanderbus.machine import Output
+
+
+def overlap(one: Interest, other: Interest) -> bool:
+    """Return whether some event may match both: False is proved.
+
+    The value of an attribute may be a list, of which different items match ``x < 5`` and ``x > 7``; the advertisement
+    ``all x < 5`` excludes the latter.
+    """
+    if one.subject is not None and other.subject is not None and one.subject != other.subject:
+        return False
+    return both(one.conjunction, other.conjunction) is not None
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """A confirmation that waits until each of ``versions`` counts, by origin."""
+
+    server: str
+    message: InterestConfirmed
+    versions: dict[str, int]
+    is_advertisement: bool
+
+
+class ProxyChannels:
+    """Interest of all access servers in one channel ``group``, at the resolution server.
+
+    ``incarnation`` must be higher than that of every earlier life of this server. Without ``uses_advertisements`` all
+    interest goes to all access servers.
+    """
+
+    def __init__(
+        self,
+        group: int,
+        incarnation: int,
+        mode: InterestMode = "perfect",
+        *,
+        precision_min: float = PRECISION_MIN,
+        uses_advertisements: bool = True,
+    ) -> None:
+        self.incoming = IncomingStreams()
+        self._group = group
+        self._incarnation = incarnation
+        self._mode = mode
+        self._precision_min = precision_min
+        self._uses_advertisements = uses_advertisements
+        self._spread: dict[str, InterestSource] = {}
+        self._up: dict[str, None] = {}
+        self._alive: dict[str, None] = {}
+        self._advertised: dict[str, dict[str | None, list[Interest]]] = {}
+        self._held: list[_Held] = []
+
+    def expect(self, server: str) -> None:
+        """Let an access server count as alive: no change is confirmed before it has it."""
+        self._alive[server] = None
+        for origin, source in self._spread.items():
+            if origin != server:
+                source.outgoing.expect(server)
+
+    def link_up(self, server: str, now: float) -> list[Output]:
+        """Begin with an access server on a new link."""
+        self.expect(server)
+        self._held = [each for each in self._held if each.server != server]
+        self._up[server] = None
+        return self._begin(self._spread, server, now)
+
+    def link_down(self, server: str, *, is_dead: bool) -> list[Output]:
+        """Stop sending to an access server; its interest stays. If it ``is_dead``, nobody waits for it any more."""
+        self._up.pop(server, None)
+        if is_dead:
+            self._alive.pop(server, None)
+        self._held = [each for each in self._held if each.server != server]
+        for source in self._spread.values():
+            source.outgoing.link_down(server, is_dead=is_dead)
+        return self._release()
+
+    def forget(self, server: str, now: float) -> list[Output]:
+        """Forget an access server that has left the domain: its interest is withdrawn from the others."""
+        outputs = self.link_down(server, is_dead=True)
+        for stream in [each for each in self.incoming.streams() if each.origin == server]:
+            self.incoming.forget(stream)
+        self._advertised.pop(server, None)
+        for source in self._spread.values():
+            source.outgoing.forget(server)
+        if own := self._spread.get(server):
+            outputs += own.update({}, own.interests.ids(), now)[1]
+        return outputs
+
+    def receive(self, server: str, message: Message, now: float) -> list[Output]:
+        """Take a message of the access server of this name.
+
+        Raises :class:`RemoteProtocolError` for an invalid filter, or a stream of another origin.
+        """
+        if isinstance(message, FromReceiver):
+            source = self._spread.get(message.stream.origin)
+            outputs = source.outgoing.receive(server, message, now) if source is not None else []
+            return outputs + self._release()
+        return self._take(server, message, now)
+
+    def spread(self, origin: str) -> list[Interest]:
+        """Return the merged interest of ``origin``, of which every other access server gets its part."""
+        source = self._spread.get(origin)
+        return source.interests.sent() if source is not None else []
+
+    def repeat(self, now: float) -> list[Output]:
+        """Repeat what has not been confirmed in time."""
+        return [output for source in self._spread.values() for output in source.outgoing.repeat(now)]
+
+    def repeat_at(self) -> float | None:
+        """Return when :meth:`repeat` is due; None if everything is confirmed."""
+        times = [source.outgoing.repeat_at() for source in self._spread.values()]
+        return min((each for each in times if each is not None), default=None)
+
+    def _take(self, server: str, message: FromSender, now: float) -> list[Output]:
+        if message.stream.origin != server or message.stream.group != self._group:
+            raise RemoteProtocolError(f"{server} sent the interest of {message.stream.origin}", None)
+        taken = self.incoming.receive(message, now)
+        if message.stream.kind == "interest":
+            outputs = self._spread_change(server, taken, now)
+        else:
+            outputs = self._select_again(server, message.stream, taken, now)
+        if isinstance(taken.answer, InterestConfirmed):
+            known = {origin: source.outgoing.version for origin, source in self._spread.items()}
+            versions = {server: known[server]} if message.stream.kind == "interest" else known
+            self._held.append(_Held(server, taken.answer, versions, message.stream.kind == "advertisements"))
+            return outputs + self._release()
+        return outputs + ([SendToServer(server, taken.answer)] if taken.answer is not None else [])
+
+    def _spread_change(self, origin: str, taken: Taken, now: float) -> list[Output]:
+        outputs: list[Output] = []
+        added: dict[Hashable, Wanted] = {
+            (each.subject, each.expression): (each.subject, each.form()) for each in taken.added
+        }
+        removed = [(each.subject, each.expression) for each in taken.removed]
+        source = self._spread.get(origin)
+        if source is None:
+            if not taken.is_new:
+                return []
+            source = self._spread[origin] = InterestSource(
+                Stream(self._group, origin),
+                self._incarnation,
+                self._mode,
+                precision_min=self._precision_min,
+                selects=self._selects,
+            )
+            outputs = source.update(added, (), now)[1]
+            for server in self._alive:
+                if server != origin:
+                    source.outgoing.expect(server)
+            for server in self._up:
+                outputs += self._begin({origin: source}, server, now)
+            return outputs
+        return source.update(added, removed, now)[1]
+
+    def _select_again(self, server: str, stream: Stream, taken: Taken, now: float) -> list[Output]:
+        if not (taken.added or taken.removed or taken.is_new):
+            return []
+        by_subject: dict[str | None, list[Interest]] = {}
+        for each in interests_of(self.incoming.filters(stream)):
+            by_subject.setdefault(each.subject, []).append(each)
+        self._advertised[server] = by_subject
+        if taken.is_new:
+            return self._begin(self._spread, server, now)
+        return [output for source in self._spread.values() for output in source.outgoing.select_again(server, now)]
+
+    def _begin(self, spread: Mapping[str, InterestSource], server: str, now: float) -> list[Output]:
+        """Send positions to ``server`` if it is up, and its advertisements are known where they are needed."""
+        if server not in self._up or (self._uses_advertisements and server not in self._advertised):
+            return []
+        sources = [source for origin, source in spread.items() if origin != server]
+        return [output for source in sources for output in source.outgoing.link_up(server, now)]
+
+    def _selects(self, server: str, interest: Interest) -> bool:
+        if not self._uses_advertisements:
+            return True
+        advertised = self._advertised.get(server, {})
+        subjects = advertised if interest.subject is None else (interest.subject, None)
+        return any(overlap(interest, each) for subject in subjects for each in advertised.get(subject, ()))
+
+    def _release(self) -> list[Output]:
+        """Send the confirmations of what now counts everywhere."""
+        done = [each for each in self._held if self._is_effective(each)]
+        if done:
+            self._held = [each for each in self._held if each not in done]
+        return [SendToServer(each.server, each.message) for each in done]
+
+    def _is_effective(self, held: _Held) -> bool:
+        versions = held.versions
+        if held.is_advertisement:
+            # What a server may publish from now on is wanted perhaps by one that this server does not know again yet.
+            origins = {each for each in self._alive if each != held.server}
+            if not origins <= self._spread.keys():
+                return False
+            versions = dict.fromkeys(origins, 1) | versions
+        return all(self._spread[origin].outgoing.is_effective(version) for origin, version in versions.items())
