@@ -137,7 +137,7 @@ def test_a_new_incarnation_replaces_the_table_at_once() -> None:
     assert shown(tables) == {"s: x == 2"}
 
 
-def test_what_is_not_confirmed_is_repeated_less_and_less_often() -> None:
+def test_an_unconfirmed_message_is_repeated_less_and_less_often() -> None:
     source = InterestSource(OWN, 1)
     source.outgoing.link_up("r", 0.0)
     assert source.outgoing.repeat_at() == RETRY_S

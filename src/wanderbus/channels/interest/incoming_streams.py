@@ -35,7 +35,7 @@ class Taken(msgspec.Struct, frozen=True):
     added: tuple[NumberedFilter, ...] = ()
     removed: tuple[NumberedFilter, ...] = ()
     is_new: bool = False
-    """Whether the stream was unknown before."""
+    """True if the stream was unknown before."""
 
 
 class IncomingStreams:

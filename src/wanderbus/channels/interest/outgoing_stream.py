@@ -204,7 +204,7 @@ class OutgoingStream:
 
 
 class _Link:
-    """What one server has of the stream."""
+    """Part of the stream that one server has."""
 
     __slots__ = ("is_alive", "is_up", "last", "pending", "repeat_at", "retry_s", "sent", "unconfirmed_from")
 
