@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from wanderbus.channels.interest import incoming_streams, interest_set, outgoing_stream, proxy_channels
+from wanderbus.channels.interest import incoming_streams, outgoing_stream, proxy_channels
 from wanderbus.channels.interest.covering_set import CoveringSet
 from wanderbus.simulation.domains.interest_scenario import InterestScenario, run_interest_seed
 
@@ -44,7 +44,7 @@ def never_repeat(patch: Patch) -> None:
 
 def send_what_is_covered(patch: Patch) -> None:
     patch.setattr(CoveringSet, "coverer", lambda self, interest: None)
-    patch.setattr(interest_set.CoveringSet, "_place", _place_uncovered)
+    patch.setattr(CoveringSet, "_place", _place_uncovered)
 
 
 def _place_uncovered(self: CoveringSet, interest: object) -> None:

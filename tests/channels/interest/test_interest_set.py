@@ -141,7 +141,7 @@ class InterestSetModel(RuleBasedStateMachine):
     def updated(self, added: dict[int, tuple[str | None, Filter]], removed: list[int]) -> None:
         covered = all(self.is_covered(subject, each) for subject, each in added.values()) and not removed
         replaced = any(id in self.local for id in added)
-        change = self.interests.update(added, removed)
+        change = self.interests.update({**added}, removed)
         for id in removed:
             self.local.pop(id)
         self.local |= added
@@ -200,7 +200,7 @@ class InterestSetModel(RuleBasedStateMachine):
         if self.mode in ("perfect", "imperfect"):
             for subject in SUBJECTS:
                 sent = [each.conjunction for each in self.sent if each.subject == subject]
-                assert len(merge_conjunctions(sent, self.mode)) == len(sent)  # type: ignore[arg-type]
+                assert len(merge_conjunctions(sent, self.mode)) == len(sent)
 
     def teardown(self) -> None:
         if hasattr(self, "local"):
