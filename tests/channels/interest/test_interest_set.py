@@ -141,7 +141,7 @@ class InterestSetModel(RuleBasedStateMachine):
     def updated(self, added: dict[int, tuple[str | None, Filter]], removed: list[int]) -> None:
         covered = all(self.is_covered(subject, each) for subject, each in added.values()) and not removed
         replaced = any(id in self.local for id in added)
-        change = self.interests.update({**added}, removed)
+        change = self.interests.update({id: each for id, each in added.items()}, removed)  # noqa: C416
         for id in removed:
             self.local.pop(id)
         self.local |= added
