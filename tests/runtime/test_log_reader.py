@@ -11,6 +11,7 @@ from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.log import log_reader
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_reader import end_of_log, read_log
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import HIGH_WATER, Frame, Sliced, frames
 
 
@@ -36,6 +37,21 @@ def test_a_log_is_read_up_to_the_mark_while_it_is_being_written(tmp_path: Path) 
     assert list(read_log(tmp_path, 10, 10)) == []
     assert contents(tmp_path) == before
     log.close()
+
+
+def test_a_log_is_listed_once_however_many_segments_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a listing for each segment, a long backlog would take the square of its length."""
+    filled(tmp_path, 100, 100).close()
+    listed: list[Path] = []
+
+    def noted(directory: Path) -> list[Path]:
+        listed.append(directory)
+        return segment_paths(directory)
+
+    monkeypatch.setattr(log_reader, "segment_paths", noted)
+    assert [frame.offset for frame in read_log(tmp_path, 1, 100)] == list(range(1, 100))
+    assert len(list(tmp_path.glob("*.seg"))) > 20
+    assert len(listed) == 1
 
 
 def test_a_torn_tail_is_not_there(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.files.disk import mapped
 from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
-from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames
+from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, segment_name
 
 
 def end_of_log(directory: Path) -> int:
@@ -81,6 +81,9 @@ def read_frames(directory: Path, start: int, end: int, place: Place | None = Non
 
 
 def _segment_with(directory: Path, offset: int) -> Path:
+    """Return the segment that holds ``offset``; a log is listed only if no segment begins there."""
+    if (beginning := directory / segment_name(offset)).exists():
+        return beginning
     found = [path for path in segment_paths(directory) if int(path.stem) <= offset]
     if not found:
         raise NotKept(directory, offset)
