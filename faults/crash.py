@@ -24,7 +24,7 @@ import msgspec
 
 from faults.agents import DOMAIN, PASSWORD, Role, lines_of
 from faults.archive import Archive
-from faults.kill_options import INTERRUPTED, interrupt_on_sigterm, kill_options
+from faults.kill_options import INTERRUPTED, cancel_on_signals, kill_options
 from faults.reckoning import due, payloads_now, published, reckon
 from faults.verdict import KINDS, SEAM_KINDS, Verdict
 from faults.victim import Died, Victim
@@ -268,7 +268,6 @@ def conduct(kind: type[Run], options: argparse.Namespace) -> int:
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix=f"wanderbus-{kind.command}-"))
     began = time.monotonic()
-    interrupt_on_sigterm()
     run = kind(directory, Random(seed))
     asyncio.run(_play(run, options.cycles, began + options.limit_s))
     counts = run.counts()
@@ -290,6 +289,7 @@ def conduct(kind: type[Run], options: argparse.Namespace) -> int:
 
 
 async def _play(run: Run, cycles: int, until: float) -> None:
+    cancel_on_signals()
     showing = asyncio.create_task(_show_progress(run, cycles))
     try:
         await run.play(cycles, until)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +12,24 @@ from typing import Final
 INTERRUPTED: Final = 130
 """Exit status of a command that the user interrupted, and that has found nothing broken."""
 
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-def interrupt_on_sigterm() -> None:
-    """Treat SIGTERM like SIGINT: neither may leave a process behind."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+def cancel_on_signals() -> None:
+    """Let the first SIGINT or SIGTERM cancel the present task; the second one ends the program.
+
+    SIGINT counts also where it is ignored, as it is for what a script starts with ``&``.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, cancel)
 
 
 def kill_options(

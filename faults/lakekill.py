@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from faults.kill_options import INTERRUPTED, interrupt_on_sigterm, kill_options
+from faults.kill_options import INTERRUPTED, cancel_on_signals, kill_options
 from faults.lake_differences import differences
 from faults.lake_log import DECLARED, GrowingLog
 from faults.victim import Died, Victim
@@ -64,6 +64,7 @@ class Run:
 
         Raises :class:`Died` if a job ends by itself.
         """
+        cancel_on_signals()
         done = 0
         try:
             while done < cycles and time.monotonic() < until:
@@ -173,7 +174,6 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="wanderbus-lakekill-"))
     began = time.monotonic()
-    interrupt_on_sigterm()
     run = Run(directory, Random(seed))
     try:
         done = asyncio.run(run.play(options.cycles, began + options.limit_s))

@@ -169,14 +169,16 @@ class Losing(Interrupted):
 
 
 @pytest.fixture
-def sigterm() -> Iterator[None]:
-    """Restore what SIGTERM does."""
-    former = signal.getsignal(signal.SIGTERM)
+def ignored_sigint() -> Iterator[None]:
+    """Ignore SIGINT, as a shell does for what a script starts with ``&``."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     yield
-    signal.signal(signal.SIGTERM, former)
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("sigterm")
+@pytest.mark.usefixtures("ignored_sigint")
 @pytest.mark.parametrize(("kind", "status"), [(Interrupted, INTERRUPTED), (Terminated, INTERRUPTED), (Losing, 1)])
 def test_an_interrupted_run_is_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: type[crash.Run], status: int
