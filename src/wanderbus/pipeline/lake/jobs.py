@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wanderbus.errors import StorageError, WanderbusError
+from wanderbus.pipeline.checkpoint import checkpoint_location
 from wanderbus.pipeline.lake.compaction import SMALL_FILES_MAX, compact
 from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze, decode_log
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
@@ -106,7 +107,7 @@ class Ingestion:
             {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
         )
         writer = records.load().writeStream.foreachBatch(self._on_batch).queryName("wanderbus-lake")
-        return writer.option("checkpointLocation", str(checkpoint.absolute())).trigger(**trigger).start()
+        return writer.option("checkpointLocation", checkpoint_location(checkpoint)).trigger(**trigger).start()
 
     def register(self) -> None:
         """Register that the lake needs the records that a table of it lacks, and none before.

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.patterns import Counts, Detection, Pattern
 from wanderbus.patterns.bounds import Bounds
+from wanderbus.pipeline.checkpoint import checkpoint_location
 from wanderbus.pipeline.engine.engine import reason_of
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.registration import EXPIRES_S, reader_name
@@ -129,7 +130,7 @@ class LivePattern:
         trigger: dict[str, Any] = (
             {"availableNow": True} if self._every_s is None else {"processingTime": f"{self._every_s} seconds"}
         )
-        location = (self._checkpoint / _QUERY_DIRECTORY).as_uri()
+        location = checkpoint_location(self._checkpoint / _QUERY_DIRECTORY)
         return writer.option("checkpointLocation", location).trigger(**trigger).start()
 
     def _follow(self, query: StreamingQuery, progress: QueryProgress) -> None:
