@@ -9,9 +9,6 @@ started again, except for a Python process: Spark or the engine does that.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
 import time
 from pathlib import Path
 from random import Random
@@ -20,7 +17,7 @@ from typing import Final
 from faults import crash
 from faults.agents import lines_of
 from faults.kill_options import kill_options
-from faults.lakekill import descendants
+from faults.process_tree import descendants, kill, named, wait_until_gone
 from faults.verdict import KINDS
 from faults.victim import Died, Victim
 from harness.reporting import Goal, goal
@@ -40,7 +37,6 @@ ENGINE_READY_S_MAX: Final = 300.0
 
 MATCHES_S_MAX: Final = 300.0
 FALLS_S_MAX: Final = 180.0
-GONE_S_MAX: Final = 120.0
 
 _SETTINGS: Final = """\
 log_keep_bytes = 0
@@ -86,7 +82,7 @@ class Run(crash.Run):
         how = HOW[sum(self.kills.values()) % len(HOW)]
         await self._server_ready()
         if how == "starting":
-            self._kill_left(await self._kill_driver())
+            kill(await self._kill_driver())
             await self._start()
             await asyncio.sleep(self._random.uniform(0.2, 1.2) * (self._engine.ready_s or 5.0))
         else:
@@ -99,21 +95,21 @@ class Run(crash.Run):
         self.kills[how] += 1
         match how:
             case "engine" | "starting":
-                self._kill_left(await self._kill_driver())
+                kill(await self._kill_driver())
                 await self._start()
             case "driver":
                 await self._kill_driver()
                 await self._start()
             case "java":
                 self._left |= descendants(self._engine.pid)
-                self._kill(self._random.choice(_named(self._left, "java")))
+                kill([self._random.choice(named(self._left, "java"))])
                 await self._engine.fall(FALLS_S_MAX)
                 await self._start()
             case "python":
-                self._kill(self._random.choice(_named(descendants(self._engine.pid), "python")))
+                kill([self._random.choice(named(descendants(self._engine.pid), "python"))])
             case "server":
                 await self._kill_server()
-        await self._all_gone()
+        await wait_until_gone(self._left)
 
     async def _end(self) -> None:
         await self._server_ready()
@@ -153,38 +149,11 @@ class Run(crash.Run):
         await self._engine.kill(alone=True)
         return left
 
-    def _kill_left(self, left: set[int]) -> None:
-        for pid in left:
-            self._kill(pid)
-
-    def _kill(self, pid: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-    async def _all_gone(self) -> None:
-        """Wait for the end of what killed drivers left; raise :class:`Died` if something stays."""
-        deadline = time.monotonic() + GONE_S_MAX
-        while self._left:
-            self._left = {pid for pid in self._left if Path(f"/proc/{pid}").exists()}
-            if self._left and time.monotonic() > deadline:
-                raise Died(f"processes {sorted(self._left)} outlived their driver")
-            await asyncio.sleep(0.05)
-
 
 def _last_taken(journal: Path) -> int:
     """Return the offset of the last event in the journal of a consumer, -1 without one."""
     lines = lines_of(journal)
     return int(lines[-1][3]) if lines else -1
-
-
-def _named(pids: set[int], name: str) -> list[int]:
-    """Return the processes whose program has this name."""
-    found = []
-    for pid in sorted(pids):
-        with contextlib.suppress(OSError):
-            if Path(os.readlink(f"/proc/{pid}/exe")).name.startswith(name):
-                found.append(pid)
-    return found
 
 
 def main(arguments: list[str] | None = None) -> int:

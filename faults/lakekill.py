@@ -10,9 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -25,6 +23,7 @@ from typing import Final
 from faults.kill_options import INTERRUPTED, cancel_on_signals, kill_options
 from faults.lake_differences import differences
 from faults.lake_log import DECLARED, GrowingLog
+from faults.process_tree import descendants, kill, wait_until_gone
 from faults.victim import Died, Victim
 from harness.reporting import finish, goal, progress
 from wanderbus.errors import WanderbusError
@@ -43,7 +42,6 @@ AFTER_WORD_S_MAX: Final = 0.04
 ANY_S_MAX: Final = 4.0
 WORDS_SKIPPED_MAX: Final = 6
 SILENCE_S_MAX: Final = 60.0
-GONE_S_MAX: Final = 20.0
 
 
 class Run:
@@ -75,8 +73,8 @@ class Run:
             self.is_interrupted = True
         finally:
             await self._job.kill()
-            self._kill_left()
-            await self._all_gone()
+            kill(self._left)
+            await wait_until_gone(self._left)
         return done
 
     async def _cycle(self, moment: str) -> None:
@@ -92,7 +90,7 @@ class Run:
         self.kills[f"{moment}, driver" if alone else moment] += 1
         await self._kill(alone)
         if random.random() < VACUUM_SHARE:
-            await self._all_gone()  # vacuum may remove the files of a job that still runs
+            await wait_until_gone(self._left)  # vacuum may remove the files of a job that still runs
             self._vacuum()
 
     async def _until(self, moment: str) -> None:
@@ -119,37 +117,13 @@ class Run:
         self._left |= descendants(self._job.pid)
         await self._job.kill(alone=alone)
         if not alone:
-            self._kill_left()
-
-    def _kill_left(self) -> None:
-        for pid in self._left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    async def _all_gone(self) -> None:
-        """Wait for the end of what killed drivers left; raise :class:`Died` if something stays."""
-        deadline = time.monotonic() + GONE_S_MAX
-        while self._left:
-            self._left = {pid for pid in self._left if Path(f"/proc/{pid}").exists()}
-            if time.monotonic() > deadline:
-                raise Died(f"processes {sorted(self._left)} outlived their driver")
-            await asyncio.sleep(0.05)
+            kill(self._left)
 
     def _vacuum(self) -> None:
         """Remove what no version of now needs."""
         for each in TABLES:
             if LakeTable(self.lake, each).exists:
                 self.kills["vacuumed files"] += vacuum(self.lake, each, retention_hours=0)
-
-
-def descendants(pid: int) -> set[int]:
-    """Return the process ids of all descendants of a process."""
-    found: set[int] = set()
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread has ended meanwhile
-            for child in map(int, path.read_text().split()):
-                found |= {child} | descendants(child)
-    return found
 
 
 def compare(run: Run, directory: Path) -> tuple[dict[str, int], int, int]:

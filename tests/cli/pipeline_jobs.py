@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from faults.process_tree import is_running
 from wanderbus.errors import WanderbusError
 
 WAIT_S = 120.0
@@ -40,10 +41,3 @@ def wait_until_gone(pids: set[int]) -> None:
     while left := {pid for pid in pids if is_running(pid)}:
         assert time.monotonic() < deadline_s, f"processes {sorted(left)} outlived their job"
         time.sleep(0.05)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.lakekill import descendants
+from faults.process_tree import descendants, kill, named
 from tests.cli.pipeline_jobs import wait_for, wait_until_gone
 from tests.cli.shell import Shell
 from wanderbus.cli.application import run
@@ -159,7 +158,7 @@ def test_detections_are_published_once_though_driver_and_worker_are_killed(shell
     publish(publisher, range(40, 60))
     second = shell.start("pattern", "follow", PATTERN, *given)
     wait_for(lambda: has(shell, publisher, 60), second)
-    os.kill(worker_of(second.pid), signal.SIGKILL)
+    wait_for(lambda: kill_worker(second.pid), second)
     publish(publisher, range(60, 80))
     wait_for(lambda: has(shell, publisher, 80), second)
     second.send_signal(signal.SIGINT)
@@ -184,7 +183,8 @@ def has(shell: Shell, publisher: subprocess.Popen[str], count: int) -> bool:
     return len(published(shell)) >= count
 
 
-def worker_of(pid: int) -> int:
-    """Return a Python process of Spark's that has no child: a worker, not what starts them."""
-    pythons = {each for each in descendants(pid) if "python" in os.readlink(f"/proc/{each}/exe")}
-    return min(each for each in pythons if not descendants(each))
+def kill_worker(pid: int) -> bool:
+    """Kill a Python process of Spark's that has no child: a worker, not what starts them. Return whether one lived."""
+    workers = [each for each in named(descendants(pid), "python") if not descendants(each)]
+    kill(workers[:1])
+    return bool(workers)

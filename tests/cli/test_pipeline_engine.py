@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-from faults.lakekill import descendants
+from faults.process_tree import descendants, named
+from tests.cli.pipeline_jobs import wait_until_gone
 from tests.cli.shell import Shell, ended, one_line, read_line
 from tests.spark.engine.records import INCARNATION, SERVER, started, write_log
 from wanderbus.runtime.services.caller import ServiceCaller
@@ -32,22 +32,6 @@ def data(shell: Shell) -> Path:
     (log / segment_name(0)).write_bytes(HEADER)
     (log / HIGH_WATER).write_bytes(pack_mark(0))
     return shell.directory / "data"
-
-
-def all_gone(pids: set[int]) -> bool:
-    deadline = time.monotonic() + GONE_S_MAX
-    while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
-        if time.monotonic() > deadline:
-            return left == []
-        time.sleep(0.05)
-    return True
-
-
-def name_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/exe").resolve(strict=True).name
-    except OSError:
-        return ""  # it has ended
 
 
 def begin(data: Path) -> None:
@@ -72,7 +56,7 @@ def test_a_signal_ends_the_engine_and_all_its_processes(shell: Shell, data: Path
     status, _, errors = ended(engine)
     assert status == 0
     assert "Traceback" not in errors
-    assert all_gone(pids)
+    wait_until_gone(pids)
     assert not places_of(data, NAME).socket.exists()
 
 
@@ -84,7 +68,7 @@ def test_an_engine_whose_java_is_killed_ends_with_one_line(shell: Shell, data: P
     if is_asked:
         begin(data)
     pids = descendants(engine.pid)
-    (java,) = [pid for pid in pids if name_of(pid) == "java"]
+    (java,) = named(pids, "java")
     os.kill(java, signal.SIGKILL)
     engine.wait(GONE_S_MAX)
     status, _, errors = ended(engine)
@@ -92,7 +76,7 @@ def test_an_engine_whose_java_is_killed_ends_with_one_line(shell: Shell, data: P
     others = ("WARNING: Using incubator modules", "wanderbus: record ")
     said = [line for line in errors.splitlines() if not line.startswith(others)]
     assert said == ["wanderbus: Java, in which Spark runs, has ended; start the engine again"], errors
-    assert all_gone(pids)
+    wait_until_gone(pids)
 
 
 def test_a_directory_of_no_server_is_refused(shell: Shell) -> None:
@@ -110,4 +94,4 @@ def test_the_engine_of_a_server_ends_with_it(shell: Shell, data: Path) -> None:
     engine.stdin.close()
     engine.stdin = None
     assert ended(engine)[0] == 0
-    assert all_gone(pids)
+    wait_until_gone(pids)

@@ -13,7 +13,7 @@ import pytest
 
 from faults.lake_differences import differences
 from faults.lake_log import GrowingLog
-from faults.lakekill import descendants
+from faults.process_tree import descendants
 from tests.cli.pipeline_jobs import offset, wait_for, wait_until_gone
 from tests.cli.shell import Shell
 from wanderbus.pipeline.lake import ingest, reconcile

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.process_tree import is_running
 from wanderbus.runtime.services import supervised
 from wanderbus.runtime.services.supervised import SupervisedService
 
@@ -27,13 +28,6 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +52,7 @@ def test_t06_a_killed_service_is_started_again(caplog: pytest.LogCaptureFixture)
     second = running(service)
     service.close()
     service.join()
-    assert not is_alive(second)
+    assert not is_running(second)
     assert [each.getMessage() for each in caplog.records] == [
         "the service engine has ended with status -9; it is started again in 0.01 s"
     ]
@@ -96,7 +90,7 @@ def test_t06_a_service_that_does_not_end_is_killed_with_what_it_has_started(
     own, child = running(service), int(pid_file.read_text())
     service.close()
     service.join()
-    until(lambda: not is_alive(own) and not is_alive(child))
+    until(lambda: not is_running(own) and not is_running(child))
 
 
 def test_t06_a_service_ends_when_its_server_is_killed(tmp_path: Path) -> None:
@@ -114,6 +108,6 @@ time.sleep(600)
     with subprocess.Popen([sys.executable, "-c", server]) as process:
         until(lambda: pid_file.exists() and pid_file.read_text())
         pid = int(pid_file.read_text())
-        assert is_alive(pid)
+        assert is_running(pid)
         process.kill()
-    until(lambda: not is_alive(pid))
+    until(lambda: not is_running(pid))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from faults.lakekill import descendants
+from faults.process_tree import descendants, kill
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
 from tests.spark.engine.records import INCARNATION, SERVER, started, write_log
 from tests.spark.engine.running import running_engine
@@ -167,8 +166,7 @@ def test_t06_workers_that_are_killed_change_nothing(world: World, spark: SparkSe
             with running_engine(spark, world.directory / "data"):
                 for n in range(0, 80, 20):
                     await publish(bob, *range(n, n + 20))
-                    for pid in python_workers():
-                        os.kill(pid, signal.SIGKILL)
+                    kill(python_workers())
                 assert await numbers(departures, 80) == list(range(80))
                 await publish(bob, 80)
                 assert await numbers(departures, 1) == [80]
