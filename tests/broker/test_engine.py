@@ -237,6 +237,34 @@ def test_t06_a_queue_that_one_of_two_devices_abandons_waits_for_the_other_alone(
     assert len(desk.broker.state.queue) == 0
 
 
+def test_t06_what_an_abandoned_subscription_has_inherited_is_abandoned_too(desk: EngineDesk) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    ended = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, ended.id))
+    desk.close(phone)
+    phone = desk.attach(epoch=2, reads=False)
+    heir = desk.subscribed(phone)
+    desk.publish(publisher, 2)
+    desk.ask(phone, Unsubscribe(51, heir.id, abandon=True))
+    match_all(desk)
+    assert desk.stream(phone) == []
+    assert len(desk.broker.state.queue) == 0
+
+
+def test_t06_a_device_abandons_all_lives_of_a_subscription(desk: EngineDesk) -> None:
+    phone, laptop, publisher = desk.attach(), desk.attach(device="laptop"), desk.attach(BOB, "desk")
+    subscription = desk.subscribed(phone)
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, subscription.id))
+    desk.ask(phone, Renew(51, subscription.id, None))
+    desk.ask(phone, Unsubscribe(52, subscription.id, abandon=True))
+    match_all(desk)
+    assert desk.stream(laptop) == [1]
+    desk.take(laptop, 1)
+    assert len(desk.broker.state.queue) == 0
+
+
 def test_t06_subjects_of_the_broker_are_matched_at_once_and_those_of_the_engine_later() -> None:
     desk = EngineDesk(BrokerConfig(spark_subjects=("Fl*",)))
     desk.answers = False

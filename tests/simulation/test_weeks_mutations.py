@@ -335,7 +335,7 @@ def hear_repeats(patch: Patch) -> None:
 
 def forget_what_was_live(patch: Patch) -> None:
     """SPEC T-06: a subscription that has ended gets no event of its time that the engine matches later."""
-    patch.setattr("wanderbus.broker.state.state.end_life", lambda state, row, end, abandoned_by="": None)
+    patch.setattr("wanderbus.broker.state.state.end_life", lambda state, row, end: None)
 
 
 def match_as_of_now(patch: Patch) -> None:

@@ -19,7 +19,7 @@ from wanderbus.broker.messages import EngineEvent
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.past_check import past_blocked_by
-from wanderbus.broker.state.engine_events import life_at
+from wanderbus.broker.state.engine_events import heir_of, life_at
 from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
@@ -123,7 +123,7 @@ class MatchedDelivery:
             life = life_at(row, event.offset, event.at_us, is_live=is_live)
             if life is not None:
                 if life in row.former:
-                    row = self._heir(row)
+                    row = heir_of(self._state, row)
                 yield row, life
             elif (
                 is_live
@@ -131,9 +131,3 @@ class MatchedDelivery:
                 and event.at_us >= (subscription.expires_us or event.at_us + 1)
             ):
                 decided.expired[identity] = subscription
-
-    def _heir(self, row: SubscriptionRow) -> SubscriptionRow:
-        """Return the subscription that has the queue of a former life."""
-        while row.heir and (heir := self._state.known(row.heir)) is not None:
-            row = heir
-        return row

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from wanderbus import records
 from wanderbus.broker.state.rows import EventRow, Life, SubscriptionRow
 from wanderbus.subscription import Subscription
@@ -54,14 +56,14 @@ def begin_life(row: SubscriptionRow, offset: int) -> None:
     row.live_from = offset
 
 
-def end_life(state: BrokerState, row: SubscriptionRow, end: int, abandoned_by: str = "") -> None:
+def end_life(state: BrokerState, row: SubscriptionRow, end: int) -> None:
     """Note that a subscription was live until offset ``end``, if the engine has events to match from before."""
     if row.history or not is_waited_for(state):
         row.former = ()
         return
     until_us = row.subscription.expires_us
     former = [life for life in row.former if life.end > state.servers[state.server].engine_next]
-    former.append(Life(row.live_from, end, until_us, abandoned_by))
+    former.append(Life(row.live_from, end, until_us))
     if len(former) > FORMER_MAX:
         first, second, *_ = former
         former[:2] = [Life(first.first, second.end, second.until_us, second.abandoned_by)]
@@ -76,11 +78,26 @@ def change_life(state: BrokerState, row: SubscriptionRow, changed: Subscription,
         begin_life(row, offset)
 
 
-def abandons(state: BrokerState, row: SubscriptionRow, record: records.Unsubscribed) -> bool:
-    """Return whether the only device that could read what the subscription still gets will not do so."""
-    subscription, device = row.subscription, record.abandoned_by
+def abandon_lives(state: BrokerState, row: SubscriptionRow, device: str) -> None:
+    """Let ``device`` read nothing that an ended subscription, or one whose queue it has inherited, still gets.
+
+    If no other device could read it, nothing more is got (SPEC X20).
+    """
+    subscription = row.subscription
     session = state.ensure_session(subscription.owner, subscription.session)
-    return bool(device) and (session.devices == [device] or subscription.device == device)
+    is_alone = session.devices == [device] or subscription.device == device
+    for identity in session.ended:
+        each = state.tombstones[identity]
+        if each.former and heir_of(state, each) is row:
+            each.former = () if is_alone else tuple(replace(life, abandoned_by=device) for life in each.former)
+            state.tombstones.put(identity, each)
+
+
+def heir_of(state: BrokerState, row: SubscriptionRow) -> SubscriptionRow:
+    """Return the subscription that has the queue of an ended one now; itself if none does."""
+    while row.heir and (heir := state.known(row.heir)) is not None:
+        row = heir
+    return row
 
 
 def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> Life | None:

@@ -16,7 +16,7 @@ from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.arrived_events import apply_arrived
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.engine_events import (
-    abandons,
+    abandon_lives,
     accepted,
     apply_matched,
     begin_life,
@@ -454,10 +454,7 @@ class BrokerState:
         self.subscriptions.drop(identity)
         self.patterns.end(identity)
         row.ended_us, row.reason = record.at_us, record.reason
-        if abandons(self, row, record):
-            row.former = ()
-        else:
-            end_life(self, row, self.offset - 1, record.abandoned_by)
+        end_life(self, row, self.offset - 1)
         if record.reason == HISTORY_FAILED:
             row.history = ()
         self.tombstones.put(identity, row)
@@ -465,6 +462,8 @@ class BrokerState:
         session.subscriptions.remove(identity)
         session.ended.append(identity)
         self.sessions.put(session.key, session)
+        if record.abandoned_by:
+            abandon_lives(self, row, record.abandoned_by)
 
     def _forget_subscription(self, identity: str) -> None:
         if row := self.tombstones.get(identity):
