@@ -1,113 +1,189 @@
-"""Compact form of causal headers: numbers relative to those before on the same link.
+"""Compact form of causal headers: numbers relative to those before on the same link, in codes of bits.
 
-A number is a varint of seven bits a byte (LEB128). The encoder and decoder of a link begin empty with each new link; a
-header that is encoded by a fresh encoder stands for itself.
+The encoder and decoder of a link begin empty with each new link; a header that is encoded by a fresh encoder stands for
+itself. Both sides keep the same account of what the headers before have named (:class:`_Named`).
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
-from wanderbus.channels.causal.header import Entry, Header, Origin, members
+from wanderbus.channels.causal.bit_codes import BitReader, BitWriter
+from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, bitmap, members
 from wanderbus.errors import RemoteProtocolError
 
-VARINT_BYTES_MAX: Final = 32
-"""Longest number: a bitmap of 224 servers."""
+SERVERS_MAX: Final = 256
+"""Numbers of servers are below this."""
+
+SETS_KEPT: Final = 4096
+"""Sets of servers whose codes are kept: few different ones are common."""
+
+_DISTANCE_ORDER: Final = 2
+"""Order of the code of the distance between two events of one origin: most are a few events apart."""
+
+
+class _Named:
+    """What the headers before have named on a link."""
+
+    def __init__(self) -> None:
+        self.origin: Origin = (0, 0)
+        """Origin of the last header."""
+        self.number = 0
+        """Number of the last header."""
+        self.first: dict[int, tuple[int, int]] = {}
+        """Incarnation of each server, and its first number in the last header with an entry of it."""
 
 
 class HeaderEncoder:
-    """Encoder of the headers that are sent on one link."""
+    """Encoder of the headers that are sent on one link, whose numbers rise."""
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[int, int]] = {}
-        """Incarnation and number of each server in the last dot that named it."""
+        self._named = _Named()
 
     def encode(self, header: Header) -> bytes:
-        """Return the bytes of ``header``."""
-        out = bytearray()
-        self._put_dot(out, header.origin, header.number)
-        _put(out, header.servers)
+        """Return the bytes of ``header``; no server is a destination of its own events."""
+        out, named = BitWriter(), self._named
+        is_new = header.origin != named.origin
+        out.put(is_new, 1)
+        if is_new:
+            out.put_number(header.origin[0])
+            out.put_number(header.origin[1])
+            named.origin, named.number = header.origin, 0
+        out.put_number(header.number - named.number - 1, 1)
+        named.number = header.number
+        _put_servers(out, header.servers)
         for _, before in header.befores:
-            _put(out, header.number - before)
-        _put(out, header.number - header.settled << 1 | bool(header.lagging))
-        if header.lagging:
-            _put(out, header.lagging)
-        for entry in header.entries:
-            self._put_dot(out, entry.origin, entry.number)
-            _put(out, entry.servers)
-        return bytes(out)
+            out.put_number(header.number - before - 1)
+        out.put_number(header.number - header.settled, 1)
+        _put_servers(out, header.lagging)
+        self._put_entries(out, sorted(header.entries, key=_dot), header.servers)
+        return out.data()
 
-    def _put_dot(self, out: bytearray, origin: Origin, number: int) -> None:
-        server, incarnation = origin
-        known, last = self._last.get(server, (0, 0))
-        _put(out, server << 1 | (incarnation != known))
-        if incarnation != known:
-            last = 0
-            _put(out, incarnation)
-        difference = number - last
-        _put(out, difference << 1 if difference >= 0 else (-difference << 1) - 1)
-        self._last[server] = incarnation, number
+    def _put_entries(self, out: BitWriter, entries: list[Entry], destinations: int) -> None:
+        """Append ``entries``, which are in order."""
+        first = self._named.first
+        has_incarnations = any(first.get(entry.origin[0], (0, 0))[0] != entry.origin[1] for entry in entries)
+        out.put(has_incarnations, 1)
+        out.put_number(len(entries), _DISTANCE_ORDER)
+        server, last, origin = 0, 0, None
+        for entry in entries:
+            out.put_number(entry.origin[0] - server)
+            server, incarnation = entry.origin
+            if has_incarnations:
+                out.put_number(incarnation)
+            if entry.origin == origin:
+                out.put_number(entry.number - last, _DISTANCE_ORDER)
+            else:
+                known, number = first.get(server, (0, 0))
+                out.put_signed(entry.number - (number if known == incarnation else 0), _DISTANCE_ORDER)
+                first[server] = incarnation, entry.number
+            origin, last = entry.origin, entry.number
+            possible = destinations & ~(1 << server)
+            out.put(_gathered(entry.servers, possible), possible.bit_count())
+            _put_servers(out, entry.servers & ~destinations, destinations | 1 << server)
 
 
 class HeaderDecoder:
     """Decoder of the headers that arrive on one link."""
 
     def __init__(self) -> None:
-        self._last: dict[int, tuple[int, int]] = {}
+        self._named = _Named()
 
     def decode(self, data: bytes) -> Header:
-        """Return the header.
+        """Return the header, with its entries in order.
 
         Raises:
             RemoteProtocolError: the bytes are no header.
         """
-        reader = _Reader(data)
-        origin, number = self._take_dot(reader)
-        befores = tuple((server, number - reader.take()) for server in members(reader.take()))
-        mark = reader.take()
-        lagging = reader.take() if mark & 1 else 0
-        entries = []
-        while reader.has_more():
-            entries.append(Entry(*self._take_dot(reader), reader.take()))
-        if number < 1 or any(before < 0 for _, before in befores) or any(entry.number < 1 for entry in entries):
+        reader, named = BitReader(data), self._named
+        if reader.take(1):
+            named.origin, named.number = (_server(reader.take_number()), reader.take_number()), 0
+        number = named.number = named.number + 1 + reader.take_number(1)
+        destinations = _take_servers(reader)
+        befores = tuple((each, number - 1 - reader.take_number()) for each in members(destinations))
+        settled = number - reader.take_number(1)
+        lagging = _take_servers(reader)
+        entries = self._take_entries(reader, destinations)
+        if settled < 0 or any(before < 0 for _, before in befores) or any(entry.number < 1 for entry in entries):
             raise RemoteProtocolError("causal header: a number is out of range")
-        return Header(origin, number, befores, tuple(entries), number - (mark >> 1), lagging)
+        if not reader.is_at_end():
+            raise RemoteProtocolError("causal header: it does not end where it should")
+        return Header(named.origin, number, befores, entries, settled, lagging)
 
-    def _take_dot(self, reader: _Reader) -> tuple[Origin, int]:
-        first = reader.take()
-        server = first >> 1
-        incarnation, last = self._last.get(server, (0, 0))
-        if first & 1:
-            incarnation, last = reader.take(), 0
-        difference = reader.take()
-        number = last + (-(difference + 1 >> 1) if difference & 1 else difference >> 1)
-        self._last[server] = incarnation, number
-        return (server, incarnation), number
-
-
-class _Reader:
-    """Reads varints from bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def has_more(self) -> bool:
-        return self._at < len(self._data)
-
-    def take(self) -> int:
-        value = shift = 0
-        for byte in self._data[self._at : self._at + VARINT_BYTES_MAX]:
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise RemoteProtocolError("causal header: a number does not end")
+    def _take_entries(self, reader: BitReader, destinations: int) -> tuple[Entry, ...]:
+        first = self._named.first
+        has_incarnations = reader.take(1)
+        entries: list[Entry] = []
+        server, number, origin = 0, 0, None
+        for _ in range(reader.take_number(_DISTANCE_ORDER)):
+            server = _server(server + reader.take_number())
+            known, before = first.get(server, (0, 0))
+            incarnation = reader.take_number() if has_incarnations else known
+            if (server, incarnation) == origin:
+                number += reader.take_number(_DISTANCE_ORDER)
+            else:
+                number = reader.take_signed(_DISTANCE_ORDER) + (before if known == incarnation else 0)
+                first[server] = incarnation, number
+            origin = server, incarnation
+            possible = destinations & ~(1 << server)
+            servers = _scattered(reader.take(possible.bit_count()), possible)
+            entries.append(Entry(origin, number, servers | _take_servers(reader, destinations | 1 << server)))
+        return tuple(entries)
 
 
-def _put(out: bytearray, value: int) -> None:
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+@lru_cache(SETS_KEPT)
+def _gathered(servers: int, possible: int) -> int:
+    """Return a bit for each of the ``possible`` servers, from the lowest on: whether it is one of ``servers``."""
+    bits = 0
+    for each in members(possible):
+        bits = bits << 1 | servers >> each & 1
+    return bits
+
+
+@lru_cache(SETS_KEPT)
+def _scattered(bits: int, possible: int) -> int:
+    """Return the servers that :func:`_gathered` has given these bits."""
+    last = possible.bit_count() - 1
+    return bitmap(each for place, each in enumerate(members(possible)) if bits >> last - place & 1)
+
+
+def _put_servers(out: BitWriter, servers: int, others: int = 0) -> None:
+    """Append a set of servers; ``others`` are surely not among them."""
+    out.put(*_set_code(servers, others))
+
+
+@lru_cache(SETS_KEPT)
+def _set_code(servers: int, others: int) -> tuple[int, int]:
+    """Return a set as bits, with their count: a one and the gap before each server, then a zero."""
+    out, following = BitWriter(), 0
+    for server in members(servers):
+        out.put(1, 1)
+        out.put_number(server - following - (others >> following & (1 << server - following) - 1).bit_count())
+        following = server + 1
+    out.put(0, 1)
+    return out.bits()
+
+
+def _take_servers(reader: BitReader, others: int = 0) -> int:
+    """Return the set of servers that comes next."""
+    servers = following = 0
+    while reader.take(1):
+        gap = reader.take_number()
+        while gap or others >> following & 1:
+            gap -= not others >> following & 1
+            following = _server(following + 1)
+        servers |= 1 << _server(following)
+        following += 1
+    return servers
+
+
+def _server(number: int) -> int:
+    """Return ``number`` if a server can have it."""
+    if number >= SERVERS_MAX:
+        raise RemoteProtocolError(f"causal header: {number} is no number of a server")
+    return number
+
+
+def _dot(entry: Entry) -> Dot:
+    return entry.origin, entry.number
