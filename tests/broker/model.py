@@ -53,7 +53,7 @@ class Model:
                 del self.live[identity]
                 if device and (self.members == [device] or self.known[identity].device == device):
                     for _, wanted in self.coming.values():
-                        wanted.discard(identity)
+                        wanted -= {each for each in wanted if self.present(each) == identity}
             case records.Published() if record.engine:
                 assert record.delivery == records.Delivery()
                 self.coming[offset] = record, self.matched(record)

@@ -237,7 +237,7 @@ def test_t06_a_queue_that_one_of_two_devices_abandons_waits_for_the_other_alone(
     assert len(desk.broker.state.queue) == 0
 
 
-def test_t06_what_an_abandoned_subscription_has_inherited_is_abandoned_too(desk: EngineDesk) -> None:
+def test_t06_a_device_abandons_what_its_subscription_has_inherited_too(desk: EngineDesk) -> None:
     phone, publisher = desk.attach(), desk.attach(BOB, "desk")
     ended = desk.subscribed(phone)
     desk.publish(publisher, 1)

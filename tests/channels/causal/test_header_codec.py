@@ -30,14 +30,14 @@ def entries(draw: st.DrawFn) -> Entry:
 def headers(draw: st.DrawFn) -> Header:
     number = draw(numbers)
     befores = draw(st.dictionaries(st.integers(0, 60), st.integers(0, number - 1), min_size=1))
-    told = draw(st.lists(entries(), max_size=6))
+    listed = draw(st.lists(entries(), max_size=6))
     lagging = draw(st.just(0) | bitmaps)
     settled = draw(st.integers(0, number - 1))
-    return Header(draw(origins), number, tuple(sorted(befores.items())), in_order(told), settled, lagging)
+    return Header(draw(origins), number, tuple(sorted(befores.items())), in_order(listed), settled, lagging)
 
 
-def in_order(told: Iterable[Entry]) -> tuple[Entry, ...]:
-    return tuple(sorted(told, key=lambda entry: (entry.origin, entry.number)))
+def in_order(unordered: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(unordered, key=lambda entry: (entry.origin, entry.number)))
 
 
 @given(st.lists(headers(), max_size=5))

@@ -24,7 +24,7 @@ _DISTANCE_ORDER: Final = 2
 
 
 class _Named:
-    """What the headers before have named on a link."""
+    """Account of what the headers before have named on a link."""
 
     def __init__(self) -> None:
         self.origin: Origin = (0, 0)
