@@ -340,3 +340,18 @@ def test_an_acknowledgement_of_another_incarnation_is_ignored() -> None:
     assert domain.servers[1].outgoing.retained
     domain.feed(1, MessageCame(2, Acked(1, 1, 0, 0)))
     assert not domain.servers[1].outgoing.retained
+
+
+def test_a_new_link_tells_again_what_was_lost_on_the_one_before() -> None:
+    """2 tells 3 that 4 was sent a, on a link that breaks; 3 sends c to 4, which must wait for a."""
+    domain = Domain(4)
+    domain.stopped |= {(1, 4), (2, 3)}
+    domain.publish(1, "a", 2, 4)
+    domain.publish(2, "b", 3)
+    domain.stopped.discard((2, 3))
+    domain.connect(2, 3)
+    assert domain.delivered(3) == ["b"]
+    domain.publish(3, "c", 4)
+    assert domain.delivered(4) == []
+    domain.free(1, 4)
+    assert domain.delivered(4) == ["a", "c"]
