@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -164,6 +165,9 @@ def test_detections_are_published_once_though_driver_and_worker_are_killed(shell
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=ENDED_S_MAX)
     assert (second.returncode, "Traceback" in err) == (0, False), err
+    said = [line for line in err.splitlines() if line.strip()]
+    assert all(line.startswith("wanderbus: ") for line in said), err
+    assert any(re.fullmatch(r"wanderbus: record \d+, \d+ records/s, \d+ behind", line) for line in said), err
     assert sorted(each["k"] for each in published(shell)) == list(range(80))
     printed = [json.loads(line)["attributes"]["k"] for line in out.splitlines()]
     assert len(set(printed)) == len(printed) >= 20

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 import wanderbus
 from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
 from wanderbus.pipeline.cluster.connection import check_master, cluster_settings, python_of_workers
+from wanderbus.pipeline.java_output import filtered_java_output
 from wanderbus.pipeline.source import ColumnError, OptionError, register
 
 JAVA_VERSION_MIN: Final = 17
@@ -103,7 +104,7 @@ def spark_session(
     builder = SparkSession.builder.master(master or f"local[{cores}]").appName(application)
     for name, value in (values | dict(settings or {})).items():
         builder = builder.config(name, value)
-    with _own_python() if is_local else python_of_workers(environment, _LOG_SETTINGS):
+    with _own_python() if is_local else python_of_workers(environment, _LOG_SETTINGS), filtered_java_output():
         spark = builder.getOrCreate()
     if not is_local:
         spark.sparkContext.setLogLevel("ERROR")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, connected
+from wanderbus.cli.output import print_progress
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.detection_publisher import DetectionPublisher, require_no_loop
 from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern
@@ -97,6 +98,7 @@ def _run(job: _Job, place: SparkPlace, publishing: Connection | None, *, json: b
     with needing_packages("the pattern"):
         from wanderbus.pipeline.engine import SETTINGS, local_master
     lines, refused = ProgressLines(), Counts()
+    print_progress("starting Spark")
     with ExitStack() as stack:
         stop = stack.enter_context(stopping_signals("the present batch", is_endless=job.every_s is not None))
         publisher = None
@@ -104,6 +106,7 @@ def _run(job: _Job, place: SparkPlace, publishing: Connection | None, *, json: b
             publisher = stack.enter_context(DetectionPublisher(publishing, job.checkpoint))
         place = place._replace(master=place.master or local_master(place.cores))
         spark = stack.enter_context(session("wanderbus-pattern", "the pattern", place, SETTINGS))
+        print_progress(f"following {job.log}; the first batch takes some seconds")
         from wanderbus.pipeline.patterns.live_job import RECORDS_A_BATCH, LivePattern, add_counts
 
         def hand_on(batch: int, detections: Sequence[Detection], counts: Counts) -> None:

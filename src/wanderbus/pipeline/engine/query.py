@@ -33,13 +33,13 @@ from wanderbus.runtime.segment_files import durable_end
 from wanderbus.runtime.services.engine import Begin
 
 SETTINGS: Final = {
-    "spark.sql.streaming.numRecentProgressUpdates": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""Settings of the session of an engine, whose query runs for months.
+"""Settings of the session of an engine, whose query runs for months. Spark keeps one report less than this number.
 
 The other manager of checkpoints starts a process for each file, to set its permissions: 50 ms for each batch.
 """
