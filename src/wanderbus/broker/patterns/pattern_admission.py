@@ -41,7 +41,7 @@ def check_engine(text: str, engine: EngineEvents) -> None:
         if engine.takes(wanted) or (wanted == EVERY_SUBJECT and engine.subjects):
             raise Refused(
                 f"Spark matches the events of the subject {wanted!r} (broker.spark_subjects), so a pattern inside the "
-                "broker does not see them; use 'wanderbus pattern run'"
+                "broker does not see them; use 'wanderbus pattern follow'"
             )
 
 

@@ -73,7 +73,9 @@ class ServiceCaller:
         except OSError as error:
             self._drop()
             if is_last:
-                raise ServiceAway(f"the service {self._name} does not answer: {error.strerror}") from None
+                is_absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+                reason = "does not run" if is_absent else f"does not answer: {error.strerror}"
+                raise ServiceAway(f"the service {self._name} {reason}") from None
             return None
         if answer is None or answer.number != self._number:
             self._drop()
