@@ -31,4 +31,4 @@ def test_t06_an_engine_that_is_away_is_shown_with_the_reason_and_the_distance(sh
     heading, line, reason = out.splitlines()
     assert heading.split()[:3] == ["engine", "state", "away"]
     assert line.split()[:2] == ["spark", "away"]
-    assert "the service engine does not answer" in reason
+    assert "the service engine does not run" in reason

@@ -106,5 +106,5 @@ def test_t05_pauses_between_attempts_grow_and_end_with_an_answer(
 def test_t05_a_lookup_is_refused_at_once_while_the_service_is_away(tmp_path: Path, remote: RemoteHistory) -> None:
     with serving(tmp_path, Records()):
         pass
-    with pytest.raises(SourceAway, match="older records are in the lake, but the service history does not answer"):
+    with pytest.raises(SourceAway, match="older records are in the lake, but the service history does not run"):
         remote.offset(LOOKUP)
