@@ -10,6 +10,7 @@ from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DataStreamLimits, RudpConfig, StreamLimits, TcpConfig
 from wanderbus.settings.agent import AgentArguments, AgentSettings
 from wanderbus.settings.server import (
+    AccessSettings,
     DomainsSettings,
     ProxyArguments,
     ProxySettings,
@@ -20,6 +21,7 @@ from wanderbus.settings.server import (
 from wanderbus.subscription import QueuePolicy
 
 __all__ = [
+    "AccessSettings",
     "AgentArguments",
     "AgentSettings",
     "BaselineConfig",

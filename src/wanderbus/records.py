@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -147,6 +147,21 @@ class Arrived(Record, frozen=True, tag="arrived", kw_only=True):
         """Return the wall clock as read when the event arrived; time windows use it (DESIGN 5.8)."""
         received_us = self.arrival.received_us
         return self.at_us if received_us is None else received_us
+
+
+class ArrivalsLost(Record, frozen=True, tag="arrivals_lost", kw_only=True):
+    """Events of the server ``leader`` up to ``number`` of this server's session there will not arrive: ``count`` of them.
+
+    ``reason`` is the bound of the leader. ``notified`` are the subscriptions that may have matched them: each gets one
+    gap in place of a notification.
+    """
+
+    leader: str
+    epoch: int
+    number: int
+    count: int
+    reason: str
+    notified: tuple[Notified, ...] = ()
 
 
 class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -372,6 +387,7 @@ AnyRecord = (
     Started
     | Published
     | Arrived
+    | ArrivalsLost
     | Dropped
     | Acknowledged
     | Subscribed

@@ -25,6 +25,7 @@ from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     Appended,
+    ArrivalsLost,
     DialogChanged,
     DiskFreed,
     DiskFull,
@@ -34,6 +35,7 @@ from wanderbus.broker.messages import (
     FenceSession,
     HistoryRead,
     ImportSession,
+    InterestCounts,
     KernelLoaded,
     LinkClosed,
     LinkOpened,
@@ -41,6 +43,7 @@ from wanderbus.broker.messages import (
     MatchesRead,
     MessageArrived,
     OffsetFound,
+    PublishAnswered,
     ServerAnswered,
     ServerStarted,
 )
@@ -55,6 +58,8 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.servers.arrivals import Arrivals
+from wanderbus.broker.servers.forwarding import Forwarding
+from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
@@ -65,6 +70,7 @@ from wanderbus.broker.subscribe_pacing import SubscribePacing
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.broker.unread_warnings import UnreadWarnings
 from wanderbus.broker.visitor_limit import UserDevice
+from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.matching import Kernel
@@ -84,6 +90,7 @@ class Broker:
 
     :param kernel: the loaded matching kernel; None: expressions are evaluated one by one, until there are many
     :param policies: queue policies of the operator, by name (SPEC G-23)
+    :param channels: the channels of the domain, as this server sees them; None if it is alone
     :param hook: decides about devices that disconnect, reconnect and leave (SPEC G-24)
     """
 
@@ -95,6 +102,7 @@ class Broker:
         kernel: Kernel | None = None,
         hook: DisconnectionHook | None = None,
         policies: QueuePolicies | None = None,
+        channels: OwnChannels | None = None,
     ) -> None:
         self.state = state
         self.config = config
@@ -111,7 +119,10 @@ class Broker:
         self._queue_limits = queue_limits = QueueLimits(state, journal, config, servers, policies)
         self._links = links = Links(state, journal, queue_limits, config)
         self._presence = Presence(state, journal, links, queue_limits, config, hook, servers)
-        matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users))
+        lineage = None if channels is None else channels.lineage
+        matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
+        self._interest = InterestRequests(journal, channels)
+        self._forwarding = Forwarding(journal, links, channels)
         self._engine_events = EngineEvents(state, journal, config)
         self._catch_up = CatchUp(
             state, journal, links, queue_limits, config, kinds, lambda: self._engine_events.matched_below
@@ -129,6 +140,7 @@ class Broker:
             self._detections,
             self._engine_events,
             servers,
+            self._interest,
             policies,
         )
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
@@ -143,9 +155,9 @@ class Broker:
             state, links, self._subscriptions, queue_limits, self._catch_up, config.user_pattern_events_max
         )
         self._publishing = Publishing(
-            state, journal, links, self._subscriptions, may_publish, self._engine_events, delivery
+            state, journal, links, self._subscriptions, may_publish, self._engine_events, delivery, self._forwarding
         )
-        self._arrivals = Arrivals(state, journal, self._subscriptions, delivery)
+        self._arrivals = Arrivals(state, journal, links, self._subscriptions, delivery, servers, channels)
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine)
@@ -240,6 +252,12 @@ class Broker:
                 self._arrivals.disk_full(is_full=is_full)
             case EventArrived():
                 self._arrivals.take(given)
+            case ArrivalsLost():
+                self._arrivals.lose(given)
+            case PublishAnswered():
+                self._forwarding.answered(given)
+            case InterestCounts(subscriptions=subscriptions):
+                self._interest.counts(subscriptions)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():

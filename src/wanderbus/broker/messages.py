@@ -9,6 +9,7 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.event import Event, EventId
+from wanderbus.filters import Filter
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
 from wanderbus.subscription import Since, Subscription
@@ -111,6 +112,63 @@ class ArrivalsWanted(Output, frozen=True):
     leader: str
     epoch: int
     number: int
+
+
+class ArrivalsLost(Input, frozen=True):
+    """Events of this server's session at the server ``leader``, up to ``number``, are lost: ``count`` of them.
+
+    ``before`` is the number that was sent before them, ``reason`` the bound at the leader.
+    """
+
+    leader: str
+    epoch: int
+    before: int
+    number: int
+    count: int
+    reason: str
+
+
+class ArrivalMatched(Output, frozen=True):
+    """An event of ``leader`` arrived; ``is_matched`` tells whether a subscription here matches it (SPEC S-04)."""
+
+    leader: str
+    subject: str
+    is_matched: bool
+
+
+class ForwardPublish(Output, frozen=True):
+    """Publish an event of a device here at the server that leads its channel; :class:`PublishAnswered` answers it."""
+
+    publish: protocol.PublishFor
+
+
+class PublishAnswered(Input, frozen=True):
+    """Answer to :class:`ForwardPublish` with this ``request``: the ``id`` of the event, or the ``reason`` of a refusal.
+
+    ``limit`` is the bound that was met.
+    """
+
+    request: int
+    id: EventId | None
+    reason: str = ""
+    limit: str | None = None
+
+
+class InterestChanged(Output, frozen=True):
+    """Subscriptions here that begin, each with the subject and filter of its entries, and those that end.
+
+    They have names of their own: a subscription that is renewed after its end begins under another one.
+    :class:`InterestCounts` reports when those that begin count at all leaders of their subjects.
+    """
+
+    added: Mapping[str, tuple[tuple[str, Filter], ...]]
+    removed: tuple[str, ...] = ()
+
+
+class InterestCounts(Input, frozen=True):
+    """The subscriptions with these names count at every server that leads one of their subjects."""
+
+    subscriptions: tuple[str, ...]
 
 
 class LogBegins(Input, frozen=True):

@@ -24,6 +24,7 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import admitted
+from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
@@ -59,6 +60,7 @@ class Subscriptions:
         detections: Detections,
         engine: EngineEvents,
         servers: ServerUsers,
+        interest: InterestRequests,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
@@ -66,6 +68,7 @@ class Subscriptions:
         self._links = links
         self._queue_limits = queue_limits
         self._servers = servers
+        self._interest = interest
         self._config = config
         self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self.kinds = kinds
@@ -92,6 +95,7 @@ class Subscriptions:
         """Match the subscriptions of a session no longer; their rows stay until the session is fenced."""
         for identity in session.subscriptions:
             self.matcher.remove(identity)
+            self._interest.remove(identity)
             self._live.drop(identity, session.user)
         self._ended.release(session)
 
@@ -102,6 +106,7 @@ class Subscriptions:
             self._catch_up.add(subscription.id)
         for subscription, error in self.matcher.add_many(subscriptions):
             self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
+        self._interest.add_all(each for each in subscriptions if each.owner not in self._servers.users)
         self.ask_for_kernel()
 
     def offset_found(self, given: OffsetFound) -> None:
@@ -134,9 +139,18 @@ class Subscriptions:
         except Refused as error:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
         else:
-            self._send_done(link, request.request, done)
-            if isinstance(request, protocol.Subscribe):
-                self._read_at_once(link, request, done[0].id)
+            if isinstance(request, protocol.Subscribe | protocol.Renew):
+                self._interest.when_it_counts(done[0].id, lambda: self._accept(link, request, done))
+            else:
+                self._send_done(link, request.request, done)
+
+    def _accept(self, link: Link, request: protocol.Subscribe | protocol.Renew, done: Sequence[Subscription]) -> None:
+        """Answer a request for a subscription that counts now, unless the link was closed while it waited."""
+        if self._links.get(link.link) is not link:
+            return
+        self._send_done(link, request.request, done)
+        if isinstance(request, protocol.Subscribe):
+            self._read_at_once(link, request, done[0].id)
 
     def ask_for_kernel(self) -> None:
         """Request another kernel if it would save matching work."""
@@ -160,6 +174,7 @@ class Subscriptions:
             abandoned_by=abandoned_by,
         )
         self._journal.write(ended, urgent=reason != "expired")
+        self._interest.remove(subscription.id)
         self._ended.add(subscription)
         if reason != "asked":
             self._send_ended(subscription, reason)
@@ -431,6 +446,8 @@ class Subscriptions:
         self._live.put(subscription.id, subscription.owner, subscription.expires_us)
         self._catch_up.add(subscription.id)
         self.matcher.add(subscription, entries)
+        if subscription.owner not in self._servers.users:
+            self._interest.add(subscription, entries)
         self.ask_for_kernel()
 
 

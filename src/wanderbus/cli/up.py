@@ -16,6 +16,7 @@ from wanderbus.config import RelaySettings, ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
+from wanderbus.runtime.files.domain_file import read_domain
 from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.server import Server
 from wanderbus.settings.keys import default_of
@@ -98,6 +99,19 @@ Engine = Annotated[
         "engine", "Matching engine: broker; or spark, which runs beside the server, for broker.spark_subjects or all."
     ),
 ]
+EventDomain = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of the event domain of this server, as 'wanderbus domain init' writes it.", show_default=False
+    ),
+]
+EventServer = Annotated[
+    str | None, typer.Option(help="Name of this server in --event-domain.", metavar="NAME", show_default=False)
+]
+EventKey = Annotated[
+    Path | None,
+    typer.Option(help="File of its private key; keys/NAME.key beside --event-domain unless given.", show_default=False),
+]
 
 
 def up(
@@ -124,6 +138,9 @@ def up(
     broker_password_file: BrokerPasswordFile = None,
     ca_file: CaFile = None,
     engine: Engine = None,
+    event_domain: EventDomain = None,
+    event_server: EventServer = None,
+    event_key: EventKey = None,
     json: Annotated[bool, typer.Option("--json", help="Print the ready line as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more than warnings.")] = False,
 ) -> None:
@@ -137,6 +154,8 @@ def up(
     Example: wanderbus up --users users.txt --domain example.org --host 192.0.2.1
 
     Example: wanderbus up --users users.txt --engine spark
+
+    Example: wanderbus up --users users.txt --event-domain mydomain/domain.toml --event-server s1
 
     Example: wanderbus up --config broker.toml --sip-server "sip:192.0.2.1:5060;transport=tcp" --host 192.0.2.2
     """
@@ -155,6 +174,8 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
     if "relays" in given:
         given["relays"] = tuple(given["relays"])
     settings = {**_UNLESS_GIVEN, **from_file, **given}
+    if (described := settings.get("event_domain")) is not None and "domain" not in {**from_file, **given}:
+        settings["domain"] = read_domain(described).settings.name
     if "users" not in settings:
         raise ConfigurationError(
             "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"

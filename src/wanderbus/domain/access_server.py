@@ -4,7 +4,8 @@
 
     SIP  ──▶ user agent ──sessions──▶ DeviceSignalling ──▶ user agent, transports, broker
     data ──▶ transports ──messages──▶ LinkTraffic      ──▶ broker, user agent
-             broker     ──messages──▶ LinkTraffic      ──▶ transports, baseline, user agent
+             broker     ──messages──▶ LinkTraffic      ──▶ transports, baseline, user agent, servers
+    servers ─▶ links    ──messages──▶ ServerTraffic    ──▶ broker, sessions at leaders
     ECI  ──▶ baseline   ──messages──▶ LinkTraffic      ──▶ broker
 
 It opens and closes the broker's links, and stores the signalling state that must survive a restart in the broker's log:
@@ -38,7 +39,10 @@ from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.domain.device_signalling import DeviceSignalling
 from wanderbus.domain.link_traffic import LinkTraffic, consumed_units
 from wanderbus.domain.messages import DevicesRestored
-from wanderbus.domain.parts import BASELINE, BROKER, TRANSPORTS, USER_AGENT
+from wanderbus.domain.parts import BASELINE, BROKER, SERVER_LINKS, TRANSPORTS, USER_AGENT
+from wanderbus.domain.servers.leader_sessions import LeaderSessions
+from wanderbus.domain.servers.links import ServerLinks
+from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.domain.session_channels import SessionChannels
 from wanderbus.domain.session_table import SessionTable
 from wanderbus.machine import (
@@ -80,6 +84,7 @@ class AccessServer:
     :param reset_key: key kept over restarts, so that agents accept the resets of the next life
     :param fingerprint: SHA-256 of the certificate used at ``stream_address``
     :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
+    :param servers: the links to the other servers of the domain, and the sessions at leaders there; None without any
     """
 
     def __init__(
@@ -100,6 +105,7 @@ class AccessServer:
         rudp: RudpConfig | None = None,
         tcp: TcpConfig | None = None,
         baseline: Baseline | None = None,
+        servers: tuple[ServerLinks, LeaderSessions] | None = None,
     ) -> None:
         rudp, tcp = rudp or RudpConfig(), tcp or TcpConfig()
         self.broker = broker
@@ -128,8 +134,15 @@ class AccessServer:
         self._sessions = SessionTable()
         self._parts = Composition()
         self._signalling = DeviceSignalling(self._parts, self._user_agent, broker, self._sessions, channels)
+        self._servers = None if servers is None else ServerTraffic(self._parts, *servers, broker.config.domain)
         traffic = LinkTraffic(
-            self._parts, self._transports, broker, self._sessions, self._signalling, consumed_units(rudp, tcp)
+            self._parts,
+            self._transports,
+            broker,
+            self._sessions,
+            self._signalling,
+            consumed_units(rudp, tcp),
+            self._servers,
         )
         self._parts.add(USER_AGENT, Part(self._user_agent.step, self._signalling.route))
         self._parts.add(TRANSPORTS, Part(self._transports.step, traffic.route_transports, has_scope=False))
@@ -143,6 +156,9 @@ class AccessServer:
         self._parts.give(USER_AGENT, [sip.Start()])
         self._parts.run(now)
         self._signalling.restore(now)
+        if self._servers is not None:
+            self._servers.start()
+            self._parts.run(now)
         if self._baseline is not None:
             self._parts.give(BASELINE, [DevicesRestored(tuple(self.broker.state.devices.values()))])
             self._parts.run(now)
@@ -151,16 +167,21 @@ class AccessServer:
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order.
 
-        Input for the transports comes last, as one batch; every other input is finished before the next one.
+        Datagrams come last, as one batch of the transports and one of the links between servers; every other input is
+        finished before the next one.
         """
         for_transports: list[Input] = []
+        for_servers: list[Input] = []
         for given in inputs:
             if self._transports.takes(given):
                 for_transports.append(given)
+            elif self._servers is not None and type(given) is DatagramReceived and given.socket == SERVER_LINKS:
+                for_servers.append(given)
             else:
                 self._sort(given, now)
                 self._parts.run(now)
         self._parts.give(TRANSPORTS, for_transports)
+        self._parts.give(SERVER_LINKS, for_servers)
         self._parts.run(now)
         return self._parts.take_outputs()
 

@@ -11,12 +11,25 @@ import msgspec
 
 from wanderbus.broker.core import Broker
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
-from wanderbus.broker.messages import Append, LinkClosed, LinkDropped, MessageArrived, SendOnLink, ServerAsked
+from wanderbus.broker.messages import (
+    Append,
+    ArrivalMatched,
+    ArrivalsTaken,
+    ArrivalsWanted,
+    ForwardPublish,
+    InterestChanged,
+    LinkClosed,
+    LinkDropped,
+    MessageArrived,
+    SendOnLink,
+    ServerAsked,
+)
 from wanderbus.composition import Composition
 from wanderbus.datachannel import Transports
 from wanderbus.domain.device_session import DeviceSession
 from wanderbus.domain.device_signalling import DeviceSignalling
 from wanderbus.domain.parts import BASELINE, BROKER, TRANSPORTS
+from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.domain.session_table import SessionTable
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
@@ -41,6 +54,7 @@ class LinkTraffic:
     """Routes the outputs of transports, broker and baseline to each other.
 
     :param consumed_units: weight of processed messages after which the endpoints are informed
+    :param servers: messages between servers; None if this server is alone
     """
 
     def __init__(
@@ -51,6 +65,7 @@ class LinkTraffic:
         sessions: SessionTable,
         signalling: DeviceSignalling,
         consumed_units: float,
+        servers: ServerTraffic | None = None,
     ) -> None:
         self._parts = parts
         self._transports = transports
@@ -58,6 +73,7 @@ class LinkTraffic:
         self._sessions = sessions
         self._signalling = signalling
         self._consumed_units = consumed_units
+        self._servers = servers
 
     def route_transports(self, outputs: list[Output], now: float) -> None:
         """Pass everything that arrived to the broker as one batch."""
@@ -92,6 +108,8 @@ class LinkTraffic:
         """Send the broker's messages as one batch; after that, end the sessions of dropped links."""
         for_transports: list[Input] = []
         for_baseline: list[Output] = []
+        for_servers: list[Output] = []
+        for_leaders: list[Output] = []
         dropped: list[tuple[DeviceSession, str]] = []
         by_link = self._sessions.by_link
         for output in outputs:
@@ -106,11 +124,17 @@ class LinkTraffic:
                             dropped.append((session, "on hold, with too many waiting messages"))
                             reason = "session ended, its device was on hold and too much waited"
                             self._parts.emit(Limited("access_server.WITHHELD_MAX", session.user, reason))
+                    else:
+                        for_servers.append(output)
                 case LinkDropped(link=link, reason=reason):
                     if link < 0:
                         for_baseline.append(output)
                     elif session := by_link.get(link):
                         dropped.append((session, reason))
+                    else:
+                        for_servers.append(output)
+                case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
+                    for_leaders.append(output)
                 case Append():
                     self._parts.emit_first(output)
                 case ServerAsked(link=link):
@@ -122,6 +146,8 @@ class LinkTraffic:
         )
         self._parts.give(TRANSPORTS, for_transports + self._consumed(is_due=bool(for_transports)))
         self._parts.give(BASELINE, for_baseline)
+        if self._servers is not None:
+            self._servers.give_broker_outputs(for_servers, for_leaders)
         for session, reason in dropped:
             self._signalling.end(session, reason)
 
@@ -130,8 +156,10 @@ class LinkTraffic:
         if not is_due and self._broker.done_units < self._consumed_units:
             return []
         by_link = self._sessions.by_link
-        done = self._broker.take_done().items()
-        return [Consumed(by_link[link].channel.local, count) for link, count in done if link in by_link]
+        done = self._broker.take_done()
+        if self._servers is not None:
+            self._servers.consumed(done)
+        return [Consumed(by_link[link].channel.local, count) for link, count in done.items() if link in by_link]
 
     def _sources(self, link: int) -> tuple[str, ...]:
         """Return the network from which a link's data provably come, empty if unknown or if it is a relay's."""

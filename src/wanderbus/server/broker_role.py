@@ -35,6 +35,7 @@ from wanderbus.domain.access_server import (
 from wanderbus.domain.baseline import Baseline
 from wanderbus.domain.device_signalling import REGISTRATION_REFUSALS
 from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
+from wanderbus.domain.parts import SERVER_LINKS
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
@@ -51,6 +52,7 @@ from wanderbus.runtime.services.remote_engine import RemoteEngine
 from wanderbus.runtime.services.supervised import SupervisedService
 from wanderbus.runtime.system_random import SystemRandom, wall_us
 from wanderbus.server.engine_reading import EngineReading, engine_command
+from wanderbus.server.event_domain_member import EventDomainMember
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
@@ -75,6 +77,7 @@ class BrokerRole(StatefulRole):
     :param users: the secret of each user, with which the broker authenticates callers
     :param properties: returns the properties of its user agent, once the roles before it have bound their sockets
     :param tls: verifies the SIP server, if that is reached over TLS
+    :param member: this server's part in its event domain; None if it is alone
     """
 
     name = "broker"
@@ -88,6 +91,7 @@ class BrokerRole(StatefulRole):
         users: Mapping[str, Secret],
         properties: Callable[[], Properties],
         tls: ssl.SSLContext | None = None,
+        member: EventDomainMember | None = None,
     ) -> None:
         self._settings = settings
         self._config = config
@@ -95,6 +99,7 @@ class BrokerRole(StatefulRole):
         self._users = users
         self._make_properties = properties
         self._tls = tls
+        self._member = member
         self.eci_address = None if settings.eci_port is None else (settings.eci_host, settings.eci_port)
         """Address of the original ECI, once started; None if it is not served."""
         self.sip_address: Address = (settings.host, 0)
@@ -132,10 +137,18 @@ class BrokerRole(StatefulRole):
         self._engine = EngineReading(RemoteEngine(files.directory, identity), offer.feed)
         named = msgspec.structs.replace(self._config, server=self._state.server)
         extensions = self._extensions
-        self.broker = Broker(self._state, named, extensions.restrictions, kernel, extensions.hook, extensions.policies)
+        self.broker = Broker(
+            self._state,
+            named,
+            extensions.restrictions,
+            kernel,
+            extensions.hook,
+            extensions.policies,
+            None if self._member is None else self._member.channels,
+        )
 
     def ports(self) -> Sequence[Port]:
-        """Return the sockets of SIP and of data channels, and that of the original ECI."""
+        """Return the sockets of SIP and of data channels, of the original ECI, and of the links between servers."""
         settings, host = self._settings, self._settings.host
         properties = self._make_properties()
         instance = _instance(properties.uri, self._state.server)
@@ -160,9 +173,12 @@ class BrokerRole(StatefulRole):
             server_tls=server_tls(self._certificate.file) if settings.encryption else None,
             limits=settings.data_connections or DATA_STREAM_LIMITS,
         )
-        if settings.eci_port is None:
-            return [sip, data, streams]
-        return [sip, data, streams, UdpPort(name=ECI_SOCKET, host=settings.eci_host, port=settings.eci_port)]
+        ports: list[Port] = [sip, data, streams]
+        if settings.eci_port is not None:
+            ports.append(UdpPort(name=ECI_SOCKET, host=settings.eci_host, port=settings.eci_port))
+        if self._member is not None:
+            ports.append(self._member.port)
+        return ports
 
     def port_error(self, port: Port, error: OSError) -> ConfigurationError:
         """Return the error for one of these sockets."""
@@ -170,6 +186,11 @@ class BrokerRole(StatefulRole):
             place = shown((port.host, port.port or 0))
             return ConfigurationError(
                 f"UDP port {place} cannot be used: {error.strerror}; give another with --eci-port"
+            )
+        if port.name == SERVER_LINKS:
+            place = shown((port.host, port.port or 0))
+            return ConfigurationError(
+                f"UDP port {place} cannot be used: {error.strerror}; look at the address of this server in event_domain"
             )
         reason = f"{error.strerror}; look at broker_port, data_port, stream_port"
         return ConfigurationError(f"cannot bind the broker's ports on {port.host}: {reason}")
@@ -204,6 +225,7 @@ class BrokerRole(StatefulRole):
             rudp=settings.rudp,
             tcp=settings.tcp_channels,
             baseline=self._make_baseline(random),
+            servers=None if self._member is None else self._member.parts(self._state, random, files.reset_key),
         )
         self._offer.refusals.counted["data"] = self.machine.dropped
         return self.machine

@@ -32,6 +32,7 @@ from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
 from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.domain_settings import check_user_domains
+from wanderbus.server.event_domain_member import member_of
 from wanderbus.server.extensions import extensions_of
 from wanderbus.server.host import Directory, Host
 from wanderbus.server.hosted_server import HostedServer
@@ -85,6 +86,7 @@ class Server(HostedServer):
         """Address of the broker's user agent, once started."""
         self._tls: ssl.SSLContext | None = None
         self._routing = routing
+        self._member = member_of(settings)
         self._extensions = extensions_of(settings, restrictions, policies, hook)
         self._load_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
@@ -153,7 +155,7 @@ class Server(HostedServer):
         """Return the roles of this process, in the order of their start."""
         settings = self._settings
         self._broker = BrokerRole(
-            settings, self._broker_config, self._extensions, self._secrets, self._properties, self._tls
+            settings, self._broker_config, self._extensions, self._secrets, self._properties, self._tls, self._member
         )
         if self.sip_server is not None:
             return [self._broker]

@@ -72,6 +72,23 @@ class DomainsSettings(msgspec.Struct, frozen=True, kw_only=True):
     given."""
 
 
+class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the choice among several brokers that register under one name."""
+
+    user: str | None = None
+    """User name under which the brokers register; ``broker_user`` unless given, and ``broker`` in a process without a
+    broker. Requests to any other user go to all devices of that user at once."""
+
+    choice: Literal["hash", "least_loaded"] = "hash"
+    """Choice of the broker for a new session: by ``hash`` of the caller's URI, so that all devices of a user reach the
+    same broker; or ``least_loaded``, the one with the fewest calls from this proxy in the last minutes. If the broker
+    does not answer, the next one is tried."""
+
+    nearest: Mapping[str, str] = {}
+    """Networks of callers, each with the ``address`` or ``address:port`` of the broker that serves them if it is
+    registered. The smallest network counts."""
+
+
 class ExtensionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's extensions of the broker, each ``module:object``; docs/extending.md describes their rules."""
 
@@ -160,6 +177,9 @@ class ProxySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Other domains, which users may call if this table exists, even if empty; ``tls_certificate`` then has to be valid
     for ``domain`` (SPEC D-13)."""
 
+    access: AccessSettings | None = None
+    """Choice among several brokers that register under one name (SPEC J-01)."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(domain={self.domain!r}, ...)"
 
@@ -220,6 +240,15 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     eci_host: str = "127.0.0.1"
     """IP address of ``eci_port``; loopback unless given, independent of ``host``."""
 
+    event_domain: Path | None = None
+    """File of the event domain that this server belongs to, as ``wanderbus domain init`` writes it (SPEC J-01)."""
+
+    event_server: str | None = None
+    """Name of this server in ``event_domain``."""
+
+    event_key: Path | None = None
+    """File of its private key; ``keys/NAME.key`` beside ``event_domain`` unless given."""
+
     broker: BrokerConfig | None = None
     """Bounds of the broker; a refusal or a counted discard names the key of the bound (SPEC G-15, U-02)."""
 
@@ -269,6 +298,7 @@ class ProxyArguments(TypedDict, total=False):
     sip_connections: StreamLimits | None
     relay: RelaySettings | None
     domains: DomainsSettings | None
+    access: AccessSettings | None
 
 
 class ServerArguments(ProxyArguments, total=False):
@@ -289,6 +319,9 @@ class ServerArguments(ProxyArguments, total=False):
     encryption: bool
     eci_port: int | None
     eci_host: str
+    event_domain: Path | str | None
+    event_server: str | None
+    event_key: Path | str | None
     broker: BrokerConfig | None
     engine: Literal["broker", "spark"]
     rudp: RudpConfig | None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from wanderbus import filters
 from wanderbus.broker.interest.measured_filter import MeasuredFilter, measured
 from wanderbus.broker.state.pattern_states import compiled
+from wanderbus.errors import FilterError
 from wanderbus.subscription import PATTERN, Subscription
 
 
@@ -25,3 +26,13 @@ def entries_of(subscription: Subscription) -> tuple[IndexEntry, ...]:
         return (IndexEntry(subscription.subject, measured(read)),)
     leaves = enumerate(compiled(subscription.expression).leaves)
     return tuple(IndexEntry(leaf.subject, measured(leaf.filter), step) for step, leaf in leaves)
+
+
+def subjects_of(subscription: Subscription) -> tuple[str, ...]:
+    """Return the subjects of the events that a subscription can match, none if its expression cannot be read."""
+    if subscription.language != PATTERN:
+        return (subscription.subject,)
+    try:
+        return tuple(leaf.subject for leaf in compiled(subscription.expression).leaves)
+    except FilterError:
+        return ()

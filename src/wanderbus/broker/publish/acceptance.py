@@ -40,7 +40,7 @@ def accept(
     if publisher is not None and is_repeated(publisher, source.epoch, number):
         return Repeated(_first_answer(publisher, number, next_id))
     if source.is_outbox and not is_in_turn(number, held_up):
-        return Rejected("an earlier event of the outbox must be accepted first", held_up[1] if held_up else None)
+        return out_of_turn(held_up)
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
     if refusal := now.permissions.refusal(source.user, event.subject):
@@ -70,6 +70,11 @@ def is_in_turn(number: int, held_up: tuple[int, str] | None) -> bool:
     A number counts as a repeat once a higher one was accepted, so no event may overtake another (SPEC X25).
     """
     return held_up is None or number <= held_up[0]
+
+
+def out_of_turn(held_up: tuple[int, str] | None) -> Rejected:
+    """Return the refusal of an event of an outbox that is not in its turn."""
+    return Rejected("an earlier event of the outbox must be accepted first", held_up[1] if held_up else None)
 
 
 def checked_bytes(event: Event) -> bytes:

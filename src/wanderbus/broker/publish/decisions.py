@@ -66,3 +66,9 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """Matching subscriptions that have not caught up with the log, which they read."""
     full: str | None
     """The bound of a full queue whose policy refuses the event; None if the event is delivered."""
+
+    @property
+    def is_matched(self) -> bool:
+        """Return whether a subscription matches the event, whatever restrictions say."""
+        delivery = self.delivery
+        return bool(delivery.notified or delivery.restricted or delivery.steps or self.behind or self.expired)

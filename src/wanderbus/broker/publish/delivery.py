@@ -5,6 +5,8 @@ The event may have been accepted by this server or by another one: see :mod:`wan
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from wanderbus import records
@@ -43,8 +45,11 @@ class Delivery:
         self._queue_limits = queue_limits
         self._user_pattern_events_max = user_pattern_events_max
 
-    def deliver(self, event: Event, encoded: msgspec.Raw, received_us: int) -> Delivered:
-        """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock."""
+    def deliver(self, event: Event, encoded: msgspec.Raw, received_us: int, excluded: Container[str] = ()) -> Delivered:
+        """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock.
+
+        The ``excluded`` users get none.
+        """
         expired: list[Subscription] = []
         behind: list[str] = []
         matcher = self._matcher
@@ -53,14 +58,17 @@ class Delivery:
         steps: list[tuple[str, int]] = []
         if of_patterns := matcher.steps_of(found):
             found = self._patterns_apart(found, of_patterns, steps, undecided, expired)
-        matched, restricted = self._generated(found, event, received_us, expired, behind)
+        rows = list(map(self._state.subscriptions.__getitem__, found))
+        if excluded:
+            rows = [row for row in rows if row.subscription.owner not in excluded]
+        matched, restricted = self._generated(rows, event, received_us, expired, behind)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
         notified: list[tuple[SessionRow, records.Notified]] = []
         recorded: list[records.Notified] = []
-        for key, rows in matched.items():
+        for key, of_session in matched.items():
             session = self._state.sessions[key]
-            notification = notification_of(session, session.next, rows)
+            notification = notification_of(session, session.next, of_session)
             notified.append((session, notification))
             recorded.append(notification)
         decided = recorded
@@ -111,9 +119,14 @@ class Delivery:
         return notified
 
     def _generated(
-        self, found: list[str], event: Event, received_us: int, expired: list[Subscription], behind: list[str]
+        self,
+        rows: list[SubscriptionRow],
+        event: Event,
+        received_us: int,
+        expired: list[Subscription],
+        behind: list[str],
     ) -> tuple[dict[str, list[SubscriptionRow]], list[tuple[str, int]]]:
-        """Return the subscriptions that ``event`` notifies, of those ``found``, by the key of their session.
+        """Return the subscriptions that ``event`` notifies, of the matching ``rows``, by the key of their session.
 
         Also return the subscriptions whose restrictions blocked a notification, with the place of the first such
         restriction. Add the matching subscriptions that have expired to ``expired``, and those that are not live yet
@@ -122,7 +135,6 @@ class Delivery:
         matched: dict[str, list[SubscriptionRow]] = {}
         restricted: list[tuple[str, int]] = []
         state = self._state
-        rows = list(map(state.subscriptions.__getitem__, found))
         if len(rows) > 1:
             rows.sort(key=by_number)
         for row in rows:

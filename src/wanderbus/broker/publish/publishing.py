@@ -11,10 +11,11 @@ from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated
+from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated, out_of_turn
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import device_key, publisher_key
 from wanderbus.broker.state.state import BrokerState
@@ -41,6 +42,7 @@ class Publishing:
         permissions: Permissions,
         engine: EngineEvents,
         delivery: Delivery,
+        forwarding: Forwarding,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
         """The state of the server that the acceptance of an event needs."""
@@ -50,6 +52,7 @@ class Publishing:
         self._subscriptions = subscriptions
         self._engine = engine
         self._delivery = delivery
+        self._forwarding = forwarding
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
 
@@ -66,7 +69,7 @@ class Publishing:
             if publisher is not None and is_repeated(publisher, source.epoch, source.number):
                 continue
             event = message.event
-            if self._engine.takes(event.subject):
+            if self._engine.takes(event.subject) or self._forwarding.takes(event.subject):
                 continue
             try:
                 self._encoded[id(event)] = event, checked_bytes(event)
@@ -81,6 +84,9 @@ class Publishing:
         _, encoded = self._encoded.pop(id(message.event), _NOT_ENCODED)
         source, state = self._source(link, message), self._state
         held_up = link.held_up.get(source.key) if link.held_up else None
+        if self._forwarding.takes(message.event.subject):
+            self._forward(link, source, message.event, held_up)
+            return
         publisher = state.publishers.get(source.key)
         decided = accept(message.event, encoded, source, held_up, publisher, state.next_id, self.conditions)
         if type(decided) is Repeated:
@@ -102,6 +108,19 @@ class Publishing:
             self._answer(link, source, self._write(decided, delivered))
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
+
+    def _forward(self, link: Link, source: Source, event: Event, held_up: tuple[int, str] | None) -> None:
+        """Send an event to the server that leads its channel, or refuse it."""
+        if source.is_outbox and not is_in_turn(source.number, held_up):
+            rejected: Rejected | None = out_of_turn(held_up)
+        else:
+            rejected = self._forwarding.refusal(link, source, event, self.conditions)
+        if rejected is not None:
+            self._refuse(link, source, rejected.reason, rejected.limit)
+            return
+        if link.held_up and source.is_outbox:
+            link.held_up.pop(source.key, None)
+        self._forwarding.forward(link, source, event)
 
     def _write(self, acceptance: Acceptance, delivered: Delivered) -> EventId:
         """Write the record, bound the queues, and send what the windows allow; return the event's id."""

@@ -10,12 +10,17 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.messages import ArrivalsTaken, ArrivalsWanted, EventArrived
+from wanderbus.broker.interest.index_entries import subjects_of
+from wanderbus.broker.links import Links
+from wanderbus.broker.messages import ArrivalMatched, ArrivalsLost, ArrivalsTaken, ArrivalsWanted, EventArrived
 from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.broker.state.rows import LeaderRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.channels.own_channels import OwnChannels
 
 _NONE = LeaderRow()
 
@@ -23,11 +28,23 @@ _NONE = LeaderRow()
 class Arrivals:
     """Takes the events of each leader in the order of their numbers, each once."""
 
-    def __init__(self, state: BrokerState, journal: Journal, subscriptions: Subscriptions, delivery: Delivery) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        subscriptions: Subscriptions,
+        delivery: Delivery,
+        servers: ServerUsers,
+        channels: OwnChannels | None,
+    ) -> None:
         self.received_us = 0
         """The last reading of the wall clock."""
         self._state = state
         self._journal = journal
+        self._links = links
+        self._servers = servers
+        self._channels = channels
         self._subscriptions = subscriptions
         self._delivery = delivery
         self._wanted: dict[str, tuple[int, int]] = {}
@@ -43,22 +60,60 @@ class Arrivals:
 
     def take(self, given: EventArrived) -> None:
         """Deliver an event and record it; acknowledge it when it is durable. A repeat is acknowledged again."""
-        row = self._state.leaders.get(given.leader) or _NONE
-        number = row.number if given.epoch == row.epoch else 0
-        if given.epoch < row.epoch:
-            return  # of a stream that the leader has replaced
-        if given.number <= number:
-            self._journal.emit(ArrivalsTaken(given.leader, given.epoch, number))
-        elif self._is_full:
-            self._wanted[given.leader] = given.epoch, number
-        elif given.before > number:
-            self._ask_again(given, number)
-        else:
-            self._wanted.pop(given.leader, None)
+        if self._is_next(given):
             self._deliver(given)
             self._journal.emit(ArrivalsTaken(given.leader, given.epoch, given.number))
 
-    def _ask_again(self, given: EventArrived, number: int) -> None:
+    def lose(self, given: ArrivalsLost) -> None:
+        """Record that events are lost, with a gap for each subscription that they may have matched."""
+        if not self._is_next(given):
+            return
+        state = self._state
+        lost = records.ArrivalsLost(
+            at_us=state.wall_us,
+            leader=given.leader,
+            epoch=given.epoch,
+            number=given.number,
+            count=given.count,
+            reason=given.reason,
+            notified=self._concerned(given.leader),
+        )
+        self._journal.write(lost, urgent=True)
+        for each in lost.notified:
+            self._links.notify(state.sessions[session_key(each.user, each.session)], each.subscriptions)
+        self._journal.emit(ArrivalsTaken(given.leader, given.epoch, given.number))
+
+    def _is_next(self, given: EventArrived | ArrivalsLost) -> bool:
+        """Return whether ``given`` follows what has arrived; else acknowledge a repeat, or ask for what is missing."""
+        row = self._state.leaders.get(given.leader) or _NONE
+        number = row.number if given.epoch == row.epoch else 0
+        if given.epoch < row.epoch:
+            return False  # of a stream that the leader has replaced
+        if given.number <= number:
+            self._journal.emit(ArrivalsTaken(given.leader, given.epoch, number))
+            return False
+        if self._is_full:
+            self._wanted[given.leader] = given.epoch, number
+            return False
+        if given.before > number:
+            self._ask_again(given, number)
+            return False
+        self._wanted.pop(given.leader, None)
+        return True
+
+    def _concerned(self, leader: str) -> tuple[records.Notified, ...]:
+        """Return a notification for the subscriptions of each session to subjects whose channels ``leader`` leads."""
+        rows: dict[str, list[SubscriptionRow]] = {}
+        for row in sorted(self._state.subscriptions.values(), key=by_number):
+            subscription = row.subscription
+            if subscription.owner in self._servers.users:
+                continue
+            if self._channels is None or leader in self._channels.other_leaders(subjects_of(subscription)):
+                rows.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
+        sessions = self._state.sessions
+        return tuple(notification_of(sessions[key], sessions[key].next, several) for key, several in rows.items())
+
+    def _ask_again(self, given: EventArrived | ArrivalsLost, number: int) -> None:
         """Ask for the events behind ``number``, once: all that are on their way are behind the same hole."""
         if self._wanted.get(given.leader) != (given.epoch, number):
             self._wanted[given.leader] = given.epoch, number
@@ -68,7 +123,10 @@ class Arrivals:
         self._subscriptions.end_expired()
         state = self._state
         raw = msgspec.Raw(protocol.encode_event(given.event))
-        delivered = self._delivery.deliver(given.event, raw, self.received_us)
+        # Other servers get it from its leader: a subscription to every subject would send it in circles.
+        delivered = self._delivery.deliver(given.event, raw, self.received_us, self._servers.users)
+        if self._channels is not None:
+            self._journal.emit_now(ArrivalMatched(given.leader, given.event.subject, delivered.is_matched))
         received_us = None if self.received_us == state.wall_us else self.received_us
         arrival = records.Arrival(
             given.leader, given.epoch, given.number, given.before, given.id, given.accepted_us, raw, received_us

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.rows import EventRow, LeaderRow
+from wanderbus.event import EventId
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -22,3 +23,13 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
         # A session that was moved here may have brought the same event along.
         event = state.events.add_past(EventRow(arrival.id, record.at_us, bytes(arrival.event)))
         state.enqueue(notified, event)
+
+
+def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> None:
+    """Put a gap into the queues of the subscriptions concerned, and advance the position at the leader."""
+    state.leaders.put(record.leader, LeaderRow(record.epoch, record.number))
+    for notified in record.notified:
+        absent = EventRow(EventId(record.leader, record.epoch, record.number), record.at_us, b"")
+        state.enqueue(notified, state.events.add_past(absent))
+        session = state.ensure_session(notified.user, notified.session)
+        state.drop(session, notified.number, notified.number, record.reason, notified.subscriptions)

@@ -13,7 +13,7 @@ from wanderbus import records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
-from wanderbus.broker.state.arrived_events import apply_arrived
+from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arrived
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.engine_events import (
     abandon_lives,
@@ -193,6 +193,8 @@ class BrokerState:
                     accepted(self, offset)
             case records.Arrived():
                 apply_arrived(self, offset, record)
+            case records.ArrivalsLost():
+                apply_arrivals_lost(self, record)
             case records.Matched():
                 apply_matched(self, record)
             case records.Detected():
@@ -358,10 +360,14 @@ class BrokerState:
 
     def _on_dropped(self, record: records.Dropped) -> None:
         session = self.ensure_session(record.user, record.session)
+        self.drop(session, record.first, record.last, record.reason, record.subscriptions)
+
+    def drop(self, session: SessionRow, first: int, last: int, reason: str, subscriptions: Iterable[str]) -> None:
+        """Replace notifications of a session by gaps, in the queues of these subscriptions; of all without any."""
         queue = self.queue.ensure(session.key)
-        for identity in record.subscriptions or list(queue.queues):
-            dropped, released = queue.drop(identity, record.first, record.last, record.reason)
-            _count(session, record.reason, dropped)
+        for identity in subscriptions or list(queue.queues):
+            dropped, released = queue.drop(identity, first, last, reason)
+            _count(session, reason, dropped)
             self.settle(session, dropped, released)
         self.queue.tidy(session.key)
 

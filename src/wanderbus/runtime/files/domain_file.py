@@ -32,13 +32,18 @@ def read_domain(file: Path) -> EventDomain:
         raise ConfigurationError(f"{file}: {error}") from None
 
 
+def key_file(file: Path, server: str) -> Path:
+    """Return the file of a server's private key, as :func:`create_domain` writes it beside the domain's ``file``."""
+    return file.parent / "keys" / f"{server}.key"
+
+
 def create_domain(directory: Path, name: str, size: int) -> Path:
     """Write the file of a new domain of ``size`` servers on loopback, with a key file for each; return its path.
 
     Only the owner can read the files. :class:`ConfigurationError` if one of them exists or cannot be written.
     """
     file = directory / FILE_NAME
-    keys = {f"s{number}": directory / "keys" / f"s{number}.key" for number in range(1, size + 1)}
+    keys = {name: key_file(file, name) for name in (f"s{number}" for number in range(1, size + 1))}
     for path in (file, *keys.values()):
         if path.exists():
             raise ConfigurationError(f"{path} exists and is not overwritten; choose another directory")

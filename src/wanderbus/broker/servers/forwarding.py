@@ -1,0 +1,99 @@
+"""Forwarding: events whose channel another server leads are published there, for the device (SPEC K-02).
+
+The leader numbers the event and answers. It recognises a repeat by the publisher's own identifier, so a device repeats
+what was not answered, as it does at a single server, whichever server it has reached meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wanderbus import protocol
+from wanderbus.broker.links import Links
+from wanderbus.broker.messages import ForwardPublish, PublishAnswered
+from wanderbus.broker.publish.acceptance import checked_bytes
+from wanderbus.broker.publish.decisions import Conditions, Rejected, Source
+from wanderbus.broker.readers import Link
+from wanderbus.broker.state.journal import Journal
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.errors import EventError
+from wanderbus.event import Event
+from wanderbus.limits import FORWARDED_MAX
+
+
+class _Forwarded(NamedTuple):
+    """A forwarded event: the link that waits for the answer, and the number of the event there."""
+
+    link: int
+    number: int
+    is_outbox: bool
+
+
+class Forwarding:
+    """Forwards the events of devices here to other servers, and passes the answers back.
+
+    :param channels: the channels of the domain; None if this server is alone
+    """
+
+    def __init__(self, journal: Journal, links: Links, channels: OwnChannels | None) -> None:
+        self._journal = journal
+        self._links = links
+        self._channels = channels
+        self._requests = 0
+        self._waiting: dict[int, _Forwarded] = {}
+        self._of_link: dict[int, int] = {}
+        """Number of waiting events of each link."""
+
+    def takes(self, subject: str) -> bool:
+        """Return whether another server leads the channel of ``subject``."""
+        return self._channels is not None and not self._channels.leads(subject)
+
+    def refusal(self, link: Link, source: Source, event: Event, now: Conditions) -> Rejected | None:
+        """Return why an event of the device on ``link`` is not forwarded, None if it may be."""
+        if link.is_server:
+            assert self._channels is not None
+            here, leader = self._channels.server, self._channels.leader(event.subject)
+            return Rejected(f"{leader} leads the channel of {event.subject!r}, not {here}; compare the domain files")
+        if refusal := now.permissions.refusal(source.user, event.subject):
+            return Rejected(refusal)
+        if self._of_link.get(link.link, 0) >= FORWARDED_MAX:
+            reason = f"{FORWARDED_MAX} events wait for the servers that lead their channels; try again later"
+            return Rejected(reason, "forwarded_max")
+        try:
+            checked_bytes(event)
+        except EventError as error:
+            return Rejected(protocol.shortened(error))
+        return None
+
+    def forward(self, link: Link, source: Source, event: Event) -> None:
+        """Send an event of the device on ``link`` to the leader of its channel."""
+        self._requests += 1
+        self._waiting[self._requests] = _Forwarded(link.link, source.request, source.is_outbox)
+        self._of_link[link.link] = self._of_link.get(link.link, 0) + 1
+        publish = protocol.PublishFor(
+            self._requests,
+            source.user,
+            source.device,
+            source.epoch,
+            source.number,
+            event,
+            source.received_us,
+            source.is_outbox,
+        )
+        self._journal.emit_now(ForwardPublish(publish))
+
+    def answered(self, given: PublishAnswered) -> None:
+        """Pass the answer of a leader to the device, unless its link is closed: then it publishes again."""
+        forwarded = self._waiting.pop(given.request, None)
+        if forwarded is None:
+            return
+        self._of_link[forwarded.link] -= 1
+        if not self._of_link[forwarded.link]:
+            del self._of_link[forwarded.link]
+        if (link := self._links.get(forwarded.link)) is None:
+            return
+        if given.id is not None:
+            self._links.send(link, protocol.PublishAccepted(forwarded.number, given.id, forwarded.is_outbox))
+        else:
+            refused = protocol.PublishRefused(forwarded.number, given.reason, given.limit, forwarded.is_outbox)
+            self._links.send(link, refused)

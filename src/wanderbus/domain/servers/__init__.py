@@ -1,0 +1,1 @@
+"""Links between the servers of an event domain (SPEC J-12)."""

@@ -1,0 +1,230 @@
+"""Interest of this server in the channels of one leader: subscriptions of its session there (SPEC J-10, J-11, B-10).
+
+Local filters that others cover cost no message; the rest are merged as the channel's settings say. What is left are
+ordinary subscriptions of this server's session at the leader, so they are durable there. A change adds first, and
+removes once what it adds is confirmed: at no time is an event missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+
+from wanderbus import protocol
+from wanderbus.channels.interest.covering_index import Interest
+from wanderbus.channels.interest.covering_set import InterestChange
+from wanderbus.channels.interest.interest_set import InterestSet, Wanted
+from wanderbus.channels.interest.measured_precision import MeasuredPrecision
+from wanderbus.channels.own_channels import Merging
+from wanderbus.filters import Filter
+from wanderbus.filters.merging import filter_of
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+Key = tuple[str, str]
+"""Subject and expression of a subscription at the leader."""
+
+_QUERY: int = 0
+"""Request number of the query for the subscriptions that the leader has."""
+
+
+class LeaderInterest:
+    """Local filters of subscriptions, and the subscriptions at one leader that stand for them."""
+
+    def __init__(self, merging_of: Callable[[str], Merging]) -> None:
+        self._merging_of = merging_of
+        self._sets: dict[Merging, InterestSet] = {}
+        self._local: dict[str, dict[Merging, list[Hashable]]] = {}
+        """Ids of the filters of each subscription here, in the sets that have them."""
+        self._measured: dict[str, MeasuredPrecision] = {}
+        self._wanted: dict[Key, None] = {}
+        self._present: dict[Key, str] = {}
+        """Ids of the subscriptions at the leader."""
+        self._unconfirmed: dict[Key, int] = {}
+        """Version of each wanted subscription that the leader has not confirmed, in rising order."""
+        self._removals: dict[Key, int] = {}
+        """Version of each removal that waits for what was added before it."""
+        self._requested: dict[int, Key] = {}
+        self._requests = 0
+        self._version = 0
+        self._counting: deque[tuple[int, str]] = deque()
+        """Subscriptions here that do not count at the leader yet, each with the version that it waits for."""
+        self._queried: list[Subscription] = []
+        self._is_ready = False
+        """True if the leader's subscriptions are known on the present link."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the leader has exactly the subscriptions that are wanted."""
+        return self._is_ready and self._present.keys() == self._wanted.keys()
+
+    def wanted(self) -> list[Key]:
+        """Return the subjects and expressions that the leader should have."""
+        return list(self._wanted)
+
+    # Local filters ----------------------------------------------------------------------------------------------
+
+    def add(self, subscription: str, entries: Sequence[tuple[str, Filter]]) -> list[protocol.AgentMessage]:
+        """Add the filters of a subscription here, each with its subject; return the messages to the leader."""
+        messages: list[protocol.AgentMessage] = []
+        of_set: dict[Merging, dict[Hashable, Wanted]] = {}
+        for place, (subject, interest) in enumerate(entries):
+            named = None if subject == EVERY_SUBJECT else subject
+            of_set.setdefault(self._merging_of(subject), {})[subscription, place] = named, interest
+        self._local[subscription] = {merging: list(added) for merging, added in of_set.items()}
+        for merging, added in of_set.items():
+            messages += self._changed(self._set(merging).update(added))
+        self._counting.append((self._version, subscription))
+        return messages
+
+    def remove(self, subscription: str) -> list[protocol.AgentMessage]:
+        """Remove the filters of a subscription here; return the messages to the leader."""
+        messages: list[protocol.AgentMessage] = []
+        for merging, ids in self._local.pop(subscription, {}).items():
+            messages += self._changed(self._set(merging).update({}, ids))
+        return messages
+
+    def event_arrived(self, lineage: Sequence[str], *, is_matched: bool) -> list[protocol.AgentMessage]:
+        """Count an event of the leader, and whether it matched here: adaptive merging holds its bound (SPEC S-04).
+
+        ``lineage`` are the subject of the event and its ancestors.
+        """
+        subject, merging = lineage[0], self._merging_of(lineage[0])
+        if merging.mode != "adaptive":
+            return []
+        measured = self._measured.setdefault(subject, MeasuredPrecision(merging.precision_min))
+        if not measured.count(matched=is_matched):
+            return []
+        messages: list[protocol.AgentMessage] = []
+        for each in (*lineage, None):
+            messages += self._changed(self._set(merging).set_precision(each, measured.estimate))
+        return messages
+
+    def take_counting(self) -> list[str]:
+        """Return the subscriptions here that count at the leader since the last call."""
+        counting: list[str] = []
+        oldest = next(iter(self._unconfirmed.values()), self._version + 1)
+        while self._is_ready and self._counting and self._counting[0][0] < oldest:
+            counting.append(self._counting.popleft()[1])
+        return counting
+
+    # The leader -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> list[protocol.AgentMessage]:
+        """Begin on a new link, with the question for what the leader has."""
+        self.end()
+        return [protocol.Query(_QUERY)]
+
+    def end(self) -> None:
+        """Forget what is on its way: the link is closed."""
+        self._is_ready = False
+        self._requested.clear()
+        self._queried.clear()
+
+    def done(self, answer: protocol.Done) -> list[protocol.AgentMessage]:
+        """Take an answer of the leader; return the messages to it."""
+        if answer.request == _QUERY:
+            self._queried += answer.subscriptions
+            return [] if answer.more else self._compare()
+        key = self._requested.pop(answer.request, None)
+        if key is None:
+            return []
+        self._unconfirmed.pop(key, None)
+        self._present[key] = answer.subscriptions[0].id
+        if key not in self._wanted:
+            self._removals[key] = self._version
+        return self._due_removals()
+
+    def refused(self, request: int) -> bool:
+        """Take a refusal of the leader, which is temporary; return whether :meth:`retry` is needed."""
+        key = self._requested.pop(request, None)
+        if key is not None and key not in self._wanted:
+            self._replace_unconfirmed(key)
+        return key is not None
+
+    def retry(self) -> list[protocol.AgentMessage]:
+        """Return the requests that were refused, again, and the removals that have waited for them."""
+        if not self._is_ready:
+            return []
+        asked = set(self._requested.values())
+        return [*[self._subscribe(key) for key in self._unconfirmed if key not in asked], *self._due_removals()]
+
+    def ended(self, subscription: str) -> list[protocol.AgentMessage]:
+        """Take the report that the leader has ended a subscription; subscribe again if it is still wanted."""
+        key = next((each for each, identity in self._present.items() if identity == subscription), None)
+        if key is None:
+            return []
+        del self._present[key]
+        self._removals.pop(key, None)
+        if key not in self._wanted:
+            return []
+        self._unconfirmed = {key: 0} | self._unconfirmed
+        return [self._subscribe(key)]
+
+    def _compare(self) -> list[protocol.AgentMessage]:
+        """Compare what the leader has with what is wanted, and become ready."""
+        self._present = {(each.subject, each.expression): each.id for each in self._queried}
+        self._queried.clear()
+        self._is_ready = True
+        self._unconfirmed = dict.fromkeys((key for key in self._wanted if key not in self._present), 0)
+        self._removals = dict.fromkeys((key for key in self._present if key not in self._wanted), self._version)
+        return [*map(self._subscribe, self._unconfirmed), *self._due_removals()]
+
+    def _changed(self, change: InterestChange) -> list[protocol.AgentMessage]:
+        if not change:
+            return []
+        self._version += 1
+        added, removed = list(map(_key, change.added)), list(map(_key, change.removed))
+        for key in removed:
+            self._wanted.pop(key, None)
+        new = [key for key in added if key not in self._wanted]
+        self._wanted |= dict.fromkeys(added)
+        asked = set(self._requested.values())
+        messages: list[protocol.AgentMessage] = []
+        for key in new:
+            if self._removals.pop(key, None) is None and key not in self._present and key not in self._unconfirmed:
+                self._unconfirmed[key] = self._version
+                if self._is_ready and key not in asked:
+                    messages.append(self._subscribe(key))
+        for key in removed:
+            if key in self._present and key not in self._wanted:
+                self._removals[key] = self._version
+            elif key not in asked and key not in self._wanted:
+                self._replace_unconfirmed(key)
+        return messages + self._due_removals()
+
+    def _replace_unconfirmed(self, key: Key) -> None:
+        """Forget a subscription that was not confirmed; what waits for it waits for all present ones instead.
+
+        They include what has replaced it.
+        """
+        if self._unconfirmed.pop(key, None) is not None:
+            self._counting = deque((self._version, each) for _, each in self._counting)
+            self._removals = dict.fromkeys(self._removals, self._version)
+
+    def _due_removals(self) -> list[protocol.AgentMessage]:
+        """Return the requests to remove what is no longer wanted, unless what was added before is not confirmed."""
+        if not self._is_ready or not self._removals:
+            return []
+        oldest = next(iter(self._unconfirmed.values()), self._version + 1)
+        due = [key for key, version in self._removals.items() if version < oldest]
+        messages: list[protocol.AgentMessage] = []
+        for key in due:
+            del self._removals[key]
+            self._requests += 1
+            messages.append(protocol.Unsubscribe(self._requests, self._present.pop(key)))
+        return messages
+
+    def _subscribe(self, key: Key) -> protocol.AgentMessage:
+        self._requests += 1
+        self._requested[self._requests] = key
+        return protocol.Subscribe(self._requests, *key, None, (), this_device_only=False)
+
+    def _set(self, merging: Merging) -> InterestSet:
+        if (found := self._sets.get(merging)) is None:
+            found = self._sets[merging] = InterestSet(merging.mode, precision_min=merging.precision_min)
+        return found
+
+
+def _key(interest: Interest) -> Key:
+    subject = EVERY_SUBJECT if interest.subject is None else interest.subject
+    return subject, filter_of(interest.conjunction).text

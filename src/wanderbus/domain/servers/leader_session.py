@@ -1,0 +1,193 @@
+"""Session of this server at one leader: its events arrive here, and events of devices here are published there.
+
+The leader treats this server as it treats an agent (decision 0085). The session outlives links and restarts of both
+sides: a new link begins behind the last event that is durable here, and repeats the publishes without an answer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.messages import ArrivalsLost, EventArrived, PublishAnswered
+from wanderbus.broker.publish.acceptance import out_of_turn
+from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.domain.servers.leader_interest import LeaderInterest
+from wanderbus.domain.servers.messages import CloseServerLink, SendOnServerLink
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Position
+from wanderbus.machine import Input
+
+SESSION = "default"
+"""Name of a server's session at a leader."""
+
+
+class LeaderSession:
+    """This server's side of its session at ``leader``.
+
+    Methods put messages for the link, and inputs for the broker, into ``outputs``.
+
+    :param epoch: identifies this life of the server
+    :param position: the last event of the leader that is durable here
+    """
+
+    def __init__(
+        self, leader: str, interest: LeaderInterest, outputs: list[Input], *, epoch: int, position: LeaderRow
+    ) -> None:
+        self.leader = leader
+        self.interest = interest
+        self._outputs = outputs
+        self._epoch = epoch
+        self.position = position
+        """The last event of the leader that is durable here."""
+        self._link: int | None = None
+        self._stream = 0
+        """Epoch of the session at the leader, 0 until it is known on this link."""
+        self._last = 0
+        """Last number that was sent on this link."""
+        self._taken = 0
+        """Last number to acknowledge with the next batch, 0 if there is none."""
+        self._publishes: dict[int, protocol.PublishFor] = {}
+        """Publishes without an answer, by request, in order."""
+        self._held_up: dict[tuple[str, str], tuple[int, str]] = {}
+        """Number of the first temporarily refused event of each outbox, with the bound."""
+
+    @property
+    def link(self) -> int | None:
+        """Return the open link to the leader, None while there is none."""
+        return self._link
+
+    @property
+    def waiting_publishes(self) -> int:
+        """Return the number of publishes without an answer."""
+        return len(self._publishes)
+
+    def opened(self, link: int) -> None:
+        """Attach on a new link, ask for the subscriptions there, and repeat the publishes without an answer."""
+        self.closed()
+        self._link, self._stream, self._last, self._taken = link, 0, 0, 0
+        position = self.position
+        resume = Position(position.epoch, position.number) if position.number else None
+        self.send([protocol.Attach(self._epoch, SESSION, resume, keep=True), *self.interest.begin()])
+        self.send(list(self._publishes.values()))
+
+    def closed(self) -> None:
+        """Wait for the next link; refuse what is behind a refused event of its outbox, since it would overtake that."""
+        self._link = None
+        self.interest.end()
+        for each in list(self._publishes.values()):
+            self._is_in_turn(each)
+
+    def send(self, messages: list[protocol.AgentMessage]) -> None:
+        """Send messages in order; they are lost while there is no link, and the next one begins anew."""
+        if self._link is not None:
+            self._outputs += [SendOnServerLink(self._link, protocol.encode(each)) for each in messages]
+
+    def publish(self, publish: protocol.PublishFor) -> None:
+        """Publish an event of a device at the leader; it is repeated on each new link until it is answered."""
+        self._publishes[publish.request] = publish
+        if self._is_in_turn(publish):
+            self.send([publish])
+
+    def taken(self, epoch: int, number: int) -> None:
+        """Acknowledge the events up to ``number``, which are durable here, with the end of the batch."""
+        self.position = LeaderRow(epoch, number)
+        self._taken = number if epoch == self._stream else 0
+
+    def begin_again(self) -> None:
+        """Close the link: the next one begins behind the last event that is durable here."""
+        if self._link is not None:
+            self._outputs.append(CloseServerLink(self._link, f"events of {self.leader} are missing; asking again"))
+
+    def finish(self) -> None:
+        """End a batch: acknowledge what is durable."""
+        if self._taken:
+            self.send([protocol.Take(0, self._taken)])
+            self._taken = 0
+
+    def received(self, payload: bytes) -> bool:
+        """Take a message of the leader; return whether a temporarily refused subscription has to be retried."""
+        try:
+            message = protocol.decode_from_broker(payload)
+        except RemoteProtocolError as error:
+            self._close(str(error))
+            return False
+        match message:
+            case protocol.NotifyServer():
+                self._on_event(message)
+            case protocol.PublishAccepted(number=request, id=identity):
+                if self._publishes.pop(request, None):
+                    self._outputs.append(PublishAnswered(request, identity))
+            case protocol.PublishRefused():
+                self._on_publish_refused(message)
+            case protocol.Attachment(epoch=epoch):
+                self._stream = epoch
+            case protocol.Done():
+                self.send(self.interest.done(message))
+            case protocol.NotifyGap():
+                self._on_gap(message)
+            case protocol.SubscriptionEnded(subscription=subscription):
+                self.send(self.interest.ended(subscription.id))
+            case protocol.RequestRefused(request=request, reason=reason):
+                if self.interest.refused(request):
+                    return True
+                if not self._stream:
+                    self._close(reason)
+            case _:
+                pass  # an agent's; nothing here asked for it
+        return False
+
+    def _close(self, reason: str) -> None:
+        if self._link is not None:
+            self._outputs.append(CloseServerLink(self._link, f"{self.leader}: {reason}"))
+
+    def _on_event(self, message: protocol.NotifyServer) -> None:
+        self._last = message.number
+        try:
+            event = protocol.decode_event(bytes(message.event))
+        except RemoteProtocolError as error:
+            self._close(str(error))
+            return
+        number, before = message.number, message.before
+        self._outputs.append(EventArrived(self.leader, self._stream, number, before, message.id, message.at_us, event))
+
+    def _on_gap(self, message: protocol.NotifyGap) -> None:
+        before, self._last = self._last, message.last
+        count = max((loss.count for loss in message.lost), default=1)
+        reason = message.lost[0].reason if message.lost else "unknown"
+        self._outputs.append(ArrivalsLost(self.leader, self._stream, before, message.last, count, reason))
+
+    def _on_publish_refused(self, message: protocol.PublishRefused) -> None:
+        publish = self._publishes.pop(message.number, None)
+        if publish is None:
+            return
+        if publish.is_outbox and message.limit is not None:
+            self._held_up.setdefault((publish.user, publish.device), (publish.number, message.limit))
+        self._outputs.append(PublishAnswered(message.number, None, message.reason, message.limit))
+
+    def _is_in_turn(self, publish: protocol.PublishFor) -> bool:
+        """Return whether no earlier event of the outbox was refused temporarily; refuse the event otherwise.
+
+        The leader does so too, for one link; a refusal and the events behind it may be on different links.
+        """
+        if not publish.is_outbox or (held_up := self._held_up.get((publish.user, publish.device))) is None:
+            return True
+        if publish.number <= held_up[0]:
+            del self._held_up[publish.user, publish.device]
+            return True
+        rejected = out_of_turn(held_up)
+        del self._publishes[publish.request]
+        self._outputs.append(PublishAnswered(publish.request, None, rejected.reason, rejected.limit))
+        return False
+
+
+class LeaderStatus(msgspec.Struct, frozen=True):
+    """State of this server's session at a leader, for people."""
+
+    leader: str
+    is_linked: bool
+    subscriptions: int
+    """Subscriptions that this server has there, or wants there."""
+    waiting_publishes: int
+    number: int
+    """Number of the last event of the leader that is durable here."""
