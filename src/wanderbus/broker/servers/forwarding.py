@@ -6,27 +6,18 @@ what was not answered, as it does at a single server, whichever server it has re
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ForwardPublish, PublishAnswered
 from wanderbus.broker.publish.acceptance import checked_bytes
 from wanderbus.broker.publish.decisions import Conditions, Rejected, Source
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.forwarded_publish import ForwardedPublish
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import EventError
 from wanderbus.event import Event
 from wanderbus.limits import FORWARDED_MAX
-
-
-class _Forwarded(NamedTuple):
-    """A forwarded event: the link that waits for the answer, and the number of the event there."""
-
-    link: int
-    number: int
-    is_outbox: bool
 
 
 class Forwarding:
@@ -40,7 +31,7 @@ class Forwarding:
         self._links = links
         self._channels = channels
         self._requests = 0
-        self._waiting: dict[int, _Forwarded] = {}
+        self._waiting: dict[int, ForwardedPublish] = {}
         self._of_link: dict[int, int] = {}
         """Number of waiting events of each link."""
 
@@ -68,7 +59,7 @@ class Forwarding:
     def forward(self, link: Link, source: Source, event: Event) -> None:
         """Send an event of the device on ``link`` to the leader of its channel."""
         self._requests += 1
-        self._waiting[self._requests] = _Forwarded(link.link, source.request, source.is_outbox)
+        self._waiting[self._requests] = ForwardedPublish(link.link, source.request, source.is_outbox)
         self._of_link[link.link] = self._of_link.get(link.link, 0) + 1
         publish = protocol.PublishFor(
             self._requests,

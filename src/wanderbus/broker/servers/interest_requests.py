@@ -1,4 +1,4 @@
-"""Interest of this server's subscriptions in channels that other servers lead (SPEC J-10; DESIGN 10.5).
+"""Interest of this server's subscriptions in channels that other servers lead (SPEC J-10).
 
 A subscription is answered when it counts at every leader of its subjects: an event that is published anywhere after
 that reaches it.

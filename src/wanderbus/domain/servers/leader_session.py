@@ -6,8 +6,6 @@ sides: a new link begins behind the last event that is durable here, and repeats
 
 from __future__ import annotations
 
-import msgspec
-
 from wanderbus import protocol
 from wanderbus.broker.messages import ArrivalsLost, EventArrived, PublishAnswered
 from wanderbus.broker.publish.acceptance import out_of_turn
@@ -179,15 +177,3 @@ class LeaderSession:
         del self._publishes[publish.request]
         self._outputs.append(PublishAnswered(publish.request, None, rejected.reason, rejected.limit))
         return False
-
-
-class LeaderStatus(msgspec.Struct, frozen=True):
-    """State of this server's session at a leader, for people."""
-
-    leader: str
-    is_linked: bool
-    subscriptions: int
-    """Subscriptions that this server has there, or wants there."""
-    waiting_publishes: int
-    number: int
-    """Number of the last event of the leader that is durable here."""

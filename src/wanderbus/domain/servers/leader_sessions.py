@@ -23,7 +23,8 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.domain.servers.leader_interest import LeaderInterest
-from wanderbus.domain.servers.leader_session import LeaderSession, LeaderStatus
+from wanderbus.domain.servers.leader_session import LeaderSession
+from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.messages import (
     ConnectServer,
     ServerLinkClosed,
