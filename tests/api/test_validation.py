@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from wanderbus.config import RelaySettings
+from wanderbus.config import AccessSettings, RelaySettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.server import validation
 from wanderbus.server.proxy_server import ProxyServer
@@ -33,6 +33,20 @@ def server(**given: Any) -> wanderbus.Server:
         (ELSEWHERE | {"tls_certificate": "server.pem"}, "tls_certificate: registrar and proxy"),
         (ELSEWHERE | {"relay": RelaySettings()}, "relay: registrar and proxy"),
         (ELSEWHERE | {"relays": ("127.0.0.1",)}, "relays: registrar and proxy"),
+        (ELSEWHERE | {"access": AccessSettings(choice="least_loaded")}, "access: registrar and proxy"),
+        ({"access": AccessSettings(user="a b")}, "access.user: 'a b' is not a valid SIP user name"),
+        (
+            {"access": AccessSettings(nearest={"10.0.0.1/8": "10.0.0.1"})},
+            "access.nearest: '10.0.0.1/8' is not a network: .* has host bits set; write 192.0.2.0/24",
+        ),
+        (
+            {"access": AccessSettings(nearest={"10.0.0.0/8": "near"})},
+            "access.nearest: 'near' is not an IP address; give that of a broker",
+        ),
+        (
+            {"access": AccessSettings(nearest={"10.0.0.0/8": "10.0.0.1:x"})},
+            "access.nearest: '10.0.0.1:x' cannot be used: .*; write address or address:port",
+        ),
         (ELSEWHERE | {"routing": DefaultRouting()}, "routing: the proxy is at sip_server"),
         ({"broker_password": "guess"}, "broker_password: applies only with sip_server"),
         ({"broker_password_file": "word"}, "broker_password_file: applies only with sip_server"),

@@ -8,6 +8,7 @@ from tests.mobility.scripted import Scripted
 from tests.mobility.world import DOMAIN, Phone, World, media_at
 from wanderbus.mobility.messages import (
     Answer,
+    CreateSession,
     Refuse,
     Ring,
     SessionEstablished,
@@ -18,6 +19,7 @@ from wanderbus.mobility.messages import (
     TerminateSession,
 )
 from wanderbus.mobility.session.session import SIPCommunicationStatus
+from wanderbus.sip.transaction.transaction_layer import RequestReceived
 
 Status = SIPCommunicationStatus
 
@@ -222,3 +224,88 @@ def test_redirections_in_a_circle_end(world: World) -> None:
         proxy.says(302, "proxy", to=proxy.got("INVITE")[-1], headers=[("Contact", f"<sip:bob{number}@10.0.0.1>")])
     assert [report.status for report in alice.all_of(SessionFailed)] == [302]
     assert len(proxy.got("INVITE")) == 2
+
+
+def invited(world: World, *, is_service: bool = True, hurried: bool = True) -> tuple[Phone, Scripted, RequestReceived]:
+    """Return alice, who calls the service bob, the proxy, and her INVITE."""
+    proxy = Scripted(world)
+    alice = world.phone("alice", "10.0.2.1")
+    alice.give(CreateSession("call", f"sip:bob@{DOMAIN}", media_at(alice.address), hurried, is_service))
+    world.run(0.1)
+    return alice, proxy, proxy.got("INVITE")[0]
+
+
+OWNER = ("10.0.7.7", 5070)
+TO_OWNER = [("Contact", "<sip:bob@10.0.7.7:5070>")]
+
+
+def test_j01_a_server_of_a_service_redirects_to_the_owner_of_the_session(world: World) -> None:
+    alice, proxy, first = invited(world)
+    owner = Scripted(world, OWNER)
+    proxy.says(302, "proxy", to=first, headers=TO_OWNER)
+    owner.accepts(owner.got("INVITE")[0])
+    assert alice.all_of(SessionEstablished) == [SessionEstablished("call", media_at(owner.address), False)]
+    assert alice.session().remote_uri == f"sip:bob@{DOMAIN}"
+
+
+@pytest.mark.parametrize("status", [302, 403, 404, 408, 486, 503])
+def test_j01_after_a_failed_redirection_the_service_is_looked_up_again_once(world: World, status: int) -> None:
+    alice, proxy, first = invited(world)
+    owner = Scripted(world, OWNER)
+    proxy.says(302, "proxy", to=first, headers=TO_OWNER)
+    owner.says(status, "owner", to=owner.got("INVITE")[0], headers=[("Contact", "<sip:bob@10.0.7.8>")])
+    again = proxy.got("INVITE")[1]
+    assert again.request.uri == f"sip:bob@{DOMAIN}"
+    assert again.request.call_id == first.request.call_id
+    assert not alice.all_of(SessionFailed)
+    proxy.says(302, "proxy", to=again, headers=TO_OWNER)
+    assert [report.status for report in alice.all_of(SessionFailed)] == [302]
+    assert len(owner.got("INVITE")) == 1
+
+
+@pytest.mark.parametrize("hurried", [True, False])
+def test_j01_a_silent_target_of_a_redirection_is_tried_once(world: World, hurried: bool) -> None:
+    alice, proxy, first = invited(world, hurried=hurried)
+    proxy.says(302, "proxy", to=first, headers=TO_OWNER)
+    world.run(5.0 if hurried else 40.0)
+    again = proxy.got("INVITE")[1]
+    assert again.request.uri == f"sip:bob@{DOMAIN}"
+    proxy.accepts(again)
+    assert len(alice.all_of(SessionEstablished)) == 1
+
+
+@pytest.mark.parametrize(
+    ("contact", "followed"),
+    [
+        ("sip:bob@10.0.7.7:5070", True),
+        ("sip:carol@10.0.7.7:5070", False),
+        ("sip:bob@elsewhere.example", False),
+        (f"sip:bob@{DOMAIN}:5070", True),
+    ],
+)
+def test_j01_a_service_redirects_only_to_its_own_servers(world: World, contact: str, followed: bool) -> None:
+    alice, proxy, first = invited(world)
+    owner = Scripted(world, OWNER)
+    proxy.says(302, "proxy", to=first, headers=[("Contact", f"<{contact}>")])
+    assert len(owner.got("INVITE")) + len(proxy.got("INVITE")) == (2 if followed else 1)
+    assert [report.status for report in alice.all_of(SessionFailed)] == ([] if followed else [302])
+
+
+def test_a_move_keeps_the_redirection(world: World) -> None:
+    alice, proxy, first = invited(world)
+    owner = Scripted(world, OWNER)
+    proxy.says(302, "proxy", to=first, headers=TO_OWNER)
+    alice.move("10.0.3.1")
+    world.run(0.1)
+    owner.says(302, "owner", to=owner.got("INVITE")[-1], headers=[("Contact", "<sip:bob@10.0.7.8>")])
+    assert proxy.got("INVITE")[-1].request.uri == f"sip:bob@{DOMAIN}"
+    assert len(proxy.got("INVITE")) == 2
+
+
+def test_a_person_who_refuses_after_a_redirection_is_not_called_again(world: World) -> None:
+    alice, proxy, first = invited(world, is_service=False)
+    owner = Scripted(world, OWNER)
+    proxy.says(302, "proxy", to=first, headers=TO_OWNER)
+    owner.says(486, "owner", to=owner.got("INVITE")[0])
+    assert [report.status for report in alice.all_of(SessionFailed)] == [486]
+    assert len(proxy.got("INVITE")) == 1

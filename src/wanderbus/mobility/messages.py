@@ -47,12 +47,16 @@ class CreateSession(Input, frozen=True):
 
     An INVITE waits for its response as in RFC 3261. A ``hurried`` one is cancelled after a few seconds and sent again
     under the same id: only for a peer that treats it as an update by the same caller, as a broker does.
+
+    A 3xx is followed once. If the peer ``is_service``, several servers of its domain share ``uri``: a 3xx is followed
+    only to one of them, and if that server fails, the INVITE goes to ``uri`` again.
     """
 
     id: str
     uri: str
     media: MediaDescription
     hurried: bool = False
+    is_service: bool = False
 
 
 class UpdateSession(Input, frozen=True):
@@ -108,12 +112,14 @@ class Answer(Input, frozen=True):
 class Refuse(Input, frozen=True):
     """Decline :class:`SessionOffered` or :class:`OfferWanted` with a final SIP ``status`` (300 to 699).
 
-    ``reason`` is the reason phrase, one line for people; the usual phrase of the status if None.
+    ``reason`` is the reason phrase, one line for people; the usual phrase of the status if None. With a 3xx,
+    ``contacts`` are the SIP URIs to invite instead (RFC 3261 8.3).
     """
 
     id: str
     status: int
     reason: str | None = None
+    contacts: tuple[str, ...] = ()
 
 
 class SetMediaStatus(Input, frozen=True):

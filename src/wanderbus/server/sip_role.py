@@ -23,6 +23,7 @@ from wanderbus.runtime.net.domain_resolver import DomainResolver
 from wanderbus.runtime.net.tls import client_tls, peer_tls, server_tls
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
+from wanderbus.server.access_settings import access_policy
 from wanderbus.server.domain_settings import name_servers, other_domains
 from wanderbus.server.ports import Bound, Port, SIPPort, UdpPort
 from wanderbus.server.relay_role import RelayRole
@@ -146,6 +147,7 @@ class SIPRole(Role):
             logins=settings.logins or LoginLimits(),
             others=other_domains(settings),
             edge_proxies=[str(ip_address(each)) for each in settings.edge_proxies],
+            access=access_policy(settings),
             **relaying,
         )
         self._offer.refusals.counted["sip"] = lambda: {name: machine.drops.get(name, 0) for name in _NOBODYS_DROPS}

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from wanderbus.config import ProxySettings, ServerSettings
+from wanderbus.config import AccessSettings, ProxySettings, ServerSettings
 from wanderbus.errors import ConfigurationError, SIPParseError
 from wanderbus.hosts import is_ip_address
 from wanderbus.limits import MESSAGE_BYTES_MAX
@@ -20,6 +20,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.config_files import password_in
 from wanderbus.runtime.files.users_file import Users
 from wanderbus.runtime.net.resolver import resolve
+from wanderbus.server.access_settings import access_policy
 from wanderbus.server.domain_settings import check_user_domains, other_domains
 from wanderbus.server.relay_role import LOOPBACK, RelayRole
 from wanderbus.settings.keys import table_of
@@ -32,7 +33,7 @@ NG_PORT: Final = 2223
 
 _OF_REGISTRAR: Final = (
     *("port", "tcp", "tls_certificate", "tls_key", "tls_port"),
-    *("relay", "relays", "relay_calls", "stay_on_path", "edge_proxies", "domains"),
+    *("relay", "relays", "relay_calls", "stay_on_path", "edge_proxies", "domains", "access"),
 )
 """Keys without a meaning in a process that has no registrar."""
 
@@ -63,6 +64,7 @@ def check_proxy(settings: ProxySettings) -> None:
     relay_addresses(settings)
     relay_role(settings)
     other_domains(settings)
+    access_policy(settings)
 
 
 def check_server(settings: ServerSettings) -> None:
@@ -255,10 +257,18 @@ def _check_domain(domain: str) -> None:
 
 
 def _given(settings: ServerSettings, names: Iterable[str]) -> str:
-    """Return the first of these keys with a value other than its default, "" if there is none."""
+    """Return the first of these keys with a value other than its default, "" if there is none.
+
+    An ``access`` table of defaults does not count, because the sample file has one.
+    """
     table = table_of(ServerSettings)
-    defaults = {name: None if name in table.tables else table.keys[name].default for name in names}
-    return next((name for name, default in defaults.items() if getattr(settings, name) != default), "")
+    for name in names:
+        value = getattr(settings, name)
+        default = None if name in table.tables else table.keys[name].default
+        is_default = isinstance(value, AccessSettings) and value == AccessSettings()
+        if value != default and not is_default:
+            return name
+    return ""
 
 
 def _user(name: str, domain: str) -> str:

@@ -41,6 +41,8 @@ _EXAMPLES: Final = {
     "broker.roles": {"alice": "operator"},
     "domains.routes": {"example.net": ["192.0.2.7:5061"]},
     "domains.ca_file": "peers.pem",
+    "access.user": "broker",
+    "access.nearest": {"192.0.2.0/24": "192.0.2.7"},
 }
 """Example values of required keys, and of keys whose default cannot be written in TOML."""
 

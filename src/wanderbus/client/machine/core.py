@@ -245,7 +245,9 @@ class AgentMachine:
         self._parts.give(TRANSPORTS, self._channel.abandon())
         self._channel.begin(parties_of(self._properties, self._session))
         self._parts.give(TRANSPORTS, self._channel.offer())
-        invitation = sip.CreateSession(self._session, self._properties.broker, self._media(), hurried=True)
+        invitation = sip.CreateSession(
+            self._session, self._properties.broker, self._media(), hurried=True, is_service=True
+        )
         self._parts.give(USER_AGENT, [invitation])
 
     def _media(self) -> MediaDescription:

@@ -29,7 +29,9 @@ class Outgoing(msgspec.Struct):
     method: str = "INVITE"
     """INVITE, or UPDATE if the owner requested that and the peer supports it (RFC 3311)."""
     redirected_to: SIPUri | None = None
-    """Target of a 3xx instead of the address of record; followed once (RFC 3261 8.1.3.4)."""
+    """Target of a 3xx instead of the address of record."""
+    redirected: bool = False
+    """True once a 3xx was followed; no other one is (RFC 3261 8.1.3.4)."""
     through_proxy: bool = False
     """True if a re-INVITE goes to the address of record instead of directly to the peer."""
     transaction: str | None = None
@@ -107,6 +109,8 @@ class Call(msgspec.Struct):
     """One session with its pending exchanges."""
 
     session: SIPSession
+    is_service: bool = False
+    """True if the peer is a service of several servers, one of which may redirect to another."""
     outgoing: Outgoing | None = None
     offer: Offer | None = None
     unconfirmed: Unconfirmed | None = None

@@ -7,7 +7,7 @@ so that the transition table is obeyed and each change of state is reported once
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +26,9 @@ from wanderbus.mobility.session.session import (
     advanced_media,
 )
 from wanderbus.mobility.session.session_timers import SessionTimer
-from wanderbus.sip.message.message import make_response
+from wanderbus.sip.message.message import Response, make_response
+from wanderbus.sip.message.targets import redirected_to
+from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, ForgetTransaction, Respond
 
 Effect = Input | Output
@@ -168,6 +170,27 @@ def overtake_outgoing(call: Call) -> list[Effect]:
     call.outgoing.sent_in_answer = False
     call.outgoing.follow()
     return abandon_transaction(call.outgoing)
+
+
+def follow_redirection(call: Call, outgoing: Outgoing, response: Response, transports: Collection[str]) -> bool:
+    """Direct our first INVITE to the target of a 3xx; return False if there is none to follow, or one was followed."""
+    if call.established or outgoing.redirected:
+        return False
+    assert outgoing.request is not None
+    peer = SIPUri.parse(call.session.remote_uri) if call.is_service else None
+    target = redirected_to(response, outgoing.request.uri, transports, peer)
+    if target is None:
+        return False
+    outgoing.redirected, outgoing.redirected_to, outgoing.challenges = True, target, 0
+    return True
+
+
+def look_up_again(call: Call, outgoing: Outgoing) -> bool:
+    """Direct our first INVITE to the service again, because the target of a 3xx failed; return False if none was."""
+    if call.established or call.ending or not call.is_service or outgoing.redirected_to is None:
+        return False
+    outgoing.redirected_to, outgoing.challenges = None, 0
+    return True
 
 
 def stop_repeating(call: Call) -> list[Effect]:

@@ -96,8 +96,8 @@ class SessionManager:
                 if renews and call.outgoing is not None:
                     call.outgoing.restart(media)
                 return self._uas.answer(call, media, now)
-            case Refuse(status=status, reason=reason) if call.offer is not None:
-                return self._uas.refuse(call, status, now, reason)
+            case Refuse(status=status, reason=reason, contacts=contacts) if call.offer is not None:
+                return self._uas.refuse(call, status, now, reason, contacts)
             case SetMediaStatus(media=media_status):
                 return self._calls.set_media_status(call, media_status)
         return []
@@ -219,7 +219,9 @@ class SessionManager:
             description_id=self._composer.fresh_description_id(),
             sip_transport=self._composer.properties.transport,
         )
-        return self._uac.create(self._calls.add(session), request.media, now, hurried=request.hurried)
+        call = self._calls.add(session)
+        call.is_service = request.is_service
+        return self._uac.create(call, request.media, now, hurried=request.hurried)
 
     def _update(self, call: Call, media: MediaDescription, now: float, method: str = "INVITE") -> list[Effect]:
         if call.pending_bye is not None or call.ending or (call.offer is not None and not call.established):

@@ -31,6 +31,8 @@ from wanderbus.mobility.session.calls import (
     Effect,
     abandon_outgoing,
     abandon_transaction,
+    follow_redirection,
+    look_up_again,
     stop_repeating,
 )
 from wanderbus.mobility.session.forking import Forking
@@ -41,7 +43,7 @@ from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Chall
 from wanderbus.sip.message.dialog import Dialog, contact_uri, reachable
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.sip.message.targets import Target, direct_hop, redirected_to
+from wanderbus.sip.message.targets import Target, direct_hop
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, SendRequest, Timers
 
 INVITE_KIND: Final = "invite"
@@ -112,7 +114,7 @@ class UacInvites:
         effects = abandon_outgoing(call)
         call.outgoing = update
         if outgoing is not None:
-            update.redirected_to = outgoing.redirected_to
+            update.redirected_to, update.redirected = outgoing.redirected_to, outgoing.redirected
             update.crossed = outgoing.crossed
         return effects if call.exchanging else effects + self._attempt(call, now)
 
@@ -155,12 +157,14 @@ class UacInvites:
             return []
         outgoing.transaction = None
         if not call.established:
-            return self._fail(call, None, NO_RESPONSE)
+            again = look_up_again(call, outgoing)
+            return self._attempt(call, now) if again else self._fail(call, None, NO_RESPONSE)
         return [] if call.exchanging else self._try_other_path(call, outgoing, now)
 
     def _try_other_path(self, call: Call, outgoing: Outgoing, now: float) -> list[Effect]:
         outgoing.silences += 1
         outgoing.through_proxy = not outgoing.through_proxy
+        look_up_again(call, outgoing)
         return self._attempt(call, now)
 
     def unsendable(self, call: Call, now: float) -> list[Effect]:
@@ -350,13 +354,14 @@ class UacInvites:
     def _refused(self, call: Call, outgoing: Outgoing, response: Response, now: float) -> list[Effect]:
         """Handle a final refusal (RFC 3261 8.1.3.5, 14.1, 22.2)."""
         status = response.status
-        if status in CHALLENGE_STATUSES and not call.ending:
-            if self._challenges.worth_retrying(response, outgoing.challenges):
-                outgoing.challenges += 1
-                return self._send(call, now)
-            return self._fail(call, status, response.reason)
-        if self._apply_proposal(call, outgoing, response):
+        challenged = status in CHALLENGE_STATUSES and not call.ending
+        if challenged and self._challenges.worth_retrying(response, outgoing.challenges):
+            outgoing.challenges += 1
             return self._send(call, now)
+        if self._apply_proposal(call, outgoing, response) or look_up_again(call, outgoing):
+            return self._send(call, now)
+        if challenged:
+            return self._fail(call, status, response.reason)
         if status == 486 and not call.established:
             return self._calls.advance(call, Occurrence.BUSY_RECEIVED) + self._fail(call, status, response.reason)
         if not call.established or status in _GONE or self._schedule.is_exhausted(call, outgoing):
@@ -369,6 +374,7 @@ class UacInvites:
         """Pause before the next attempt, which takes the other path."""
         outgoing.failures += 1
         outgoing.through_proxy = not outgoing.through_proxy
+        look_up_again(call, outgoing)
         return self._pause(call, now + self._schedule.pause_s(outgoing.failures))
 
     def _apply_proposal(self, call: Call, outgoing: Outgoing, response: Response) -> bool:
@@ -381,10 +387,8 @@ class UacInvites:
         status = response.status
         if call.ending:
             return False
-        if status < 400 and not call.established and outgoing.redirected_to is None:
-            assert outgoing.request is not None
-            outgoing.redirected_to = redirected_to(response, outgoing.request.uri, self._transports)
-            return outgoing.redirected_to is not None
+        if status < 400:
+            return follow_redirection(call, outgoing, response, self._transports)
         if status == session_timers.TOO_SMALL and outgoing.intervals < INTERVALS_MAX:
             least_s, outgoing.intervals = session_timers.least_in(response), outgoing.intervals + 1
             longer = least_s > call.session.min_se_s

@@ -11,6 +11,7 @@ repeated any more. An INVITE without offer gets our offer in the 200 (:mod:`.ack
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -102,8 +103,10 @@ class UasInvites:
             return self.refuse(call, 488, now)
         return self._accept(call, offer, media, slots, remote, now)
 
-    def refuse(self, call: Call, status: int, now: float, reason: str | None = None) -> list[Effect]:
-        """Refuse the pending offer; an established session stays unchanged (RFC 3261 14.2).
+    def refuse(
+        self, call: Call, status: int, now: float, reason: str | None = None, contacts: Sequence[str] = ()
+    ) -> list[Effect]:
+        """Refuse the pending offer, or redirect it to ``contacts``; an established session is kept (RFC 3261 14.2).
 
         Raises LocalProtocolError for a status that does not refuse.
         """
@@ -111,7 +114,9 @@ class UasInvites:
             raise LocalProtocolError(f"an INVITE cannot be refused with {status}: use a status from 300 to 699")
         offer, call.offer = call.offer, None
         assert offer is not None
-        refusal = Respond(offer.transaction, make_response(offer.request, status, reason, to_tag=offer.local_tag))
+        headers = [("Contact", f"<{contact}>") for contact in contacts]
+        response = make_response(offer.request, status, reason, to_tag=offer.local_tag, headers=headers)
+        refusal = Respond(offer.transaction, response)
         if call.established:
             return [refusal, *self._uac.resume(call, now, answered=False)]
         return [refusal, *self._calls.end(call, SessionRemoved(call.session.id, f"refused with {status}"))]

@@ -173,12 +173,14 @@ _FOLLOWED: Final = (300, 301, 302)
 """The followed statuses: Use Proxy (305) and Alternative Service (380) give no other address of the same user."""
 
 
-def redirected_to(response: Response, asked: str, transports: Collection[str]) -> SIPUri | None:
+def redirected_to(
+    response: Response, asked: str, transports: Collection[str], peer: SIPUri | None = None
+) -> SIPUri | None:
     """Return the best Contact of a 3xx to our request for the URI ``asked``; None if there is none to follow.
 
     A contact that needs another transport than ``transports`` is left out, and so is a sips URI: without TLS on the
-    whole path it would lose its security. Header fields and the method in a URI are ignored, because only the target is
-    needed (RFC 3261 19.1.5).
+    whole path it would lose its security. With ``peer``, so is a contact that names another user or domain. Header
+    fields and the method in a URI are ignored, because only the target is needed (RFC 3261 19.1.5).
     """
     if response.status not in _FOLLOWED:
         return None
@@ -186,9 +188,18 @@ def redirected_to(response: Response, asked: str, transports: Collection[str]) -
     for contact in sorted(contacts, key=_rank):
         params = tuple(param for param in contact.uri.params if param[0].lower() != "method")
         target = msgspec.structs.replace(contact.uri, headers=(), params=params)
+        if peer is not None and not _is_server_of(peer, target):
+            continue
         if str(target) != asked and is_single_host(target.host.strip("[]")) and _reached_over(target) in transports:
             return target
     return None
+
+
+def _is_server_of(peer: SIPUri, target: SIPUri) -> bool:
+    """Return whether ``target`` names the user ``peer``, at an address or in the same domain."""
+    named = msgspec.structs.replace(target, host=peer.host)
+    in_domain = is_ip_address(target.host) or target.host.lower() == peer.host.lower()
+    return in_domain and named.address_of_record == peer.address_of_record
 
 
 def _reached_over(target: SIPUri) -> str | None:

@@ -31,7 +31,8 @@ class Aim(msgspec.Struct, frozen=True):
     """One target, and the ``connection`` that its device keeps open to us, if any (RFC 5626).
 
     ``destination`` overrides the address in ``uri``: the source address behind a NAT, or the server of another
-    ``domain``, whose other servers are ``alternatives``.
+    ``domain``, whose other servers are ``alternatives``. ``server`` is the name of the access server at ``uri``, ""
+    for any other target; ``others`` are the servers to try after it, one after another.
     """
 
     uri: SIPUri
@@ -39,6 +40,22 @@ class Aim(msgspec.Struct, frozen=True):
     destination: Target | None = None
     domain: str | None = None
     alternatives: tuple[Target, ...] = ()
+    server: str = ""
+    others: tuple[Aim, ...] = ()
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One copy of a request for one destination.
+
+    ``connection`` is the stream that the device keeps open, ``fixed`` excludes any other address, and ``server`` is the
+    name of the access server, "" for any other target.
+    """
+
+    request: Request
+    destination: Target
+    connection: int | None = None
+    fixed: bool = False
+    server: str = ""
 
 
 class Targets(msgspec.Struct, frozen=True):

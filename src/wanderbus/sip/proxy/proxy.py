@@ -1,9 +1,10 @@
 """The proxy: forwards requests to the current contacts of the domain's users (RFC 3261 16, SPEC D-07, D-09, X11).
 
 It is stateful and pure: inputs are reports of the transaction layer, outputs are commands for the layer. A request is
-forked to all its targets at once; the first device to accept it wins and the other branches are cancelled. The proxy
-leaves the path once a call is established, unless the routing script keeps it there or the call joins two domains. It
-forwards nothing unrelated to its domain, so that it is no open relay.
+forked to all its targets at once; the first device to accept it wins and the other branches are cancelled. Access
+servers are tried one after another (:mod:`.access_choice`). The proxy leaves the path once a call is established,
+unless the routing script keeps it there or the call joins two domains. It forwards nothing unrelated to its domain, so
+that it is no open relay.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.machine import RandomSource, SetTimer, TimerFired
+from wanderbus.machine import RandomSource, TimerFired
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.message import Request, make_response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import domain_crossing, nat_contacts
+from wanderbus.sip.proxy.access_choice import AccessChoice
+from wanderbus.sip.proxy.access_policy import AccessPolicy
 from wanderbus.sip.proxy.anchoring import Anchored, Described, RelayCalls, described, offers, release_of
 from wanderbus.sip.proxy.asserted_identity import SenderAuthentication, vouched
 from wanderbus.sip.proxy.bindings import Domain
-from wanderbus.sip.proxy.decisions import Aim, Passage, Refusal, Side, Unproved
+from wanderbus.sip.proxy.decisions import Aim, Attempt, Passage, Refusal, Side, Unproved
 from wanderbus.sip.proxy.default_routing import DefaultRouting
 from wanderbus.sip.proxy.domain_crossing import DomainCrossing
 from wanderbus.sip.proxy.domain_routes import DomainRoutes
@@ -36,12 +39,11 @@ from wanderbus.sip.proxy.request_preparation import (
     arrived,
     destination_of,
     leaving,
-    loop_mark,
     recorded,
     shares_of_breadth,
 )
 from wanderbus.sip.proxy.response_context import ResponseContext
-from wanderbus.sip.proxy.response_forwarding import TIMER_C_S, ResponseForwarding
+from wanderbus.sip.proxy.response_forwarding import ResponseForwarding
 from wanderbus.sip.proxy.routing_script import RoutingScript
 from wanderbus.sip.proxy.target_selection import TargetSelector
 from wanderbus.sip.transaction.transaction_signals import (
@@ -51,7 +53,6 @@ from wanderbus.sip.transaction.transaction_signals import (
     Respond,
     ResponseReceived,
     SendAck,
-    SendRequest,
     TransactionTimedOut,
 )
 
@@ -68,7 +69,7 @@ class Proxy:
     ``knows`` returns whether a user of the domain exists; ``key`` is a secret for Record-Route; ``routing`` decides the
     targets of requests; ``connected`` finds the open connection to a device behind NAT; ``relay`` names the calls that
     pass a media relay, None if there is none; ``others`` is the policy for other domains, None forbids them;
-    ``authenticator`` authenticates the senders of requests to them.
+    ``authenticator`` authenticates the senders of requests to them; ``access`` is the policy for access servers.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Proxy:
         relay: RelayCalls | None = None,
         others: OtherDomains | None = None,
         authenticator: Authenticator | None = None,
+        access: AccessPolicy | None = None,
     ) -> None:
         self._domain = domain
         self._has_relay = relay is not None
@@ -91,10 +93,18 @@ class Proxy:
         self._marks = PathMarks(domain, key)
         self._routes = DomainRoutes(others)
         self._crossing = DomainCrossing(self._routes, SenderAuthentication(domain, authenticator))
+        self._access = AccessChoice(access or AccessPolicy())
         self._selector = TargetSelector(
-            domain, location, knows, routing or DefaultRouting(), connected, relay, crosses=self._routes.enabled
+            domain,
+            location,
+            knows,
+            routing or DefaultRouting(),
+            connected,
+            relay,
+            self._access,
+            crosses=self._routes.enabled,
         )
-        self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossing.avoid)
+        self._forwarding = ResponseForwarding(domain, self._answers, self._media, self._crossing.avoid, self._access)
 
     def __len__(self) -> int:
         return len(self._forwarding) + len(self._media) + len(self._crossing)
@@ -248,14 +258,23 @@ class Proxy:
             context.releases_relay = not chosen.relay and request.to.tag is not None
         commands: list[Command] = []
         for aim, share in zip(chosen.aims, shares_of_breadth(request, len(chosen.aims)) or (), strict=True):
-            sent, destination = self._leaving(passage, aim, share)
-            branch = context.add(sent, destination, aim.alternatives)
-            mark, fixed = loop_mark(request), aim.destination is not None and aim.domain is None
-            commands.append(SendRequest(branch.name, sent, destination, mark, aim.connection, fixed))
-            if context.is_invite:
-                commands.append(SetTimer(branch.name, now + TIMER_C_S))
+            commands += self._forwarding.send(context, self._attempts(passage, aim, share), now)
         self._forwarding.add(context)
+        if request.method == "BYE":
+            self._access.end(request.call_id)
         return commands
+
+    def _attempts(self, passage: Passage, aim: Aim, share: int) -> list[Attempt]:
+        """Return the attempts to reach ``aim``, in order: further servers follow if the first one fails.
+
+        Raises:
+            SIPParseError: a target cannot be sent to.
+        """
+        sent, destination = self._leaving(passage, aim, share)
+        fixed = aim.destination is not None and aim.domain is None
+        attempts = [Attempt(sent, destination, aim.connection, fixed, aim.server)]
+        attempts += [Attempt(sent, server) for server in aim.alternatives]
+        return attempts + [each for other in aim.others for each in self._attempts(passage, other, share)]
 
     def _leaving(self, passage: Passage, aim: Aim, share: int) -> tuple[Request, Target]:
         """Return the request as sent to ``aim``, and its destination; we stay on the path if it joins two domains.

@@ -13,6 +13,7 @@ import msgspec
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.anchoring import Anchored
+from wanderbus.sip.proxy.decisions import Attempt
 
 _CHALLENGES: Final = {401: "WWW-Authenticate", 407: "Proxy-Authenticate"}
 _INFORMATIVE: Final = (415, 420, 484)
@@ -24,17 +25,31 @@ _UNINFORMATIVE: Final = (408, 481, 503)
 class Branch:
     """One copy of the request, sent to one target; ``name`` identifies its client transaction and its timer."""
 
-    __slots__ = ("alternatives", "cancelled", "destination", "ended", "has_responded", "name", "sent", "straight")
+    __slots__ = (
+        "alternatives",
+        "cancelled",
+        "destination",
+        "ended",
+        "has_responded",
+        "name",
+        "sent",
+        "sent_at",
+        "server",
+        "straight",
+    )
 
-    def __init__(self, name: str, sent: Request, destination: Target, alternatives: tuple[Target, ...]) -> None:
+    def __init__(self, name: str, attempt: Attempt, alternatives: Sequence[Attempt], sent_at: float) -> None:
         self.name = name
-        self.sent = sent
-        self.destination = destination
+        self.sent = attempt.request
+        self.sent_at = sent_at
+        self.destination: Target = attempt.destination
+        self.server = attempt.server
+        """Name of the access server, "" for any other target."""
         self.alternatives = alternatives
-        """Servers to try next if this one cannot serve the request."""
+        """Attempts to make next if this one fails."""
         self.has_responded = False
         """True if any response was received."""
-        self.straight = not sent.routes
+        self.straight = not self.sent.routes
         """True if it was sent directly to its target, and not to another proxy."""
         self.cancelled = False
         self.ended = False
@@ -81,11 +96,16 @@ class ResponseContext:
         """True if the request may ring for long, be cancelled, and be accepted more than once."""
         return self.received.method == "INVITE"
 
-    def add(self, sent: Request, destination: Target, alternatives: tuple[Target, ...] = ()) -> Branch:
-        """Return a new branch."""
-        branch = Branch(f"{self.transaction}/{len(self.branches)}", sent, destination, alternatives)
+    def add(self, attempts: Sequence[Attempt], now: float) -> Branch:
+        """Return a new branch for the first of ``attempts``; the others follow if it fails."""
+        branch = Branch(f"{self.transaction}/{len(self.branches)}", attempts[0], attempts[1:], now)
         self.branches[branch.name] = branch
         return branch
+
+    def is_impatient(self, branch: Branch) -> bool:
+        """Return whether ``branch`` ends early without any response: another access server can begin the call."""
+        begins = self.is_invite and self.received.to.tag is None
+        return begins and bool(branch.server) and bool(branch.alternatives)
 
     def pending(self) -> Iterator[Branch]:
         """Yield the branches without a final answer."""

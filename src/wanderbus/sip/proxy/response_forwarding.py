@@ -5,7 +5,7 @@ The best response of all branches is sent to the caller; the branches that are t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wanderbus.machine import CancelTimer, SetTimer
@@ -14,8 +14,10 @@ from wanderbus.sip.message.headers import NameAddr
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy import nat_contacts
+from wanderbus.sip.proxy.access_choice import AccessChoice
 from wanderbus.sip.proxy.anchoring import describes, release_of
 from wanderbus.sip.proxy.bindings import Domain
+from wanderbus.sip.proxy.decisions import Attempt
 from wanderbus.sip.proxy.media_queue import MediaQueue
 from wanderbus.sip.proxy.proxy_responses import OwnAnswers
 from wanderbus.sip.proxy.proxy_signals import Command, refusal
@@ -30,6 +32,13 @@ TIMER_C_S: Final = 185.0
 SETTLING_S: Final = 32.0
 """64*T1: time for repeated 2xx, or for the end of a cancelled INVITE (RFC 3261 9.1, 13.3.1.4)."""
 
+SERVER_PATIENCE_S: Final = 2.0
+"""4*T1: time for any response of an access server to a new call before the next server is tried. By then three copies
+of the request were sent, and an agent waits twice as long."""
+
+_KEPT: Final = (401, 407, 487)
+"""Refusals after which the caller may send the same call again."""
+
 CHALLENGE_PATIENCE_S: Final = 1.0
 """Time for which a challenge waits for silent devices: each has received two copies of the request by then."""
 
@@ -37,13 +46,20 @@ CHALLENGE_PATIENCE_S: Final = 1.0
 class ResponseForwarding:
     """The response contexts of one proxy: handles the responses of branches, and forwards the best one.
 
-    ``avoid`` is called for each server that did not respond if another one of its domain is tried.
+    ``avoid`` is called for each server of another domain that did not respond if another one of that is tried;
+    ``access`` learns which access servers respond.
     """
 
     def __init__(
-        self, domain: Domain, answers: OwnAnswers, media: MediaQueue, avoid: Callable[[Target, float], None]
+        self,
+        domain: Domain,
+        answers: OwnAnswers,
+        media: MediaQueue,
+        avoid: Callable[[Target, float], None],
+        access: AccessChoice,
     ) -> None:
         self._domain = domain
+        self._access = access
         self._avoid = avoid
         self._answers = answers
         self._media = media
@@ -56,18 +72,42 @@ class ResponseForwarding:
         """Store the context of a request that was just sent to its branches."""
         self._contexts[context.transaction] = context
 
+    def send(self, context: ResponseContext, attempts: Sequence[Attempt], now: float) -> list[Command]:
+        """Send the request by the first of ``attempts``, as a new branch; the others follow if it fails."""
+        branch, attempt = context.add(attempts, now), attempts[0]
+        commands: list[Command] = [
+            SendRequest(
+                branch.name,
+                attempt.request,
+                attempt.destination,
+                loop_mark(context.received),
+                attempt.connection,
+                attempt.fixed,
+            )
+        ]
+        if context.is_invite:
+            patience_s = SERVER_PATIENCE_S if context.is_impatient(branch) else TIMER_C_S
+            commands.append(SetTimer(branch.name, now + patience_s))
+        return commands
+
     def responded(self, received: ResponseReceived, now: float) -> list[Command]:
         """Handle a response of a branch (RFC 3261 16.7); a single Via is our own, so the response ends here."""
         response = received.response
         context, branch = self._find(received.transaction)
         if context is None or branch is None or len(response.headers_all("Via")) < 2 or unforwardable(response):
             return []
+        if branch.ended and not 200 <= response.status < 300:
+            return []
         branch.has_responded = True
+        if branch.server:
+            # Also a 503: it may be about this caller alone, who would otherwise move all other users.
+            self._access.answer(branch.server, now)
         if response.status >= 300:
-            further = self._next_server(context, branch, now) if response.status == 503 else []
+            further = self._further(context, branch, response, now)
             return further or self._refused(context, branch, response.without_first("Via"), now)
         if response.status == 100 or (response.status < 200 and context.answered):
-            return []
+            waits = response.status == 100 and context.is_impatient(branch) and not branch.cancelled
+            return [SetTimer(branch.name, now + TIMER_C_S)] if waits else []
         passed = self._passed(context, branch, received)
         if response.status >= 200:
             let_go = release_of(response) if context.releases_relay and not context.answered else []
@@ -75,6 +115,16 @@ class ResponseForwarding:
         if context.is_invite and not branch.cancelled:
             return [SetTimer(branch.name, now + TIMER_C_S), *passed]
         return passed
+
+    def _further(self, context: ResponseContext, branch: Branch, response: Response, now: float) -> list[Command]:
+        """Try another server if it may serve a request that this one refused; return no command if there is none.
+
+        An access server answers 481 to a request in a dialog of another one.
+        """
+        if response.status == 481 and branch.server and context.received.to.tag is not None:
+            self._access.exclude(context.received.call_id, branch.server, now)
+            return self._next_server(context, branch, now)
+        return self._next_server(context, branch, now) if response.status == 503 else []
 
     def _passed(self, context: ResponseContext, branch: Branch, received: ResponseReceived) -> list[Command]:
         """Forward a response with the alias of its device; its answer to an anchored offer is sent to the relay.
@@ -119,6 +169,8 @@ class ResponseForwarding:
             return []
         if not any(context.pending()):
             status = context.best().status if context.refusals else 408
+            if status not in _KEPT and context.received.to.tag is None:
+                self._access.end(context.received.call_id)
             return [*self._drop(context, refused_with=status), *self._best(context)]
         if context.waits_only_for_silent():
             return [SetTimer(context.transaction, max(now, context.started_at + CHALLENGE_PATIENCE_S))]
@@ -137,17 +189,15 @@ class ResponseForwarding:
         return self._cancel_pending(context, now)
 
     def _next_server(self, context: ResponseContext, branch: Branch, now: float) -> list[Command]:
-        """Send the request to the next server of its domain, if there is one and the caller waits (RFC 3263 4.3)."""
+        """Send the request to the next server, if there is one and the caller waits (RFC 3263 4.3)."""
         gave_up = context.answered or context.cancelled or branch.cancelled
         if gave_up or branch.ended or not branch.alternatives:
             return []
-        self._avoid(branch.destination, now)
-        sent = branch.sent
-        ended = self._ended(context, branch)
-        following = context.add(sent, branch.alternatives[0], branch.alternatives[1:])
-        again = SendRequest(following.name, sent, following.destination, loop_mark(context.received))
-        timer = [SetTimer(following.name, now + TIMER_C_S)] if context.is_invite else []
-        return [*ended, again, *timer]
+        if branch.server and (context.is_invite or context.received.to.tag is not None):
+            self._access.place(context.received.call_id, branch.alternatives[0].server, now)
+        if not branch.server:
+            self._avoid(branch.destination, now)
+        return [*self._ended(context, branch), *self.send(context, branch.alternatives, now)]
 
     def _cancel_pending(self, context: ResponseContext, now: float) -> list[Command]:
         commands: list[Command] = []
@@ -169,6 +219,8 @@ class ResponseForwarding:
             return []
         if branch is not None and branch.ended:
             return []
+        if branch is not None and branch.server:
+            self._access.fail(branch.server, now, since=None if unreachable else branch.sent_at)
         if branch is not None and (further := self._next_server(context, branch, now)):
             return further
         if branch is not None and unreachable:
@@ -191,6 +243,11 @@ class ResponseForwarding:
             return []
         if branch.cancelled:
             return [ForgetTransaction(branch.name), *self._gave_up(context, branch, now)]
+        if context.is_impatient(branch) and not branch.has_responded:
+            # The layer sends the CANCEL only once the server responds; a late 2xx is still forwarded.
+            cancel = SendRequest(f"{branch.name}/cancel", make_cancel(branch.sent), branch.destination)
+            self._access.fail(branch.server, now, since=branch.sent_at)
+            return [cancel, *self._next_server(context, branch, now)]
         return self._cancel(branch, now)
 
     def _on_patience_timeout(self, context: ResponseContext, now: float) -> list[Command]:

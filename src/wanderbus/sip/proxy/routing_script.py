@@ -35,8 +35,9 @@ ERROR_CHARACTERS_MAX: Final = 200
 class Forward(msgspec.Struct, frozen=True):
     """Forward the request to all ``targets`` at once, SIP URIs; None: to the user's contacts in the location service.
 
-    A target that is a user of the domain means all devices of that user. Any other needs an IP address as host, or the
-    name of another domain if other domains are served and the sender is a user of ours.
+    A target that is a user of the domain means all devices of that user, or one of the access servers if they register
+    under that name (:mod:`.access_choice`). Any other needs an IP address as host, or the name of another domain if
+    other domains are served and the sender is a user of ours.
 
     With ``stay_on_path`` the proxy adds Record-Route, so that later requests of the dialog pass it as well (RFC 3261
     16.6 item 4); without it the two sides communicate directly (SPEC D-09).

@@ -37,6 +37,7 @@ from wanderbus.sip.message.message import Request, make_response
 from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import anchoring, nat_contacts
+from wanderbus.sip.proxy.access_policy import AccessPolicy
 from wanderbus.sip.proxy.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
 from wanderbus.sip.proxy.bindings import Binding, Domain, ExpiryPolicy
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain, OtherDomains
@@ -84,7 +85,7 @@ class SIPServer:
     ``media`` commands media relays, over the socket "ng", for the calls that ``relay_calls`` names. ``others`` is the
     policy for other domains; respond to :class:`wanderbus.sip.proxy.domain_routes.FindDomain` with an input.
     ``edge_proxies`` are the IP addresses of proxies before this one, which know the addresses of the devices that
-    register through them.
+    register through them. ``access`` decides which access server gets a request.
 
     Reports :class:`wanderbus.sip.proxy.location.BindingChanged`, :class:`wanderbus.sip.proxy.location.BindingsWritten`
     (before the response to the REGISTER), :class:`wanderbus.sip.authentication.login_guard.LoginRefused` and
@@ -111,6 +112,7 @@ class SIPServer:
         relay_calls: RelayCalls = "nat",
         others: OtherDomains | None = None,
         edge_proxies: Collection[str] = (),
+        access: AccessPolicy | None = None,
     ) -> None:
         served = Domain(domain.lower(), address, streams or {})
         policy = ExpiryPolicy(expires_min_s, expires_max_s, expires_default_s)
@@ -141,6 +143,7 @@ class SIPServer:
             None if media is None else relay_calls,
             others,
             authenticator,
+            access,
         )
         self._has_media = media is not None
         self._parts = Composition()
