@@ -158,7 +158,7 @@ class ServerLinks:
     @property
     def pending(self) -> int:
         """Return the number of offers of others that are answered and not followed by a packet yet."""
-        return len(self._pending)
+        return len(self._pending_ids)
 
     def unconfirmed_bytes(self, link: int) -> int:
         """Return the bytes that wait to be sent or acknowledged on ``link``; 0 for an unknown link."""

@@ -1,0 +1,139 @@
+"""One server of a simulated domain with links: its lives, and everything that its links have carried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wanderbus.domain.servers.links import ServerLinks
+from wanderbus.domain.servers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    ConsumedOnServerLink,
+    DisconnectServer,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+from wanderbus.machine import Address, Input, Output
+from wanderbus.rudp.keys import KEY_BYTES, KeyPair
+from wanderbus.simulation.domains.links_checkers import LinkRecord, check_message, encode_message
+from wanderbus.simulation.node import Node
+from wanderbus.simulation.world import SeededRandom
+
+if TYPE_CHECKING:
+    from wanderbus.simulation.domains.links_scenario import LinksScenario
+
+DOMAIN: Final = "links.example"
+SOCKET: Final = "servers"
+_SIZES: Final = (0, 0, 10, 200, 1_100, 3_000, 60_000)
+
+
+class LinkedServer:
+    """A server that crashes and restarts with its static keys, and its owner, which sends and reads."""
+
+    def __init__(self, scenario: LinksScenario, name: str, address: Address) -> None:
+        draw = scenario.world.random
+        self.name = name
+        self.address = address
+        self.keys = KeyPair(draw.randbytes(KEY_BYTES))
+        self.reset_key = draw.randbytes(KEY_BYTES)
+        self.wanted: set[str] = set()
+        """Servers that it keeps links to."""
+        self.node: Node | None = None
+        self.links: dict[int, LinkRecord] = {}
+        """Its open links, by number."""
+        self._scenario = scenario
+        self._last_number = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the server runs."""
+        return self.node is not None
+
+    @property
+    def machine(self) -> ServerLinks:
+        """Return the machine of the present life."""
+        assert self.node is not None
+        assert isinstance(self.node.machine, ServerLinks)
+        return self.node.machine
+
+    def start(self) -> None:
+        """Start, and connect to all wanted servers."""
+        scenario = self._scenario
+        machine = ServerLinks(
+            self.name,
+            self.keys,
+            {each.name: (each.address, each.keys.public) for each in scenario.servers.values()},
+            DOMAIN,
+            SeededRandom(scenario.world),
+            scenario.next_link,
+            socket=SOCKET,
+            reset_key=self.reset_key,
+        )
+        self.node = Node(self.name, machine, {SOCKET: self.address}, scenario.world, scenario.network, self._on_report)
+        self.feed(*(ConnectServer(server) for server in sorted(self.wanted)))
+
+    def crash(self, *, loses_reset_key: bool = False) -> None:
+        """Stop at once; all connections are lost."""
+        assert self.node is not None
+        self.node.kill()
+        self.node = None
+        self.links.clear()
+        if loses_reset_key:
+            self.reset_key = self._scenario.world.random.randbytes(KEY_BYTES)
+
+    def feed(self, *inputs: Input) -> None:
+        """Feed inputs to the machine, if the server runs."""
+        if self.node is not None:
+            self.node.feed(inputs)
+
+    def want(self, server: str, *, is_wanted: bool) -> None:
+        """Keep a link to ``server`` from now on, or no longer."""
+        (self.wanted.add if is_wanted else self.wanted.discard)(server)
+        self.feed(ConnectServer(server) if is_wanted else DisconnectServer(server))
+
+    def close_some_link(self) -> None:
+        """Close a link, an own one or one of others."""
+        if self.links:
+            self.feed(CloseServerLink(self._scenario.world.random.choice(sorted(self.links)), "a whim"))
+
+    def send_somewhere(self) -> None:
+        """Send some messages on one link."""
+        if self.links:
+            draw = self._scenario.world.random
+            self.send(self.links[draw.choice(sorted(self.links))], draw.choice([1, 1, 5, 40]))
+
+    def send(self, link: LinkRecord, messages: int) -> None:
+        """Send messages of random sizes on ``link``."""
+        draw = self._scenario.world.random
+        size = draw.choice(_SIZES) if messages < 40 else 100
+        first = len(link.sent)
+        link.sent += [encode_message(link.number, first + more, draw.randbytes(size)) for more in range(messages)]
+        self._scenario.messages += messages
+        self.feed(*(SendOnServerLink(link.number, payload) for payload in link.sent[first:]))
+
+    def _on_report(self, output: Output) -> None:
+        scenario, draw = self._scenario, self._scenario.world.random
+        match output:
+            case ServerLinkOpened(link=number, server=server, is_ours=is_ours):
+                if number <= self._last_number or number in scenario.records:
+                    scenario.problems.append(f"{self.name}: link {number} is not a new number")
+                self._last_number = number
+                record = LinkRecord(number, self.name, server, is_ours)
+                self.links[number] = scenario.records[number] = record
+                scenario.openings += 1
+                if draw.random() < 0.3:
+                    scenario.world.after(0.0, lambda: self.send(record, 3) if number in self.links else None)
+            case ServerLinkClosed(link=number, server=server):
+                if self.links.pop(number).peer != server:
+                    scenario.problems.append(f"{self.name}: link {number} was closed as one to {server}")
+                scenario.closings += 1
+            case ServerMessageReceived(link=number, server=server, payload=payload):
+                if number not in self.links or self.links[number].peer != server:
+                    scenario.problems.append(f"{self.name}: a message of {server} came on link {number}, not open")
+                    return
+                problem = check_message(scenario.records, self.links[number], payload)
+                scenario.problems += [problem] if problem else []
+                consumed = ConsumedOnServerLink(number, 1)
+                scenario.world.after(draw.choice([0.0, 0.0, 0.01, 0.5]), lambda: self.feed(consumed))
