@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wanderbus.domain.connect_pacing import BURST
+from wanderbus.limits import FORWARDED_BYTES_MAX
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
@@ -260,6 +261,15 @@ def of_user() -> Iterator[tuple[Row, float]]:
             "publishes that are recognised when repeated",
             f"2 x `broker.user_devices_max` x `broker.publishes_remembered` {BROKER.publishes_remembered:,}",
             f"{mib(size)}: {remembered:,} of 64 bytes",
+        ),
+        size,
+    )
+    size = BROKER.user_devices_max * FORWARDED_BYTES_MAX * COST.waiting_ratio
+    yield (
+        Row(
+            "publishes on their way to other servers of a domain",
+            f"`broker.user_devices_max` x `limits.FORWARDED_BYTES_MAX` {mib(FORWARDED_BYTES_MAX)}",
+            f"{mib(size)}: {COST.waiting_ratio:g} bytes of memory for each byte",
         ),
         size,
     )

@@ -43,8 +43,8 @@ SCHEMA_UNIT_CHARACTERS_MAX: Final = 64
 SCHEMA_MEANING_CHARACTERS_MAX: Final = 1_000
 """Meaning of a declared attribute."""
 
-FORWARDED_MAX: Final = 1_000
-"""Events of one device that wait for the answers of the servers which lead their channels."""
+FORWARDED_BYTES_MAX: Final = 2**20
+"""Events of one device that wait for the answers of the servers which lead their channels; each counts a KiB more."""
 
 RESTRICTIONS_MAX: Final = 64
 """Restrictions of one subscription: each may be evaluated for every matching event."""

@@ -150,7 +150,7 @@ class Arrived(Record, frozen=True, tag="arrived", kw_only=True):
 
 
 class ArrivalsLost(Record, frozen=True, tag="arrivals_lost", kw_only=True):
-    """Events of the server ``leader`` up to ``number`` of this server's session there will not arrive: ``count`` of them.
+    """Events of the server ``leader`` up to ``number`` of the session there will not arrive: ``count`` of them.
 
     ``reason`` is the bound of the leader. ``notified`` are the subscriptions that may have matched them: each gets one
     gap in place of a notification.

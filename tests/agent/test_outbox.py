@@ -47,6 +47,7 @@ def test_x25_no_more_are_under_way_than_the_broker_remembers() -> None:
     ("limit", "later"),
     [
         ("disk_full", True),
+        ("forwarded_bytes_max", True),
         ("queue.notifications_max", True),
         ("subscription.queue.bytes_max", True),
         ("user_queued_bytes_max", True),

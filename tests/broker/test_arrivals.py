@@ -8,12 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.broker.desk import BOB, SUBJECT, Desk, named, rows_of
-from wanderbus.broker.messages import ArrivalsTaken, ArrivalsWanted, DiskFreed, DiskFull, EventArrived
+from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
+from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, named, rows_of
+from wanderbus.broker.messages import (
+    ArrivalsLost,
+    ArrivalsTaken,
+    ArrivalsWanted,
+    DiskFreed,
+    DiskFull,
+    EventArrived,
+    LinkOpened,
+)
+from wanderbus.broker.servers.server_users import server_user
 from wanderbus.event import Event, EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Notify
+from wanderbus.protocol import Attach, Notify, NotifyGap, Subscribe
 from wanderbus.records import Arrived
 from wanderbus.subscription import QueuePolicy, Since
 
@@ -37,6 +47,10 @@ class Branch(Desk):
         identity = EventId("origin", 3, 900 + number)
         event = Event(SUBJECT, {"N": number})
         self.give(EventArrived(leader, epoch, number, before, identity, self.wall_us - 7, event))
+
+    def loses(self, number: int, before: int, count: int = 3, *, leader: str = "north", epoch: int = 5) -> None:
+        """Report the loss of the events between ``before`` and ``number``, and of that."""
+        self.give(ArrivalsLost(leader, epoch, before, number, count, "log_keep"))
 
     def take_answers(self) -> list[ArrivalsTaken | ArrivalsWanted]:
         """Return the answers since the last call."""
@@ -192,6 +206,86 @@ def test_a_pattern_takes_arrivals_and_events_of_this_server_in_the_order_of_the_
     branch.later(2.0)
     branch.arrives(3)
     assert len(branch.received(alice, Notify)) == 1
+
+
+def test_a_loss_is_a_gap_for_each_subscription_and_advances_the_position(branch: Branch) -> None:
+    alice, bob = branch.attach(), branch.attach(BOB)
+    one, two = branch.subscribed(alice), branch.subscribed(alice, "N > 5")
+    third = branch.subscribed(bob)
+    branch.arrives(1)
+    branch.take_answers()
+    branch.loses(9, 1)
+    assert branch.take_answers() == [ArrivalsTaken("north", 5, 9)]
+    lost = [(loss.subscription, loss.reason) for gap in branch.received(alice, NotifyGap) for loss in gap.lost]
+    assert sorted(lost) == [(one.id, "log_keep"), (two.id, "log_keep")]
+    assert [loss.subscription for gap in branch.received(bob, NotifyGap) for loss in gap.lost] == [third.id]
+    branch.arrives(10, 9)
+    assert branch.stream(bob) == [1, (2, 2), 10]
+    assert branch.broker.state.leaders["north"].number == 10
+
+
+def test_a_loss_survives_a_restart_and_a_device_that_is_away_gets_the_gap_later(branch: Branch) -> None:
+    alice = branch.attach()
+    branch.subscribed(alice)
+    branch.close(alice)
+    branch.arrives(1)
+    branch.loses(9, 1)
+    for with_rows in (False, True):
+        branch.save()
+        branch.restart(with_rows=with_rows)
+        assert branch.broker.state.leaders["north"].number == 9
+        assert rows_of(branch.recovered(from_log_alone=True)) == rows_of(branch.broker.state)
+        alice = branch.attach()
+        assert branch.stream(alice) == [1, (2, 2)]
+        branch.out.clear()
+        branch.close(alice)
+
+
+def test_a_repeated_loss_is_acknowledged_and_makes_no_second_gap(branch: Branch) -> None:
+    alice = branch.attach()
+    branch.subscribed(alice)
+    branch.loses(9, 0)
+    branch.loses(9, 0)
+    branch.loses(4, 0)
+    branch.loses(9, 0, epoch=4)
+    assert branch.stream(alice) == [(1, 1)]
+    assert branch.take_answers() == [ArrivalsTaken("north", 5, 9)] * 3
+
+
+def test_an_acknowledgement_of_a_loss_waits_for_the_disk(branch: Branch) -> None:
+    branch.held = True
+    branch.loses(9, 0)
+    assert branch.take_answers() == []
+    branch.sync()
+    assert branch.take_answers() == [ArrivalsTaken("north", 5, 9)]
+
+
+def test_a_loss_behind_a_hole_or_with_a_full_disk_is_not_taken(branch: Branch) -> None:
+    branch.loses(9, 3)
+    assert branch.take_answers() == [ArrivalsWanted("north", 5, 0)]
+    branch.give(DiskFull())
+    branch.loses(9, 0)
+    assert branch.take_answers() == []
+    branch.give(DiskFreed())
+    assert branch.take_answers() == [ArrivalsWanted("north", 5, 0)]
+    branch.loses(9, 0)
+    assert branch.take_answers() == [ArrivalsTaken("north", 5, 9)]
+
+
+def test_a_loss_concerns_the_users_subscriptions_to_channels_of_that_leader() -> None:
+    desk = AccessDesk()
+    desk.give(LinkOpened(50, server_user("east", "example.org"), "server", is_server=True))
+    desk.send(50, Attach(1, "default", None, keep=True), Subscribe(1, "*", "", None, (), False))
+    alice = desk.attach()
+    for number, subject in enumerate((NORTHERN, OWN, "*", "Down"), 1):
+        desk.send(alice, Subscribe(number, subject, "", None, (), False))
+    (session,) = desk.broker.state.sessions_of(ALICE)
+    desk.read(alice, *session.subscriptions)
+    desk.give(ArrivalsLost("north", 5, 0, 9, 3, "log_keep"))
+    lost = [loss.subscription for gap in desk.received(alice, NotifyGap) for loss in gap.lost]
+    rows = desk.broker.state.subscriptions
+    assert sorted(rows[each].subscription.subject for each in lost) == ["*", "Down", NORTHERN]
+    assert not desk.broker.state.sessions_of(server_user("east", "example.org"))[0].dropped
 
 
 @given(

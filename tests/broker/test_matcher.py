@@ -442,3 +442,54 @@ def test_an_expression_that_cannot_be_read_any_more_does_not_keep_the_broker_fro
     assert desk.log == log
     desk.publish(link, 6)
     assert desk.stream(link) == [5, 6]
+
+
+# Hierarchies of subjects ------------------------------------------
+
+
+def family() -> Matcher:
+    """A matcher with a subscription to each subject; ``Child`` is below ``Parent``, which is below ``Top``."""
+    lineages = {"Child": ("Child", "Parent", "Top"), "Parent": ("Parent", "Top")}
+    work = FilterWork(BrokerConfig(), lambda: 0)
+    matcher = Matcher(None, work, lambda subject: lineages.get(subject, (subject,)))
+    for subject in ("Child", "Parent", "Top", "Other", "*"):
+        one = Subscription(subject, ALICE, "default", subject, "N > 1", None, (), None)
+        matcher.add(one, entries_of(one))
+    return matcher
+
+
+def found_by(matcher: Matcher, subject: str, n: int = 2) -> list[str]:
+    """The subscriptions that an event of a subject matches."""
+    return sorted(matcher.matching(Event(subject, {"N": n})))
+
+
+def test_an_event_matches_under_each_ancestor_of_its_subject() -> None:
+    matcher = family()
+    assert found_by(matcher, "Child") == ["*", "Child", "Parent", "Top"]
+    assert found_by(matcher, "Parent") == ["*", "Parent", "Top"]
+    assert found_by(matcher, "Top") == ["*", "Top"]
+    assert found_by(matcher, "Unknown") == ["*"]
+    assert found_by(matcher, "Child", 1) == []
+
+
+@pytest.mark.parametrize("kernel", ["scan", "numpy"])
+def test_a_batch_gives_each_event_its_own_ancestors(kernel: Kernel) -> None:
+    matcher = family()
+    matcher.use(kernel)
+    events = [Event(subject, {"N": n}) for subject in ("Other", "Child", "Top", "Parent") for n in (1, 2)]
+    alone = [sorted(matcher.matching(each)) for each in events]
+    matcher.prematch(events)
+    matcher.remove("Parent")
+    assert [sorted(matcher.matching(each)) for each in events] == [
+        [one for one in found if one != "Parent"] for found in alone
+    ]
+
+
+def test_a_filter_that_is_too_costly_for_an_event_of_a_child_is_undecided() -> None:
+    work = FilterWork(BrokerConfig(filter_work_max=1), lambda: 0)
+    matcher = Matcher(None, work, lambda subject: (subject, "Top") if subject == "Child" else (subject,))
+    one = Subscription("top", ALICE, "default", "Top", "N > 1 and N < 5", None, (), None)
+    matcher.add(one, entries_of(one))
+    child = Event("Child", {"N": 7})
+    assert matcher.matching(child) == ["top"]
+    assert list(work.take_undecided(child)) == ["top"]

@@ -10,6 +10,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT
 from tests.broker.test_server_sessions import DOMAIN, NORTH, Hub, stream
 from wanderbus.broker.messages import DiskFreed, DiskFull, LinkOpened
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.state.rows import FORMER_EPOCHS_MAX
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
@@ -92,6 +93,34 @@ def test_another_epoch_of_the_device_and_its_outbox_are_numbered_apart(hub: Hub)
     hub.send(north, publish_for(1, 1), publish_for(2, 1, is_outbox=True), publish_for(3, 1, epoch=2))
     assert numbers(hub) == [1, 1, 1]
     assert [each.outbox for each in answers(hub, north)] == [False, True, False]
+
+
+@pytest.mark.parametrize("is_outbox", [False, True])
+def test_a_repeat_of_an_earlier_epoch_is_recognised(hub: Hub, is_outbox: bool) -> None:
+    north, south = hub.server(), hub.server(SOUTH)
+    hub.send(north, *[publish_for(n, n, epoch=9, is_outbox=is_outbox) for n in (1, 2)])
+    hub.send(south, publish_for(1, 1, epoch=4, is_outbox=is_outbox))
+    hub.restart()
+    north = hub.server()
+    hub.send(north, *[publish_for(n, n, epoch=9, is_outbox=is_outbox) for n in (1, 2, 3)])
+    hub.send(north, publish_for(4, 1, epoch=4, is_outbox=is_outbox))
+    assert numbers(hub) == [1, 2, 1, 3]
+    assert [type(each) for each in answers(hub, north)] == [
+        PublishRefused,
+        PublishRefused,
+        PublishAccepted,
+        PublishRefused,
+    ]
+
+
+def test_repeats_of_the_last_few_epochs_are_recognised(hub: Hub) -> None:
+    north = hub.server()
+    for epoch in range(1, FORMER_EPOCHS_MAX + 3):
+        hub.send(north, publish_for(epoch, 1, epoch=epoch))
+    hub.send(north, *[publish_for(50 + epoch, 1, epoch=epoch) for epoch in (2, FORMER_EPOCHS_MAX + 1)])
+    assert len(numbers(hub)) == FORMER_EPOCHS_MAX + 2
+    hub.send(north, publish_for(51, 1, epoch=1))
+    assert len(numbers(hub)) == FORMER_EPOCHS_MAX + 3
 
 
 @pytest.mark.parametrize("is_attached", [False, True])

@@ -9,8 +9,10 @@ from typing import Any, Protocol
 import msgspec
 
 import wanderbus
-from tests.api.world import World
+from tests.api.world import World, numbers
 from tests.engine_service import EngineService
+from wanderbus.client.notifications import Notifications
+from wanderbus.event import Value
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.services.service import Service
 
@@ -87,3 +89,7 @@ class Conditions:
     def kill_engine(self) -> None:
         """Kill the engine."""
         self.engine.kill()
+
+    async def numbers_from(self, first: int, notifications: Notifications[Any], count: int) -> list[Value]:
+        """Read the next ``count`` notifications of a subscription that was made before ``first`` was published."""
+        return await numbers(notifications, count)

@@ -121,7 +121,7 @@ class Broker:
         self._presence = Presence(state, journal, links, queue_limits, config, hook, servers)
         lineage = None if channels is None else channels.lineage
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
-        self._interest = InterestRequests(journal, channels)
+        self._interest = InterestRequests(journal, links, channels)
         self._forwarding = Forwarding(journal, links, channels)
         self._engine_events = EngineEvents(state, journal, config)
         self._catch_up = CatchUp(
@@ -256,8 +256,8 @@ class Broker:
                 self._arrivals.lose(given)
             case PublishAnswered():
                 self._forwarding.answered(given)
-            case InterestCounts(subscriptions=subscriptions):
-                self._interest.counts(subscriptions)
+            case InterestCounts(names=names):
+                self._interest.counts(names)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
             case ServerAnswered():

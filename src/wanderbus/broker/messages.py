@@ -157,8 +157,8 @@ class PublishAnswered(Input, frozen=True):
 class InterestChanged(Output, frozen=True):
     """Subscriptions here that begin, each with the subject and filter of its entries, and those that end.
 
-    They have names of their own: a subscription that is renewed after its end begins under another one.
-    :class:`InterestCounts` reports when those that begin count at all leaders of their subjects.
+    Each has a name that is used once. :class:`InterestCounts` reports when those that begin count at all leaders of
+    their subjects.
     """
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
@@ -166,9 +166,9 @@ class InterestChanged(Output, frozen=True):
 
 
 class InterestCounts(Input, frozen=True):
-    """The subscriptions with these names count at every server that leads one of their subjects."""
+    """The subscriptions of these names count at every server that leads one of their subjects."""
 
-    subscriptions: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 class LogBegins(Input, frozen=True):

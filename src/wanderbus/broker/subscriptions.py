@@ -106,7 +106,7 @@ class Subscriptions:
             self._catch_up.add(subscription.id)
         for subscription, error in self.matcher.add_many(subscriptions):
             self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
-        self._interest.add_all(each for each in subscriptions if each.owner not in self._servers.users)
+        self._interest.add_earlier(each for each in subscriptions if each.owner not in self._servers.users)
         self.ask_for_kernel()
 
     def offset_found(self, given: OffsetFound) -> None:
@@ -140,14 +140,12 @@ class Subscriptions:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
-                self._interest.when_it_counts(done[0].id, lambda: self._accept(link, request, done))
+                self._interest.when_it_counts(done[0].id, link, lambda: self._accept(link, request, done))
             else:
                 self._send_done(link, request.request, done)
 
     def _accept(self, link: Link, request: protocol.Subscribe | protocol.Renew, done: Sequence[Subscription]) -> None:
-        """Answer a request for a subscription that counts now, unless the link was closed while it waited."""
-        if self._links.get(link.link) is not link:
-            return
+        """Answer a request for a subscription that counts now."""
         self._send_done(link, request.request, done)
         if isinstance(request, protocol.Subscribe):
             self._read_at_once(link, request, done[0].id)
@@ -291,6 +289,8 @@ class Subscriptions:
             admission.check_subject(subject)
             if not link.is_server and (refusal := self._permissions.refusal(link.user, subject)):
                 raise Refused(refusal)
+        if request.since is not None:
+            self._interest.check_since(request.subject)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
         if request.language != PATTERN:
@@ -447,7 +447,7 @@ class Subscriptions:
         self._catch_up.add(subscription.id)
         self.matcher.add(subscription, entries)
         if subscription.owner not in self._servers.users:
-            self._interest.add(subscription, entries)
+            self._interest.add([(subscription, entries)])
         self.ask_for_kernel()
 
 

@@ -38,7 +38,7 @@ def accept(
     """
     number = source.number
     if publisher is not None and is_repeated(publisher, source.epoch, number):
-        return Repeated(_first_answer(publisher, number, next_id))
+        return Repeated(_first_answer(publisher, number, next_id) if publisher.epoch == source.epoch else None)
     if source.is_outbox and not is_in_turn(number, held_up):
         return out_of_turn(held_up)
     if now.is_disk_full:
@@ -61,7 +61,7 @@ def _first_answer(publisher: PublisherRow, number: int, next_id: EventId) -> Eve
 
 def is_repeated(publisher: PublisherRow, epoch: int, number: int) -> bool:
     """Return whether the publisher has used ``number``, or a higher one, in this epoch."""
-    return number <= publisher.number and publisher.epoch == epoch
+    return number <= (publisher.number if publisher.epoch == epoch else publisher.former.get(epoch, 0))
 
 
 def is_in_turn(number: int, held_up: tuple[int, str] | None) -> bool:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+PublishId = tuple[str, int, int]
+"""Publisher's own identifier of an event: the key of its row, the epoch, the number."""
+
 
 class ForwardedPublish(NamedTuple):
-    """A forwarded event: the link that waits for the answer, and the number of the event there."""
+    """A forwarded event: who waits for the answer, and under which number; its size counts until then."""
 
+    id: PublishId
     link: int
     number: int
     is_outbox: bool
+    device: str
+    """Key of the device."""
+    size: int
+    """Bytes that it counts of the device's bound."""

@@ -6,18 +6,24 @@ what was not answered, as it does at a single server, whichever server it has re
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ForwardPublish, PublishAnswered
 from wanderbus.broker.publish.acceptance import checked_bytes
 from wanderbus.broker.publish.decisions import Conditions, Rejected, Source
 from wanderbus.broker.readers import Link
-from wanderbus.broker.servers.forwarded_publish import ForwardedPublish
+from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import EventError
 from wanderbus.event import Event
-from wanderbus.limits import FORWARDED_MAX
+from wanderbus.limits import FORWARDED_BYTES_MAX
+
+_EVENT_BYTES: Final = 1_024
+"""Bytes that an event counts in addition to its own."""
 
 
 class Forwarding:
@@ -32,8 +38,9 @@ class Forwarding:
         self._channels = channels
         self._requests = 0
         self._waiting: dict[int, ForwardedPublish] = {}
-        self._of_link: dict[int, int] = {}
-        """Number of waiting events of each link."""
+        self._request_of: dict[PublishId, int] = {}
+        self._bytes_of: Counter[str] = Counter()
+        """Bytes of the waiting events of each device."""
 
     def takes(self, subject: str) -> bool:
         """Return whether another server leads the channel of ``subject``."""
@@ -47,9 +54,9 @@ class Forwarding:
             return Rejected(f"{leader} leads the channel of {event.subject!r}, not {here}; compare the domain files")
         if refusal := now.permissions.refusal(source.user, event.subject):
             return Rejected(refusal)
-        if self._of_link.get(link.link, 0) >= FORWARDED_MAX:
-            reason = f"{FORWARDED_MAX} events wait for the servers that lead their channels; try again later"
-            return Rejected(reason, "forwarded_max")
+        if _id(source) not in self._request_of and self._bytes_of[link.key] >= FORWARDED_BYTES_MAX:
+            reason = "too many events wait for the servers that lead their channels; try again later"
+            return Rejected(reason, "forwarded_bytes_max")
         try:
             checked_bytes(event)
         except EventError as error:
@@ -57,20 +64,18 @@ class Forwarding:
         return None
 
     def forward(self, link: Link, source: Source, event: Event) -> None:
-        """Send an event of the device on ``link`` to the leader of its channel."""
-        self._requests += 1
-        self._waiting[self._requests] = ForwardedPublish(link.link, source.request, source.is_outbox)
-        self._of_link[link.link] = self._of_link.get(link.link, 0) + 1
-        publish = protocol.PublishFor(
-            self._requests,
-            source.user,
-            source.device,
-            source.epoch,
-            source.number,
-            event,
-            source.received_us,
-            source.is_outbox,
-        )
+        """Send an event of the device on ``link`` to the leader of its channel, unless it is on its way already."""
+        identity = _id(source)
+        if (request := self._request_of.get(identity)) is not None:
+            self._waiting[request] = self._waiting[request]._replace(link=link.link, number=source.request)
+            return
+        request = self._requests = self._requests + 1
+        size = _EVENT_BYTES + protocol.size_of(event)
+        self._request_of[identity] = request
+        self._waiting[request] = ForwardedPublish(identity, link.link, source.request, source.is_outbox, link.key, size)
+        self._bytes_of[link.key] += size
+        publisher = source.user, source.device, source.epoch, source.number
+        publish = protocol.PublishFor(request, *publisher, event, source.received_us, source.is_outbox)
         self._journal.emit_now(ForwardPublish(publish))
 
     def answered(self, given: PublishAnswered) -> None:
@@ -78,13 +83,18 @@ class Forwarding:
         forwarded = self._waiting.pop(given.request, None)
         if forwarded is None:
             return
-        self._of_link[forwarded.link] -= 1
-        if not self._of_link[forwarded.link]:
-            del self._of_link[forwarded.link]
+        del self._request_of[forwarded.id]
+        self._bytes_of[forwarded.device] -= forwarded.size
+        if not self._bytes_of[forwarded.device]:
+            del self._bytes_of[forwarded.device]
         if (link := self._links.get(forwarded.link)) is None:
             return
+        number, is_outbox = forwarded.number, forwarded.is_outbox
         if given.id is not None:
-            self._links.send(link, protocol.PublishAccepted(forwarded.number, given.id, forwarded.is_outbox))
+            self._links.send(link, protocol.PublishAccepted(number, given.id, is_outbox))
         else:
-            refused = protocol.PublishRefused(forwarded.number, given.reason, given.limit, forwarded.is_outbox)
-            self._links.send(link, refused)
+            self._links.send(link, protocol.PublishRefused(number, given.reason, given.limit, is_outbox))
+
+
+def _id(source: Source) -> PublishId:
+    return source.key, source.epoch, source.number

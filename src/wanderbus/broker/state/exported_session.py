@@ -107,4 +107,4 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
 def _elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:
     """Return the row as another server needs it: every answer with its whole id."""
     own = {number: EventId(state.server, state.incarnation, each) for number, each in row.recent.items()}
-    return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own)
+    return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own, row.former)

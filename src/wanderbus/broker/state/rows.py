@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -11,6 +11,9 @@ from wanderbus.event import EventId
 from wanderbus.subscription import Subscription
 
 Status = Literal["CONNECTED", "DISCONNECTED"]
+
+FORMER_EPOCHS_MAX: Final = 8
+"""Earlier epochs of a publisher whose repeated events are recognised."""
 
 
 class SessionRow(msgspec.Struct, dict=True):
@@ -86,6 +89,13 @@ class PublisherRow(msgspec.Struct):
     """Number in the id of each event that this server has accepted, in the present incarnation of its log."""
     elsewhere: dict[int, EventId] = msgspec.field(default_factory=dict)
     """Id of each event that another server has accepted."""
+    former: dict[int, int] = msgspec.field(default_factory=dict)
+    """Highest number of each of the last earlier epochs; a server may repeat an event of one after a new one began."""
+
+    def in_epoch(self, epoch: int) -> PublisherRow:
+        """Return the row for another epoch."""
+        former = [*self.former.items(), (self.epoch, self.number)]
+        return PublisherRow(epoch, former=dict(former[-FORMER_EPOCHS_MAX:]))
 
 
 class LeaderRow(msgspec.Struct, frozen=True):

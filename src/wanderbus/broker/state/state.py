@@ -268,8 +268,10 @@ class BrokerState:
     def _remember_publish(self, acceptance: records.Acceptance) -> None:
         key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
         publisher, number = self.publishers.get(key), acceptance.number
-        if publisher is None or publisher.epoch != acceptance.epoch:
+        if publisher is None:
             publisher = PublisherRow(acceptance.epoch)
+        elif publisher.epoch != acceptance.epoch:
+            publisher = publisher.in_epoch(acceptance.epoch)
         oldest = number - self._publishes_remembered + 1
         if number == publisher.number + 1:
             publisher.recent.pop(oldest - 1, None)

@@ -7,8 +7,9 @@ removes once what it adds is confirmed: at no time is an event missed.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final
 
 from wanderbus import protocol
 from wanderbus.channels.interest.covering_index import Interest
@@ -17,11 +18,14 @@ from wanderbus.channels.interest.interest_set import InterestSet, Wanted
 from wanderbus.channels.interest.measured_precision import MeasuredPrecision
 from wanderbus.channels.own_channels import Merging
 from wanderbus.filters import Filter
-from wanderbus.filters.merging import filter_of
+from wanderbus.filters.pieces import pieces_of
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 Key = tuple[str, str]
 """Subject and expression of a subscription at the leader."""
+
+PIECE_CHARACTERS_MAX: Final = 4_096
+"""Length of the expression of a subscription at a leader: a longer one would cost too much at each change of it."""
 
 _QUERY: int = 0
 """Request number of the query for the subscriptions that the leader has."""
@@ -36,7 +40,10 @@ class LeaderInterest:
         self._local: dict[str, dict[Merging, list[Hashable]]] = {}
         """Ids of the filters of each subscription here, in the sets that have them."""
         self._measured: dict[str, MeasuredPrecision] = {}
-        self._wanted: dict[Key, None] = {}
+        self._keys: dict[Interest, list[Key]] = {}
+        """Subscriptions that stand for each merged filter."""
+        self._wanted: Counter[Key] = Counter()
+        """Number of merged filters of which each subscription is a piece."""
         self._present: dict[Key, str] = {}
         """Ids of the subscriptions at the leader."""
         self._unconfirmed: dict[Key, int] = {}
@@ -63,17 +70,24 @@ class LeaderInterest:
 
     # Local filters ----------------------------------------------------------------------------------------------
 
-    def add(self, subscription: str, entries: Sequence[tuple[str, Filter]]) -> list[protocol.AgentMessage]:
-        """Add the filters of a subscription here, each with its subject; return the messages to the leader."""
+    def add(self, subscriptions: Mapping[str, Sequence[tuple[str, Filter]]]) -> list[protocol.AgentMessage]:
+        """Add the filters of subscriptions here, each with its subject; return the messages to the leader.
+
+        Many at once cost far less than one after the other: they are merged once.
+        """
         messages: list[protocol.AgentMessage] = []
         of_set: dict[Merging, dict[Hashable, Wanted]] = {}
-        for place, (subject, interest) in enumerate(entries):
-            named = None if subject == EVERY_SUBJECT else subject
-            of_set.setdefault(self._merging_of(subject), {})[subscription, place] = named, interest
-        self._local[subscription] = {merging: list(added) for merging, added in of_set.items()}
+        for subscription, entries in subscriptions.items():
+            local: dict[Merging, list[Hashable]] = {}
+            self._local[subscription] = local
+            for place, (subject, interest) in enumerate(entries):
+                merging = self._merging_of(subject)
+                named = None if subject == EVERY_SUBJECT else subject
+                of_set.setdefault(merging, {})[subscription, place] = named, interest
+                local.setdefault(merging, []).append((subscription, place))
         for merging, added in of_set.items():
             messages += self._changed(self._set(merging).update(added))
-        self._counting.append((self._version, subscription))
+        self._counting += [(self._version, subscription) for subscription in subscriptions]
         return messages
 
     def remove(self, subscription: str) -> list[protocol.AgentMessage]:
@@ -173,11 +187,15 @@ class LeaderInterest:
         if not change:
             return []
         self._version += 1
-        added, removed = list(map(_key, change.added)), list(map(_key, change.removed))
+        added = [key for each in change.added for key in self._keys.setdefault(each, _keys_of(each))]
+        removed = [key for each in change.removed for key in self._keys.pop(each)]
+        former = {key for key in added if key in self._wanted}
+        self._wanted.update(added)
+        self._wanted.subtract(removed)
         for key in removed:
-            self._wanted.pop(key, None)
-        new = [key for key in added if key not in self._wanted]
-        self._wanted |= dict.fromkeys(added)
+            if not self._wanted[key]:
+                del self._wanted[key]
+        new = [key for key in dict.fromkeys(added) if key in self._wanted and key not in former]
         asked = set(self._requested.values())
         messages: list[protocol.AgentMessage] = []
         for key in new:
@@ -225,6 +243,7 @@ class LeaderInterest:
         return found
 
 
-def _key(interest: Interest) -> Key:
+def _keys_of(interest: Interest) -> list[Key]:
+    """Return the subscriptions that stand for a merged filter; a long one needs several."""
     subject = EVERY_SUBJECT if interest.subject is None else interest.subject
-    return subject, filter_of(interest.conjunction).text
+    return [(subject, piece.text) for piece in pieces_of(interest.conjunction, PIECE_CHARACTERS_MAX)]

@@ -31,6 +31,7 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.filters import Filter
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 
 RETRY_S: Final = 2.0
@@ -120,14 +121,16 @@ class LeaderSessions:
     def _on_interest_changed(self, changed: InterestChanged) -> dict[str, LeaderSession]:
         """Pass new and ended subscriptions to the leaders of their subjects; return their sessions."""
         touched: dict[str, LeaderSession] = {}
+        of_leader: dict[str, dict[str, list[tuple[str, Filter]]]] = {}
         for subscription, entries in changed.added.items():
+            for subject, interest in entries:
+                for leader in self._channels.other_leaders([subject]):
+                    of_leader.setdefault(leader, {}).setdefault(subscription, []).append((subject, interest))
             leaders = self._channels.other_leaders(subject for subject, _ in entries)
-            self._leaders[subscription] = leaders
-            self._pending[subscription] = set(leaders)
-            for leader in sorted(leaders):
-                session = touched[leader] = self._sessions[leader]
-                led = [each for each in entries if leader in self._channels.other_leaders([each[0]])]
-                session.send(session.interest.add(subscription, led))
+            self._leaders[subscription], self._pending[subscription] = leaders, set(leaders)
+        for leader, added in sorted(of_leader.items()):
+            session = touched[leader] = self._sessions[leader]
+            session.send(session.interest.add(added))
         for subscription in changed.removed:
             self._pending.pop(subscription, None)
             for leader in sorted(self._leaders.pop(subscription, ())):

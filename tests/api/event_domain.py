@@ -1,0 +1,70 @@
+"""A domain of servers on loopback."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import wanderbus
+from tests.api.world import PASSWORDS, SUBJECT
+from wanderbus.runtime.files.domain_file import create_domain, read_domain
+
+
+class Domain:
+    """A domain of servers, each with a data directory of its own."""
+
+    def __init__(self, directory: Path, size: int = 3, *, keys: str = "", tables: str = "") -> None:
+        self.directory = directory
+        self.file = create_domain(directory, "localhost", size)
+        # Every domain has a network of its own: the file names ports before the servers bind them.
+        network = f"127.{secrets.randbelow(254) + 1}.{secrets.randbelow(256)}"
+        text = self.file.read_text().replace('"127.0.0.', f'"{network}.')
+        self.file.write_text(f"{keys}\n{text}\n{tables}")
+        self.ports: dict[str, int] = {}
+
+    def leader(self, subject: str = SUBJECT) -> str:
+        """The server that leads the channel of a subject."""
+        return read_domain(self.file).channel(subject).leader
+
+    def subject_of(self, leader: str) -> str:
+        """A subject whose channel this server leads."""
+        return next(name for name in map("Subject{}".format, range(1_000)) if self.leader(name) == leader)
+
+    def data_dir(self, name: str) -> Path:
+        """The data directory of a server."""
+        return self.directory / f"data-{name}"
+
+    @asynccontextmanager
+    async def server(self, name: str, **options: Any) -> AsyncIterator[wanderbus.Server]:
+        """Run one server; it keeps its port when it is started again."""
+        server = wanderbus.Server(
+            domain="localhost",
+            data_dir=self.data_dir(name),
+            users=PASSWORDS,
+            port=self.ports.get(name, 0),
+            event_domain=self.file,
+            event_server=name,
+            **options,
+        )
+        async with server:
+            self.ports[name] = server.address[1]
+            yield server
+
+    @asynccontextmanager
+    async def servers(self) -> AsyncIterator[dict[str, wanderbus.Server]]:
+        """Run all servers."""
+        async with AsyncExitStack() as stack:
+            names = read_domain(self.file).settings.servers
+            yield {name: await stack.enter_async_context(self.server(name)) for name in names}
+
+    def agent(self, server: str, name: str = "alice", **options: Any) -> wanderbus.Agent:
+        """An agent of a user at a server."""
+        settings: dict[str, Any] = {
+            "password": PASSWORDS[name],
+            "server": f"127.0.0.1:{self.ports[server]}",
+            "state_dir": self.directory / f"{name}-{server}",
+        }
+        return wanderbus.connect(f"sip:{name}@localhost", **(settings | options))
