@@ -8,6 +8,9 @@ sent once, and only numbers under which nothing is left make a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,27 +40,30 @@ class WholeSessions:
         """
         whole = link.whole
         assert whole is not None
+        if not self._windows.has_room(link, whole):
+            return
         is_caught_up = whole.sent == newest - 1
-        names = list(subscriptions if is_caught_up else ()) or list(queue.queues)
-        while self._windows.has_room(link, whole):
-            items = _next_items(queue, names, whole.sent)
-            event = min((each for _, each in items if type(each) is Queued), key=_number, default=None)
-            holes = [
-                (name, each.beyond(whole.sent))
-                for name, each in items
-                if type(each) is Hole and (event is None or max(each.number, whole.sent + 1) < event.number)
-            ]
+        heads = _heads(queue, list(subscriptions if is_caught_up else ()) or list(queue.queues), whole.sent)
+        while heads and self._windows.has_room(link, whole):
+            holes: list[_Head] = []
+            while heads and heads[0].is_hole:
+                holes.append(heappop(heads))
+            event = heads[0].item if heads else None
+            assert type(event) is not Hole
             if holes:
-                self._send_gap(link, whole, holes, event)
+                # A gap may end before the others: what is left of them is looked up again.
+                self._send_gap(link, whole, sorted(holes, key=_place), event)
+                for each in holes:
+                    heappush(heads, each)
             elif event is not None:
                 data = event.event
                 notify = protocol.NotifyServer(event.number, whole.sent, data.id, data.at_us, msgspec.Raw(data.data))
                 self._send(link, notify)
                 whole.send(event)
-            else:
-                return
+            _pass(queue, heads, whole.sent)
 
-    def _send_gap(self, link: Link, whole: Reader, holes: list[tuple[str, Hole]], event: Queued | None) -> None:
+    def _send_gap(self, link: Link, whole: Reader, heads: list[_Head], event: Queued | None) -> None:
+        holes = [(each.subscription, each.item.beyond(whole.sent)) for each in heads if type(each.item) is Hole]
         first, last = min(hole.number for _, hole in holes), max(hole.last for _, hole in holes)
         if event is not None:
             last = min(last, event.number - 1)
@@ -66,11 +72,40 @@ class WholeSessions:
         whole.send(Hole(first, last, {}))
 
 
-def _next_items(queue: SessionQueue, names: Iterable[str], sent: int) -> list[tuple[str, Item]]:
-    """Return the first unsent item of each of these subscriptions that has one."""
-    queues = ((name, queue.queues.get(name)) for name in names)
-    return [(name, item) for name, own in queues if own is not None and (item := own.after(sent)) is not None]
+class _Head(NamedTuple):
+    """First unsent item of a subscription; heads are in the order of sending."""
+
+    number: int
+    """First unsent number of the item."""
+    is_hole: bool
+    """True for a gap; it follows an event of the same number."""
+    place: int
+    """Place of the subscription among the others; no two are equal."""
+    subscription: str
+    item: Item
 
 
-def _number(item: Queued) -> int:
-    return item.number
+_place = attrgetter("place")
+
+
+def _heads(queue: SessionQueue, names: Iterable[str], sent: int) -> list[_Head]:
+    """Return a heap of the first unsent item of each of these subscriptions that has one."""
+    found = [_head(queue, place, name, sent) for place, name in enumerate(names)]
+    heads = [each for each in found if each is not None]
+    heapify(heads)
+    return heads
+
+
+def _head(queue: SessionQueue, place: int, name: str, sent: int) -> _Head | None:
+    item = queue.after(name, sent)
+    return None if item is None else _Head(max(item.number, sent + 1), type(item) is Hole, place, name, item)
+
+
+def _pass(queue: SessionQueue, heads: list[_Head], sent: int) -> None:
+    """Replace the heads that were sent, with all up to number ``sent``, by the next items of their subscriptions."""
+    while heads and (first := heads[0]).number <= sent:
+        following = _head(queue, first.place, first.subscription, sent)
+        if following is None:
+            heappop(heads)
+        else:
+            heapreplace(heads, following)
