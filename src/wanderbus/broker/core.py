@@ -198,6 +198,8 @@ class Broker:
         for kind, several in groupby(inputs, type):
             if kind is MessageArrived:
                 self._backlog.arrived(cast(list[MessageArrived], list(several)))
+            elif kind is EventArrived:
+                self._take_arrivals(cast(list[EventArrived], list(several)))
             else:
                 for given in several:
                     self._on_input(given)
@@ -209,6 +211,16 @@ class Broker:
         self.engine.go_on(now)
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
+
+    def _take_arrivals(self, several: list[EventArrived]) -> None:
+        for at in range(0, len(several), PREMATCHED_MAX):
+            batch = several[at : at + PREMATCHED_MAX]
+            self._arrivals.prematch(batch)
+            for given in batch:
+                self._arrivals.take(given)
+                if self._links.ready:
+                    self._links.flush()
+        self._subscriptions.matcher.prematch(())
 
     @property
     def done_units(self) -> float:
@@ -250,8 +262,6 @@ class Broker:
                 self._publishing.conditions.is_disk_full = self._catch_up.is_paused = self.engine.is_paused = is_full
                 self._detections.is_paused = is_full
                 self._arrivals.disk_full(is_full=is_full)
-            case EventArrived():
-                self._arrivals.take(given)
             case ArrivalsLost():
                 self._arrivals.lose(given)
             case PublishAnswered():

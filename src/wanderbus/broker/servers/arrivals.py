@@ -7,6 +7,8 @@ has arrived already is recognised by its number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from wanderbus import protocol, records
@@ -21,6 +23,7 @@ from wanderbus.broker.state.rows import LeaderRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.event import Event
 
 _NONE = LeaderRow()
 
@@ -57,6 +60,21 @@ class Arrivals:
         if not is_full:
             for leader, (epoch, number) in self._wanted.items():
                 self._journal.emit(ArrivalsWanted(leader, epoch, number))
+
+    def prematch(self, coming: Sequence[EventArrived]) -> None:
+        """Match the events that will be taken in one batch, which costs a fraction of single matching."""
+        if self._is_full:
+            return
+        reached: dict[str, LeaderRow] = {}
+        events: list[Event] = []
+        for given in coming:
+            row = reached.get(given.leader) or self._state.leaders.get(given.leader) or _NONE
+            number = row.number if given.epoch == row.epoch else 0
+            if given.epoch >= row.epoch and given.before <= number < given.number:
+                reached[given.leader] = LeaderRow(given.epoch, given.number)
+                events.append(given.event)
+        if len(events) > 1:
+            self._subscriptions.matcher.prematch(events)
 
     def take(self, given: EventArrived) -> None:
         """Deliver an event and record it; acknowledge it when it is durable. A repeat is acknowledged again."""
