@@ -84,7 +84,8 @@ class Publishing:
         _, encoded = self._encoded.pop(id(message.event), _NOT_ENCODED)
         source, state = self._source(link, message), self._state
         held_up = link.held_up.get(source.key) if link.held_up else None
-        if self._forwarding.takes(message.event.subject):
+        # An encoded event was looked up with its batch: this server leads its channel.
+        if encoded is None and self._forwarding.takes(message.event.subject):
             self._forward(link, source, message.event, held_up)
             return
         publisher = state.publishers.get(source.key)
