@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import operator
 import stat
 from pathlib import Path
 
 import pytest
 
 from wanderbus.cli.application import run
+from wanderbus.cli.up import given_to
+from wanderbus.config import ServerSettings
+from wanderbus.runtime.files.domain_file import create_domain, read_domain
 
 Output = pytest.CaptureFixture[str]
 
@@ -24,6 +28,7 @@ def test_a_new_domain_has_a_file_and_private_keys(tmp_path: Path, capsys: Output
     assert run(["domain", "servers", "--config", str(file), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["address"] for row in rows] == ["127.0.0.1:5601", "127.0.0.2:5601", "127.0.0.3:5601"]
+    assert [row["sip"] for row in rows] == ["127.0.0.1:5060", "127.0.0.2:5060", "127.0.0.3:5060"]
     assert [("directory" in row["roles"]) for row in rows] == [True, False, False]
     assert sum(row["groups"] for row in rows) == 64
     assert run(["domain", "channels", "Stock", "Flight", "--config", str(file), "--json"]) == 0
@@ -35,6 +40,34 @@ def test_a_new_domain_has_a_file_and_private_keys(tmp_path: Path, capsys: Output
     assert {row["leader"] for row in shown} <= {"s1", "s2", "s3"}
     assert run(["domain", "channels", "Stock", "--config", str(file)]) == 0
     assert capsys.readouterr().out.endswith("epoch 1, ordered, merging perfect\n")
+
+
+def test_free_ports_are_chosen_and_a_port_without_room_above_it_is_refused(tmp_path: Path, capsys: Output) -> None:
+    assert run(["domain", "init", str(tmp_path / "one"), "--size", "2", "--port", "0"]) == 0
+    assert run(["domain", "init", str(tmp_path / "two"), "--size", "2", "--port", "7000"]) == 0
+    one, two = (read_domain(tmp_path / name / "domain.toml").settings.servers for name in ("one", "two"))
+    addresses = [address for server in one.values() for address in (server.sip, server.address)]
+    assert len(set(addresses)) == 4
+    assert [(server.sip, server.address) for server in two.values()] == [
+        ("127.0.0.1:7000", "127.0.0.1:7541"),
+        ("127.0.0.2:7000", "127.0.0.2:7541"),
+    ]
+    assert run(["domain", "init", str(tmp_path / "three"), "--port", "65000"]) == 2
+    assert "the SIP port 65000 is out of range" in capsys.readouterr().err
+    assert not (tmp_path / "three").exists()
+
+
+def test_a_server_has_the_place_that_the_domain_gives_it(tmp_path: Path) -> None:
+    file = create_domain(tmp_path, "example.org", 2)
+    options = {"users": tmp_path / "users", "event_domain": file, "event_server": "s2"}
+    place = operator.itemgetter("host", "port", "domain")
+    assert place(given_to(ServerSettings, options, None)) == ("127.0.0.2", 5060, "example.org")
+    assert place(given_to(ServerSettings, {**options, "port": 0}, None)) == ("127.0.0.2", 0, "example.org")
+    settings = tmp_path / "broker.toml"
+    settings.write_text('host = "127.0.0.9"\n')
+    assert place(given_to(ServerSettings, options, settings)) == ("127.0.0.9", 5060, "example.org")
+    file.write_text(file.read_text().replace('sip = "127.0.0.2:5060"\n', ""))
+    assert not {"host", "port"} & given_to(ServerSettings, options, None).keys()
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: Output) -> None:
@@ -57,3 +90,6 @@ def test_an_unusable_file_is_named_with_its_key(tmp_path: Path, capsys: Output) 
     file.write_text(file.read_text() + '\n[parents]\nStock = "Stock"\n')
     assert run(["domain", "channels", "Stock", "--config", str(file)]) == 2
     assert f"{file}: parents: 'Stock' is its own ancestor" in capsys.readouterr().err
+    file.write_text(file.read_text().replace('sip = "127.0.0.1:5060"', 'sip = "127.0.0.1"'))
+    assert run(["domain", "servers", "--config", str(file)]) == 2
+    assert f"{file}: servers.s1.sip: '127.0.0.1' is not host:port" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.files.domain_file import read_domain
 from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.server import Server
+from wanderbus.settings.event_domain import address_in
 from wanderbus.settings.keys import default_of
 
 _UNLESS_GIVEN: Final = {"domain": "localhost", "data_dir": Path("wanderbus-data")}
@@ -102,7 +103,9 @@ Engine = Annotated[
 EventDomain = Annotated[
     Path | None,
     typer.Option(
-        help="File of the event domain of this server, as 'wanderbus domain init' writes it.", show_default=False
+        help="File of the event domain of this server, as 'wanderbus domain init' writes it. Its key sip gives --host "
+        "and --port, unless they are given.",
+        show_default=False,
     ),
 ]
 EventServer = Annotated[
@@ -173,14 +176,24 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
         given["relay"] = (from_file.get("relay") or RelaySettings()) if given["relay"] else None
     if "relays" in given:
         given["relays"] = tuple(given["relays"])
-    settings = {**_UNLESS_GIVEN, **from_file, **given}
-    if (described := settings.get("event_domain")) is not None and "domain" not in {**from_file, **given}:
-        settings["domain"] = read_domain(described).settings.name
+    given = {**from_file, **given}
+    settings = {**_UNLESS_GIVEN, **_in_event_domain(given.get("event_domain"), given.get("event_server")), **given}
     if "users" not in settings:
         raise ConfigurationError(
             "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"
         )
     return settings
+
+
+def _in_event_domain(file: Path | None, server: str | None) -> dict[str, Any]:
+    """Return the settings of ``server`` in the file of its event domain; none without such a file."""
+    if file is None:
+        return {}
+    domain = read_domain(file).settings
+    described = domain.servers.get(server or "")
+    address = None if described is None or described.sip is None else address_in(described.sip)
+    place = {} if address is None else {"host": address[0], "port": address[1]}
+    return {"domain": domain.name, **place}
 
 
 async def serve(

@@ -18,7 +18,7 @@ from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.domain_file import key_file, read_domain
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.server.ports import UdpPort
-from wanderbus.settings.event_domain import EventDomain
+from wanderbus.settings.event_domain import EventDomain, address_in
 
 
 class EventDomainMember:
@@ -100,5 +100,6 @@ def _private_key(file: Path) -> KeyPair:
 
 
 def _address(domain: EventDomain, name: str) -> Address:
-    host, _, port = domain.settings.servers[name].address.rpartition(":")
-    return host.strip("[]"), int(port)
+    address = address_in(domain.settings.servers[name].address)
+    assert address is not None, "the domain has checked its addresses"
+    return address

@@ -10,6 +10,7 @@ import msgspec
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.errors import ConfigurationError
+from wanderbus.machine import Address
 
 Role = Literal["access", "resolution", "directory"]
 Model = Literal["ordered", "decentralised"]
@@ -30,6 +31,10 @@ class DomainServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     roles: tuple[Role, ...] = ROLES
     """Roles of the server; exactly one server is the directory."""
+
+    sip: str | None = None
+    """Address for agents, ``host:port`` with an IP address: the ``host`` and ``port`` of the server, unless its options
+    or its own file of settings give them."""
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,9 +109,9 @@ class EventDomain:
         key = _hex_key("hash_key", settings.hash_key)
         for name, server in settings.servers.items():
             _hex_key(f"servers.{name}.public_key", server.public_key)
-            host, colon, port = server.address.rpartition(":")
-            if not (host and colon and port.isdecimal() and 0 < int(port) < 2**16):
-                raise ConfigurationError(f"servers.{name}.address: {server.address!r} is not host:port")
+            for kind, address in (("address", server.address), ("sip", server.sip)):
+                if address is not None and address_in(address) is None:
+                    raise ConfigurationError(f"servers.{name}.{kind}: {address!r} is not host:port")
         for role in ROLES:
             if not settings.servers_with(role):
                 raise ConfigurationError(f"servers: no server has the role {role}; give it to one of them")
@@ -135,6 +140,14 @@ class EventDomain:
         return [("precision_min", self.settings.precision_min)] + [
             (f"{name}.precision_min", each.precision_min) for name, each in own if each.precision_min is not None
         ]
+
+
+def address_in(text: str) -> Address | None:
+    """Return the address in ``host:port``, with an IPv6 address in brackets; None if it is not one."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
+        return None
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _hex_key(name: str, text: str) -> bytes:

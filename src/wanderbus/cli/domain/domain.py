@@ -10,11 +10,27 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
-from wanderbus.runtime.files.domain_file import FILE_NAME, SIZE_MAX, create_domain, read_domain
+from wanderbus.runtime.files.domain_file import (
+    FILE_NAME,
+    LINK_PORTS_ABOVE,
+    SIP_PORT,
+    SIZE_MAX,
+    create_domain,
+    read_domain,
+)
 
 app = typer.Typer(help="Describe a domain of several servers, and look up its channels.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Option("--config", help="File of the domain, as 'wanderbus domain init' writes it.")]
+SIPPort = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=65_535,
+        help=f"SIP port of all servers; their links to each other have the port {LINK_PORTS_ABOVE} above. 0 chooses "
+        "free ports.",
+    ),
+]
 
 
 @app.callback()
@@ -28,15 +44,17 @@ def init(
     directory: Annotated[Path, typer.Argument(help="Directory for domain.toml and the keys of the servers.")] = Path(),
     size: Annotated[int, typer.Option(min=1, max=SIZE_MAX, help="Number of servers.")] = 1,
     name: Annotated[str, typer.Option(help="SIP domain name of all servers.")] = "localhost",
+    port: SIPPort = SIP_PORT,
     json: AsJson = False,
 ) -> None:
     """Write the file of a new domain, and a private key for each server; nothing is overwritten.
 
-    The addresses are on loopback. Each server needs domain.toml and its own file of keys/.
+    The servers have the loopback addresses 127.0.0.1, 127.0.0.2 and so on; edit domain.toml for others. Each server
+    needs domain.toml and its own file of keys/.
 
     Example: wanderbus domain init mydomain --size 4 --name example.org
     """
-    file = create_domain(directory, name, size)
+    file = create_domain(directory, name, size, port)
     if json:
         print_json({"file": str(file), "servers": size})
     else:
@@ -53,9 +71,10 @@ def servers(config: File = Path(FILE_NAME), json: AsJson = False) -> None:
     for name, server in domain.settings.servers.items():
         led = len(domain.directory.table.groups_of(name))
         if json:
-            print_json({"server": name, "address": server.address, "roles": server.roles, "groups": led})
+            print_json({"server": name, **msgspec.structs.asdict(server), "groups": led})
         else:
-            print_line(f"{name} at {server.address}: {', '.join(server.roles)}; leads {led} channel groups")
+            sip = "" if server.sip is None else f", sip:{server.sip} for agents"
+            print_line(f"{name} at {server.address}{sip}: {', '.join(server.roles)}; leads {led} channel groups")
 
 
 @app.command()
