@@ -103,6 +103,11 @@ def read_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().rstrip("\n")
 
 
+def read_error(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline().rstrip("\n")
+
+
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Wait for the end; return exit status and the unread rest of standard output and standard error."""
     out, err = process.communicate(timeout=WAIT_S)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.shell import one_line
 from wanderbus.cli.application import run
 from wanderbus.cli.up import given_to
 from wanderbus.config import ServerSettings
@@ -93,3 +94,46 @@ def test_an_unusable_file_is_named_with_its_key(tmp_path: Path, capsys: Output) 
     file.write_text(file.read_text().replace('sip = "127.0.0.1:5060"', 'sip = "127.0.0.1"'))
     assert run(["domain", "servers", "--config", str(file)]) == 2
     assert f"{file}: servers.s1.sip: '127.0.0.1' is not host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "no users given; give --users FILE"),
+        (("stray", "--users", "users"), "unexpected argument 'stray'; options of every server follow --"),
+        (("--users", "users", "--", "--port", "7000"), "--port behind -- is set by 'domain up' for each server"),
+        (("--users", "users", "--", "--admin=alice"), "--admin behind -- is set by 'domain up' itself"),
+        (("--users", "users", "--admin", "carol"), "--admin: there is no user 'carol' in users"),
+        (("--users", "users", "--size", "3"), "domain.toml describes 2 server(s), not 3"),
+        (("--users", "users", "--name", "example.net"), "describes the domain example.org, not example.net"),
+        (("--users", "users", "--port", "7000"), "servers.s1.sip: 127.0.0.1:5060 has not the port 7000"),
+        (("--users", "users", "--config", "none.toml"), "none.toml cannot be read"),
+        (("--users", "nowhere"), "the users file nowhere cannot be read"),
+    ],
+)
+def test_wrong_options_of_up_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output, options: tuple[str, ...], line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("users").touch(0o600)
+    Path("users").write_text("alice:secret\n")
+    create_domain(Path("fleet"), "example.org", 2)
+    assert run(["domain", "up", "--data-dir", "fleet", *options]) == 2
+    assert line in one_line(capsys.readouterr().err)
+
+
+def test_up_needs_an_address_of_its_own_for_each_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("users").touch(0o600)
+    Path("users").write_text("alice:secret\n")
+    file = create_domain(Path("fleet"), "example.org", 2)
+    text = file.read_text()
+    for words, line in (
+        ("", "servers.s2.sip is missing; add the address for agents"),
+        ('sip = "127.0.0.1:5060"\n', "servers.s2.sip: s1 has that address too"),
+    ):
+        file.write_text(text.replace('sip = "127.0.0.2:5060"\n', words))
+        assert run(["domain", "up", "--config", "fleet/domain.toml", "--users", "users"]) == 2
+        assert line in one_line(capsys.readouterr().err)

@@ -76,6 +76,12 @@ def print_progress_json(word: str, line: str) -> None:
         print(msgspec.json.encode({"status": word, "message": escaped(line)}).decode(), file=sys.stderr, flush=True)
 
 
+def print_unchanged(line: str) -> None:
+    """Print a line of another program on standard error, escaped; a missing reader is no error."""
+    with contextlib.suppress(OSError):
+        print(escaped(line), file=sys.stderr, flush=True)
+
+
 def print_error(*lines: str) -> None:
     """Print an error on standard error; it has more than one line only to point at a place in the input."""
     with contextlib.suppress(OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,11 +12,12 @@ import msgspec
 import typer
 
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
-from wanderbus.config import RelaySettings, ServerSettings
+from wanderbus.config import BrokerConfig, RelaySettings, ServerSettings
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import shown
 from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.files.domain_file import read_domain
+from wanderbus.runtime.files.users_file import read_users
 from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.server import Server
 from wanderbus.settings.event_domain import address_in
@@ -111,6 +112,14 @@ EventDomain = Annotated[
 EventServer = Annotated[
     str | None, typer.Option(help="Name of this server in --event-domain.", metavar="NAME", show_default=False)
 ]
+Admin = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="User with the role of administrator, in addition to broker.roles; repeatable.",
+        show_default=False,
+    ),
+]
 EventKey = Annotated[
     Path | None,
     typer.Option(help="File of its private key; keys/NAME.key beside --event-domain unless given.", show_default=False),
@@ -121,6 +130,7 @@ def up(
     context: typer.Context,
     config: Config = None,
     users: Users = None,
+    admin: Admin = None,
     data_dir: DataDir = None,
     host: Host = None,
     advertise: Advertise = None,
@@ -174,6 +184,10 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
     from_file = {} if config is None else settings_in(kind, config)
     if "relay" in given:
         given["relay"] = (from_file.get("relay") or RelaySettings()) if given["relay"] else None
+    if admins := options.get("admin"):
+        broker = from_file.get("broker") or BrokerConfig()
+        roles = {**broker.roles, **dict.fromkeys(admins, "administrator")}
+        given["broker"] = msgspec.structs.replace(broker, roles=roles)
     if "relays" in given:
         given["relays"] = tuple(given["relays"])
     given = {**from_file, **given}
@@ -182,7 +196,20 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
         raise ConfigurationError(
             "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"
         )
+    if (admins := options.get("admin")) and settings.get("sip_server") is None:
+        check_admins(admins, settings["users"])
     return settings
+
+
+def check_admins(names: Iterable[str], users: Path | Mapping[str, str]) -> None:
+    """Raise :class:`ConfigurationError` if one of ``names``, without a domain, is none of the users."""
+    known = users if isinstance(users, Mapping) else read_users(users)
+    for name in names:
+        if "@" not in name and name not in known:
+            raise ConfigurationError(
+                f"--admin: there is no user {name!r} in {'users' if known is users else users}; add that user, or name "
+                "another"
+            )
 
 
 def _in_event_domain(file: Path | None, server: str | None) -> dict[str, Any]:

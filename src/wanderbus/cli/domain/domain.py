@@ -1,4 +1,4 @@
-"""``wanderbus domain``: the file of an event domain, its servers and its channels."""
+"""``wanderbus domain``: an event domain: its file, its servers and its channels."""
 
 from __future__ import annotations
 
@@ -9,33 +9,25 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.domain import up
+from wanderbus.cli.domain.options import SIPPort
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.runtime.files.domain_file import (
     FILE_NAME,
-    LINK_PORTS_ABOVE,
     SIP_PORT,
     SIZE_MAX,
     create_domain,
     read_domain,
 )
 
-app = typer.Typer(help="Describe a domain of several servers, and look up its channels.", no_args_is_help=True)
+app = typer.Typer(help="Describe and run a domain of several servers.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Option("--config", help="File of the domain, as 'wanderbus domain init' writes it.")]
-SIPPort = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=65_535,
-        help=f"SIP port of all servers; their links to each other have the port {LINK_PORTS_ABOVE} above. 0 chooses "
-        "free ports.",
-    ),
-]
 
 
 @app.callback()
 def _options() -> None:
-    """Describe a domain of several servers, and look up its channels."""
+    """Describe and run a domain of several servers."""
     log_to_stderr(verbose=False)
 
 
@@ -44,7 +36,7 @@ def init(
     directory: Annotated[Path, typer.Argument(help="Directory for domain.toml and the keys of the servers.")] = Path(),
     size: Annotated[int, typer.Option(min=1, max=SIZE_MAX, help="Number of servers.")] = 1,
     name: Annotated[str, typer.Option(help="SIP domain name of all servers.")] = "localhost",
-    port: SIPPort = SIP_PORT,
+    port: SIPPort = None,
     json: AsJson = False,
 ) -> None:
     """Write the file of a new domain, and a private key for each server; nothing is overwritten.
@@ -54,7 +46,7 @@ def init(
 
     Example: wanderbus domain init mydomain --size 4 --name example.org
     """
-    file = create_domain(directory, name, size, port)
+    file = create_domain(directory, name, size, SIP_PORT if port is None else port)
     if json:
         print_json({"file": str(file), "servers": size})
     else:
@@ -97,3 +89,6 @@ def channels(
                 f"{channel.subject}: group {channel.group}, leader {channel.leader}, epoch {channel.epoch},"
                 f" {channel.model}, merging {channel.merging}{bound}"
             )
+
+
+app.command("up")(up.up)

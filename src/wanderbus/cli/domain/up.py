@@ -1,0 +1,217 @@
+"""``wanderbus domain up``: all servers of a domain as processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.domain.options import SIPPort
+from wanderbus.cli.domain.supervisor import Ready, Reports, Supervisor
+from wanderbus.cli.output import (
+    EndedBySignal,
+    OutputClosed,
+    print_json,
+    print_line,
+    print_progress,
+    print_progress_json,
+    print_unchanged,
+    run_async,
+)
+from wanderbus.cli.up import Admin, Users, check_admins
+from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.runtime.files.disk import SYSTEM, make_directory
+from wanderbus.runtime.files.domain_file import FILE_NAME, SIP_PORT, SIZE_MAX, create_domain, read_domain
+from wanderbus.runtime.files.file_modes import lock_file
+from wanderbus.runtime.files.users_file import read_users
+from wanderbus.settings.event_domain import EventDomainSettings
+
+_DATA_DIR: Final = Path("wanderbus-domain")
+_LOCK: Final = "running"
+_PER_SERVER: Final = ("--host", "--port", "--data-dir", "--event-domain", "--event-server", "--event-key")
+_FOR_ALL: Final = ("--users", "--admin", "--domain", "--json")
+_NAME: Final = "localhost"
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Directory of the domain and of the data of its servers; created if missing.",
+        show_default=f"that of --config, else {_DATA_DIR}",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="File of an existing domain.", show_default=f"{FILE_NAME} in --data-dir"),
+]
+Size = Annotated[
+    int | None, typer.Option(min=1, max=SIZE_MAX, help="Number of servers of a new domain.", show_default="1")
+]
+Name = Annotated[str | None, typer.Option(help="SIP domain name of a new domain.", show_default=_NAME)]
+Options = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- OPTION", help="Options of 'wanderbus up' for every server, behind --.", show_default=False
+    ),
+]
+
+
+def up(
+    options: Options = None,
+    size: Size = None,
+    name: Name = None,
+    port: SIPPort = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    users: Users = None,
+    admin: Admin = None,
+    json: AsJson = False,
+) -> None:
+    """Run all servers of a domain on this machine, and start a server again when it ends.
+
+    Makes a new domain unless --data-dir has one already, or --config names one. Prints "ready NAME sip:HOST:PORT" for
+    each server, and a last line when all are ready; agents can connect to any of them. Warnings of the servers have
+    their names in front. Ends on SIGINT or SIGTERM with all servers; the second signal kills them, which loses nothing.
+    A domain on several machines needs 'wanderbus up --event-domain' on each instead.
+
+    Example: wanderbus domain up --size 4 --users users.txt --admin alice
+
+    Example: wanderbus domain up --config mydomain/domain.toml --users users.txt -- --relay --verbose
+    """
+    _check_options(options or [])
+    if users is None:
+        raise ConfigurationError(
+            "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"
+        )
+    check_admins(admin or [], users)
+    directory = data_dir or (_DATA_DIR if config is None else config.parent)
+    with _lock(directory):
+        file = config or directory / FILE_NAME
+        if config is None and not file.exists():
+            create_domain(directory, name or _NAME, size or 1, SIP_PORT if port is None else port)
+        domain = read_domain(file).settings
+        _check_domain(domain, file, size, name, port)
+        read_users(users, domain=domain.name)
+        for_all = ["--users", str(users), *(word for each in admin or [] for word in ("--admin", each))]
+        commands = {
+            server: [
+                *(sys.executable, "-m", "wanderbus", "up", "--event-domain", str(file), "--event-server", server),
+                *("--data-dir", str(directory / "data" / server), "--json", *for_all, *(options or [])),
+            ]
+            for server in domain.servers
+        }
+        run_async(_run(Supervisor(commands, _Printed(domain, as_json=json))))
+
+
+def _check_options(options: Sequence[str]) -> None:
+    if options and not options[0].startswith("-"):
+        raise ConfigurationError(f"unexpected argument {options[0]!r}; options of every server follow --")
+    for option in options:
+        name = option.partition("=")[0]
+        if name in _PER_SERVER:
+            raise ConfigurationError(f"{name} behind -- is set by 'domain up' for each server; leave it out")
+        if name in _FOR_ALL:
+            raise ConfigurationError(f"{name} behind -- is set by 'domain up' itself; give it in front of --")
+
+
+def _check_domain(
+    domain: EventDomainSettings, file: Path, size: int | None, name: str | None, port: int | None
+) -> None:
+    """Raise :class:`ConfigurationError` if the domain differs from the options, or a server has no place."""
+    other = "leave the option out, or give another --data-dir for another domain"
+    if size not in (None, len(domain.servers)):
+        raise ConfigurationError(f"{file} describes {len(domain.servers)} server(s), not {size}; {other}")
+    if name not in (None, domain.name):
+        raise ConfigurationError(f"{file} describes the domain {domain.name}, not {name}; {other}")
+    places: dict[str, str] = {}
+    for server, described in domain.servers.items():
+        if described.sip is None:
+            raise ConfigurationError(f"{file}: servers.{server}.sip is missing; add the address for agents, host:port")
+        if (twin := places.setdefault(described.sip, server)) != server:
+            raise ConfigurationError(f"{file}: servers.{server}.sip: {twin} has that address too; change one of them")
+        if port and not described.sip.endswith(f":{port}"):
+            raise ConfigurationError(f"{file}: servers.{server}.sip: {described.sip} has not the port {port}; {other}")
+
+
+@contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of a domain's directory: one command at a time runs its servers."""
+    try:
+        make_directory(SYSTEM, directory, 0o700)
+        descriptor = lock_file(directory / _LOCK)
+    except OSError as error:
+        raise StorageError(f"{directory} cannot be used: {error.strerror}; give another --data-dir") from None
+    if descriptor is None:
+        raise StorageError(
+            f"the domain in {directory} runs already, by another 'domain up'; end that one, or give another --data-dir"
+        )
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _run(supervisor: Supervisor) -> None:
+    """Run the servers until SIGINT, SIGTERM or SIGHUP; end them and return, after SIGHUP with its status."""
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        supervisor.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # A signal that the shell ignores (nohup, background job) stays ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    await supervisor.run()
+    if received[:1] == [signal.SIGHUP]:
+        raise EndedBySignal(signal.SIGHUP)
+
+
+class _Printed(Reports):
+    """Prints ready lines on standard output, and everything else on standard error."""
+
+    def __init__(self, domain: EventDomainSettings, *, as_json: bool) -> None:
+        self._domain = domain
+        self._as_json = as_json
+
+    def ready(self, server: str, line: Ready) -> None:
+        if self._as_json:
+            self._print_json({"server": server, **line})
+        else:
+            self._print(" ".join(("ready", server, *(str(each) for key, each in line.items() if key != "broker"))))
+
+    def all_ready(self) -> None:
+        servers = tuple(self._domain.servers)
+        if self._as_json:
+            self._print_json({"all_ready": servers, "domain": self._domain.name})
+        else:
+            self._print(f"all servers of {self._domain.name} are ready: {', '.join(servers)}")
+
+    def restarting(self, server: str, why: str, pause_s: float) -> None:
+        line = f"server {server} {why}; it is started again in {pause_s:g} s"
+        if self._as_json:
+            print_progress_json("restarting", line)
+        else:
+            print_progress(line)
+
+    def line(self, server: str, line: str) -> None:
+        print_unchanged(f"{server}: {line}")
+
+    # The servers go on when nobody reads the output any more.
+
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OutputClosed):
+            print_line(line)
+
+    def _print_json(self, value: object) -> None:
+        with contextlib.suppress(OutputClosed):
+            print_json(value)

@@ -1,0 +1,79 @@
+"""The servers of a domain as processes, which ``wanderbus domain up`` supervises."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+from tests.cli.shell import WAIT_S, Shell, read_line
+
+SERVERS = ("s1", "s2", "s3")
+
+
+class Fleet(Shell):
+    """A domain of three servers at free ports, with the users alice (administrator) and bob."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.supervisor = self.start(*self.command())
+        lines = [read_line(self.supervisor) for _ in range(len(SERVERS) + 1)]
+        assert lines[-1] == "all servers of localhost are ready: s1, s2, s3", (lines, self.supervisor.poll())
+        self.places = dict(sorted(re.fullmatch(r"ready (s\d) sip:(.*)", line).groups() for line in lines[:-1]))  # type: ignore[union-attr]
+        assert tuple(self.places) == SERVERS
+
+    def command(self, *more: str) -> list[str]:
+        options = ("--size", "3", "--port", "0", "--users", "users", "--admin", "alice", "--data-dir", "fleet")
+        return ["domain", "up", *options, *more]
+
+    def at(self, server: str, name: str = "alice", password: str = "secret") -> list[str]:
+        """Return the options for a user at a server."""
+        words = ["--user", f"sip:{name}@localhost", "--password", password, "--server", self.places[server]]
+        return [*words, "--state-dir", f"{name}-{server}"]
+
+    def operator(self) -> list[str]:
+        """Return the options of the commands that ask all servers."""
+        return ["--user", "sip:alice@localhost", "--password", "secret", "--event-domain", "fleet/domain.toml"]
+
+    def leader(self, subject: str) -> str:
+        """Return the name of the server that leads the channel of a subject."""
+        status, out, _ = self.run("domain", "channels", subject, "--config", "fleet/domain.toml")
+        assert status == 0
+        return re.search(r"leader (\w+)", out)[1]  # type: ignore[index]
+
+    def others(self, server: str) -> list[str]:
+        """Return the names of the other servers."""
+        return [each for each in SERVERS if each != server]
+
+    def pid(self, server: str) -> int:
+        """Return the process id of a server."""
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = place.read_bytes().decode(errors="replace").split("\0")
+                parent = int((place.parent / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == self.supervisor.pid and server in words:
+                return int(place.parent.name)
+        raise AssertionError(f"{server} has no process")
+
+    def running(self) -> list[int]:
+        """Return the ids of all processes that the supervisor has started and that run."""
+        found = []
+        for server in SERVERS:
+            try:
+                found.append(self.pid(server))
+            except AssertionError:
+                continue
+        return found
+
+
+def gone(pids: list[int]) -> bool:
+    """Return whether all these processes end within the time of a test."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        if not any(os.path.exists(f"/proc/{pid}") for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
