@@ -72,6 +72,12 @@ def parser() -> argparse.ArgumentParser:
         choices=sip_and_relay.RELAYS,
         help="media relay for all data channels (none, with --nat ours); ours runs in the server, or beside Kamailio",
     )
+    add(
+        "--domain",
+        action="store_true",
+        help="five servers in place of one: travellers at three access servers, channels at two resolution servers; "
+        "one of each kind is killed; without Spark",
+    )
     add("--keep", type=Path, metavar="DIR", help="keep logs, event log, lake and evidence in this empty directory")
     return arguments
 
@@ -81,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser().parse_args(argv)
     if given.rate <= 0:
         parser().error("--rate must be above 0")
+    if given.domain and (given.address_mode == "nat" or given.relay or given.sip != sip_and_relay.SIP[0]):
+        parser().error("--domain has its own servers: leave out --nat, --sip and --relay")
     with ExitStack() as stack:
         try:
             work = _work_directory(given.keep, stack)
@@ -95,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 given.sip,
                 given.relay or ("wanderbus" if given.address_mode == "nat" else "none"),
                 given.engine,
+                given.domain,
             )
             display = Display(RunState())
             with display.showing():
@@ -159,12 +168,13 @@ def _print_result(display: Display, given: argparse.Namespace, result: dict[str,
     print_(f"published {result['published']}; addresses: {result['address_mode']}; {result['seconds']} s in all")
     if (given.sip, given.relay) != (sip_and_relay.SIP[0], sip_and_relay.RELAYS[0]):
         print_(f"SIP server: {result['sip']}, relay: {result['relay']}{_passed(result['relayed_datagrams'])}")
-    write_report(given.report, result, evidence, server_page(given.report).name)
+    write_report(given.report, result, evidence, "" if given.domain else server_page(given.report).name)
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(result, indent=2) + "\n")
     print_(f"report with plots and every traveller: {given.report}", soft_wrap=True)
-    print_(f"report of the server, as of 'wanderbus report': {server_page(given.report)}", soft_wrap=True)
+    if not given.domain:
+        print_(f"report of the server, as of 'wanderbus report': {server_page(given.report)}", soft_wrap=True)
     print_(verdict(result), soft_wrap=True)
 
 

@@ -18,14 +18,13 @@ from demo import BROKER, DOMAIN, json_lines
 from demo.display import RunState, TravellerState
 from demo.evidence import Move, PlannedEnd
 from demo.network import SERVER, Network
-from demo.sip_and_relay import SipAndRelay
 from demo.users import PUBLISHER, User
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.async_processes import AsyncProcess, Crew
 from wanderbus.testbed.launch import python
 
 SIP_PORT: Final = 5060
-SERVER_READY_S: Final = 30.0
+SERVER_READY_S: Final = 60.0
 GOODBYE_S: Final = 8.0
 
 
@@ -40,6 +39,8 @@ class RunContext:
     news: Callable[[str], None]
     passwords: Mapping[str, str]
     sip_port: int = SIP_PORT
+    home: Mapping[str, str] = field(default_factory=dict)
+    """Host of the server that each user connects to, :data:`SERVER` for users that it does not name."""
     kills: list[dict[str, Any]] = field(default_factory=list)
     outages: list[dict[str, Any]] = field(default_factory=list)
 
@@ -49,7 +50,7 @@ class RunContext:
         config = {
             "user": user.uri,
             "password": self.passwords[user.name],
-            "server": f"{network.address(SERVER)}:{self.sip_port}",
+            "server": f"{network.address(self.home.get(user.name, SERVER))}:{self.sip_port}",
             "broker": BROKER,
             "state_dir": str(self.work / "agents" / user.name),
             "local_address": network.address(user.name) if network.needs_order else None,
@@ -61,15 +62,26 @@ class RunContext:
 
 
 class ServerHost:
-    """The one server process with its data directory, and its sip_and_relay, which survive when it is killed."""
+    """A server process on the host ``name``, with its data directory, which survives when it is killed.
 
-    def __init__(self, context: RunContext, sip_and_relay: SipAndRelay, spark_subjects: Sequence[str]) -> None:
-        self.data = context.work / "server"
+    ``arguments`` follow those that all servers get.
+    """
+
+    def __init__(
+        self, context: RunContext, users: Mapping[str, str], arguments: Sequence[str], name: str = SERVER
+    ) -> None:
+        self.name = name
+        self.data = context.work / name
         self._context = context
-        self._sip_and_relay = sip_and_relay
-        self._spark_subjects = list(spark_subjects)
+        self._users = users
+        self._arguments = list(arguments)
         self._child: AsyncProcess | None = None
         self._ready = asyncio.Event()
+
+    @property
+    def title(self) -> str:
+        """Return how people call it."""
+        return "the server" if self.name == SERVER else f"server {self.name}"
 
     async def start(self) -> None:
         """Start it and wait until it is ready; :class:`CannotRunError` with its last log line if it does not get
@@ -77,16 +89,13 @@ class ServerHost:
         """
         context = self._context
         context.state.server = "starting"
-        users = context.work / "users"
+        users = context.work / f"{self.name}.users"
         users.touch(0o600)
-        users.write_text("".join(f"{name}:{password}\n" for name, password in self._sip_and_relay.users.items()))
-        settings = context.work / "server.toml"
-        settings.write_text(f"[broker]\nspark_subjects = {json.dumps(self._spark_subjects)}\n")
-        address = context.network.address(SERVER)
-        up = ["up", "--config", str(settings), "--host", address, "--domain", DOMAIN, *self._sip_and_relay.arguments()]
-        argv = python("wanderbus", *up, "--data-dir", str(self.data), "--users", str(users))
+        users.write_text("".join(f"{name}:{password}\n" for name, password in self._users.items()))
+        up = ["up", "--data-dir", str(self.data), "--users", str(users), *self._arguments]
+        argv = context.network.command(self.name, python("wanderbus", *up))
         self._ready.clear()
-        self._child = await context.crew.start(SERVER, context.network.command(SERVER, argv), self._on_line)
+        self._child = await context.crew.start(self.name, argv, self._on_line)
         await self._child.until(self._ready, SERVER_READY_S)
         context.state.server = "ready"
 
@@ -95,17 +104,17 @@ class ServerHost:
         assert self._child is not None
         context = self._context
         killed_us = json_lines.wall_us()
-        context.kills.append({"who": SERVER, "at_us": killed_us})
+        context.kills.append({"who": self.name, "at_us": killed_us})
         context.state.server_dead_since = time.monotonic()
-        context.news(f"kill -9 {self._child.pid}: the server is dead")
+        context.news(f"kill -9 {self._child.pid}: {self.title} is dead")
         try:
             await self._child.kill()
             await asyncio.sleep(pause_s)
             await self.start()
             context.state.server_dead_since = None
         finally:
-            context.outages.append({"who": SERVER, "from_us": killed_us, "to_us": json_lines.wall_us()})
-        context.news(f"the server is back as process {self._child.pid}")
+            context.outages.append({"who": self.name, "from_us": killed_us, "to_us": json_lines.wall_us()})
+        context.news(f"{self.title} is back as process {self._child.pid}")
 
     async def stop(self) -> None:
         """Stop it in order."""
@@ -240,6 +249,14 @@ class TravellerHost:
             self.view.taken = int(fields["taken"])
         if "status" in fields:
             self.view.status = str(fields["status"])
+
+
+def server_arguments(context: RunContext, spark_subjects: Sequence[str], more: Sequence[str]) -> list[str]:
+    """Return the arguments of the one server, whose file of settings is written; ``more`` are those of its SIP."""
+    settings = context.work / "server.toml"
+    settings.write_text(f"[broker]\nspark_subjects = {json.dumps(list(spark_subjects))}\n")
+    address = context.network.address(SERVER)
+    return ["--config", str(settings), "--host", address, "--domain", DOMAIN, *more]
 
 
 def free_sip_port(address: str) -> int:

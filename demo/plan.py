@@ -7,7 +7,7 @@ plan is drawn from a seed:
 - one is switched off before the server is killed and comes back after its restart, so that what it missed has to
   outlive the server;
 - another is killed with ``kill -9`` and restarted between its two moves;
-- the server is killed with ``kill -9`` at about half time and restarted;
+- the server is killed with ``kill -9`` at about half time and restarted; in a domain two of them, one after the other;
 - Spark is killed with ``kill -9`` after that and restarted, if it matches all events.
 """
 
@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from demo.network import SPARK
+from demo.network import SERVER, SPARK
 from demo.users import User
 
 FIRST_MOVES = (0.04, 0.34)
 SWITCH_OFF_AT = 0.38
 SERVER_KILL_AT = 0.46
+NEXT_SERVER_KILL_AFTER = 0.08
 SPARK_KILL_AT = 0.54
 SWITCH_ON_AT = 0.60
 SECOND_MOVES = (0.62, 0.92)
@@ -31,7 +32,7 @@ AGENT_KILL_AT = 0.72
 
 
 class Action(Enum):
-    """Action on a traveller, on the server, or on Spark."""
+    """Action on a traveller, on a server, or on Spark."""
 
     MOVE = "moves"
     SWITCH_OFF = "is switched off"
@@ -50,14 +51,19 @@ class Step:
     name: str = ""
 
 
-def plan(users: Sequence[User], seed: int, *, kills_spark: bool = False) -> list[Step]:
+def plan(
+    users: Sequence[User], seed: int, *, kills_spark: bool = False, killed_servers: Sequence[str] = (SERVER,)
+) -> list[Step]:
     """Return the steps of a run in the order they are due; at least three users must move."""
     chance = random.Random(seed)
     movers = [user.name for user in users if user.moves]
     sleeper, victim, *others = chance.sample(movers, len(movers))
     steps = [
         Step(SWITCH_OFF_AT, Action.SWITCH_OFF, sleeper),
-        Step(SERVER_KILL_AT, Action.KILL_SERVER),
+        *(
+            Step(SERVER_KILL_AT + place * NEXT_SERVER_KILL_AFTER, Action.KILL_SERVER, name)
+            for place, name in enumerate(killed_servers)
+        ),
         Step(SWITCH_ON_AT, Action.SWITCH_ON, sleeper),
         Step(AGENT_KILL_AT, Action.KILL, victim),
     ]

@@ -20,13 +20,17 @@ REJOIN_S: Final = 30.0
 
 
 class PlanRunner:
-    """Plays a plan with the travellers, the server and the Spark of a run."""
+    """Plays a plan with the travellers, the servers and the Spark of a run; a run without Spark has None."""
 
     def __init__(
-        self, context: RunContext, server: ServerHost, spark: SparkHost, travellers: Mapping[str, TravellerHost]
+        self,
+        context: RunContext,
+        servers: Mapping[str, ServerHost],
+        spark: SparkHost | None,
+        travellers: Mapping[str, TravellerHost],
     ) -> None:
         self._context = context
-        self._server = server
+        self._servers = servers
         self._spark = spark
         self._travellers = travellers
 
@@ -52,8 +56,9 @@ class PlanRunner:
             case Action.MOVE:
                 await self._travellers[step.name].move()
             case Action.KILL_SERVER:
-                await self._server.kill(SERVER_DOWN_S)
+                await self._servers[step.name].kill(SERVER_DOWN_S)
             case Action.KILL_SPARK:
+                assert self._spark is not None
                 await self._spark.kill()
             case Action.SWITCH_OFF:
                 await self._travellers[step.name].switch_off()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,16 @@ from demo import SPARK_SUBJECTS, flights, json_lines, network, sip_and_relay
 from demo.display import Display, RunState
 from demo.evidence import read_lines, write_evidence
 from demo.expected import Due, expected_events
-from demo.hosts import SIP_PORT, PublisherHost, RunContext, ServerHost, TravellerHost, free_sip_port
-from demo.plan import plan
+from demo.hosts import (
+    SIP_PORT,
+    PublisherHost,
+    RunContext,
+    ServerHost,
+    TravellerHost,
+    free_sip_port,
+    server_arguments,
+)
+from demo.plan import Step, plan
 from demo.plan_runner import PlanRunner
 from demo.spark_host import SparkHost, engines
 from demo.traveller_results import read_journal, read_taken
@@ -63,6 +71,8 @@ class Options:
     sip: sip_and_relay.SipServer = "wanderbus"
     relay: sip_and_relay.RelayKind = "none"
     engine: str = "both"
+    is_domain: bool = False
+    """True for a domain of servers, without Spark."""
 
 
 async def run_demo(options: Options, display: Display) -> tuple[dict[str, Any], Evidence]:
@@ -75,10 +85,13 @@ async def run_demo(options: Options, display: Display) -> tuple[dict[str, Any], 
     try:
         display.phase("looking at what is here")
         await asyncio.to_thread(preflight, options)
-        hosts = (network.SERVER, PUBLISHER.name, *(user.name for user in TRAVELLERS))
+        from demo.domain_run import DomainRun  # which is a Run
+
+        kind = DomainRun if options.is_domain else Run
+        hosts = (*kind.SERVERS, PUBLISHER.name, *(user.name for user in TRAVELLERS))
         with _network(options.address_mode, hosts, display) as net:
             async with Crew(options.work / "logs") as crew:
-                return await Run(options, display, net, crew).perform()
+                return await kind(options, display, net, crew).perform()
     finally:
         heart.cancel()
 
@@ -92,6 +105,8 @@ def preflight(options: Options) -> None:
         raise CannotRunError(
             f"the file has rows 0 to {flights.FILE_ROWS - 1}; choose --first-row and --rows within them"
         )
+    if options.is_domain:
+        return
     sip_and_relay.preflight(options.sip, options.relay)
     try:
         check_java()
@@ -102,24 +117,39 @@ def preflight(options: Options) -> None:
 class Run:
     """One run on an open network with an empty crew."""
 
+    SERVERS: Sequence[str] = (network.SERVER,)
+    """Hosts that servers run on; the first decides the SIP port."""
+
     def __init__(self, options: Options, display: Display, net: network.Network, crew: Crew) -> None:
         passwords = {user.name: secrets.token_urlsafe(12) for user in (PUBLISHER, *TRAVELLERS)}
-        port = free_sip_port(net.address(network.SERVER)) if net.needs_order else SIP_PORT
+        port = free_sip_port(net.address(self.SERVERS[0])) if net.needs_order else SIP_PORT
         self._options = options
         self._trouble: list[str] = []
         self._display = display
         self._context = RunContext(options.work, net, crew, display.state, display.news, passwords, port)
-        self._sip_and_relay = sip_and_relay.SipAndRelay(
-            options.sip, options.relay, work=options.work, network=net, crew=crew, passwords=passwords, sip_port=port
-        )
-        self._server = ServerHost(self._context, self._sip_and_relay, SPARK_SUBJECTS[options.engine])
-        self._engines = engines(options.engine)
-        self._spark = SparkHost(
-            self._context, self._server.data, self._engines, options.server_page, partial(display.phase, step=4)
-        )
+        self._servers: dict[str, ServerHost] = {}
+        self._spark: SparkHost | None = None
+        self._place_servers()
         self._publisher = PublisherHost(self._context)
         self._travellers = {user.name: TravellerHost(self._context, user) for user in TRAVELLERS}
         display.state.travellers = {name: traveller.view for name, traveller in self._travellers.items()}
+
+    def _place_servers(self) -> None:
+        """Make the hosts of the server, of its SIP server and relay, and of Spark."""
+        options, context = self._options, self._context
+        sip = self._sip_and_relay = sip_and_relay.SipAndRelay(
+            options.sip,
+            options.relay,
+            work=options.work,
+            network=context.network,
+            crew=context.crew,
+            passwords=context.passwords,
+            sip_port=context.sip_port,
+        )
+        arguments = server_arguments(context, SPARK_SUBJECTS[options.engine], sip.arguments())
+        server = self._servers[network.SERVER] = ServerHost(context, sip.users, arguments)
+        phase = partial(self._display.phase, step=4)
+        self._spark = SparkHost(context, server.data, engines(options.engine), options.server_page, phase)
 
     async def perform(self) -> tuple[dict[str, Any], Evidence]:
         """Do the whole run; see the module."""
@@ -131,33 +161,48 @@ class Run:
         await drain(state)
         await self._leave()
         evidence = self._collect(expected)
-        job = await self._spark.journeys()
-        killed = [kill["who"] for kill in self._context.kills]
+        job = await self._audited(evidence)
+        killed = [network.SERVER if kill["who"] in self._servers else kill["who"] for kill in self._context.kills]
         result = make_result(
             job,
             TRAVELLERS,
             first_row=options.first_row,
             rows=options.rows,
             events=state.events,
-            engine=options.engine,
+            engine=self._engine,
             address_mode=self._context.network.mode,
             killed=killed,
             trouble=self._trouble,
         )
         return {**result, **self._served}, evidence
 
-    async def _start_processes(self) -> dict[str, list[Due]]:
-        """Start all processes, and compute meanwhile what each traveller is due.
+    @property
+    def _engine(self) -> str:
+        """Return what matches, as in the results."""
+        return self._options.engine
 
-        Spark takes longest, so it starts first. The registrations of the travellers are its first batch.
-        """
-        options = self._options
+    async def _audited(self, evidence: Evidence) -> Mapping[str, Any]:
+        """Return what each traveller should have received and what it received, from the lake and the evidence."""
+        assert self._spark is not None
+        return await self._spark.journeys()
+
+    async def _start_servers(self) -> None:
+        """Start Spark, which takes longest, and the server."""
+        assert self._spark is not None
         await self._spark.start()
         self._display.phase("starting the server")
         await self._sip_and_relay.start()
-        await self._server.start()
+        await self._servers[network.SERVER].start()
         self._spark.match()
         self._display.phase(f"starting Spark, {len(self._travellers)} travellers and the publisher")
+
+    async def _start_processes(self) -> dict[str, list[Due]]:
+        """Start all processes, and compute meanwhile what each traveller is due.
+
+        The registrations of the travellers are the first batch of Spark.
+        """
+        options = self._options
+        await self._start_servers()
         events = await asyncio.to_thread(lambda: list(flights.events(options.first_row, options.rows)))
         self._display.state.events = len(events)
         async with asyncio.TaskGroup() as group:
@@ -165,7 +210,8 @@ class Run:
             for traveller in self._travellers.values():
                 group.create_task(traveller.start(READY_S))
             group.create_task(self._publisher.start(options.first_row, options.rows, options.rate, READY_S))
-            group.create_task(self._spark.matching())
+            if self._spark is not None:
+                group.create_task(self._spark.matching())
         expected = computing.result()
         for traveller in self._travellers.values():
             traveller.view.expected = len(expected[traveller.user.uri])
@@ -174,8 +220,8 @@ class Run:
     async def _publish_while_travellers_move(self) -> None:
         """Publish while the travellers roam. A failure is recorded and ends the play; the audit still follows."""
         self._publisher.begin()
-        show = PlanRunner(self._context, self._server, self._spark, self._travellers)
-        steps = plan(TRAVELLERS, self._options.seed, kills_spark=self._options.engine == "spark")
+        show = PlanRunner(self._context, self._servers, self._spark, self._travellers)
+        steps = self._plan()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._published())
@@ -184,6 +230,9 @@ class Run:
             self._trouble += [str(failure) for failure in failures.exceptions]
             for line in self._trouble:
                 self._display.news(f"trouble: {line}")
+
+    def _plan(self) -> list[Step]:
+        return plan(TRAVELLERS, self._options.seed, kills_spark=self._options.engine == "spark")
 
     async def _published(self) -> None:
         state = self._display.state
@@ -204,12 +253,19 @@ class Run:
                 self._trouble.append(f"{name} had failed: {words}")
                 self._display.news(self._trouble[-1])
         self._ended_us = json_lines.wall_us()
+        self._served = await self._look_at_servers()
+        await asyncio.gather(self._publisher.stop(), *(traveller.leave() for traveller in self._travellers.values()))
+        await self._stop_servers()
+
+    async def _look_at_servers(self) -> dict[str, Any]:
+        """Note what failed, and return which programs served SIP and relayed."""
         for line in self._sip_and_relay.failures:
             self._trouble.append(line)
             self._display.news(line)
-        self._served = await self._sip_and_relay.result()
-        await asyncio.gather(self._publisher.stop(), *(traveller.leave() for traveller in self._travellers.values()))
-        await self._server.stop()
+        return await self._sip_and_relay.result()
+
+    async def _stop_servers(self) -> None:
+        await self._servers[network.SERVER].stop()
         await self._sip_and_relay.stop()
 
     def _collect(self, expected: dict[str, list[Due]]) -> Evidence:

@@ -11,7 +11,7 @@ from demo.users import User
 FAULTS: Final = ("lost", "repeated", "out_of_order", "unexpected")
 """Counts that have to be zero."""
 
-ENGINE_NAMES: Final = {"broker": "the server", "spark": "Spark"}
+ENGINE_NAMES: Final = {"broker": "the server", "spark": "Spark", "domain": "the servers"}
 
 _COUNTS: Final = ("expected", "delivered", *FAULTS, "notified", "moves", "healed")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from demo import ARRIVAL, DEPARTURE, SUBJECTS, flights
 from demo.expected import expected_events
-from demo.plan import Action, plan
+from demo.plan import SERVER_KILL_AT, SWITCH_ON_AT, Action, plan
 from demo.users import TRAVELLERS, User
 from wanderbus import filters
 
@@ -97,3 +97,9 @@ def test_nobody_moves_while_off_or_as_they_are_killed(seed: int) -> None:
 def test_a_plan_needs_three_who_move(count: int) -> None:
     users = [User(f"p{n}", ("",)) for n in range(count)]
     assert sum(step.action is Action.MOVE for step in plan(users, 1)) == 2 * count
+
+
+def test_several_servers_are_killed_one_after_the_other() -> None:
+    kills = [step for step in plan(TRAVELLERS, 3, killed_servers=("s2", "s4")) if step.action is Action.KILL_SERVER]
+    assert [step.name for step in kills] == ["s2", "s4"]
+    assert SERVER_KILL_AT == kills[0].at < kills[1].at < SWITCH_ON_AT

@@ -15,6 +15,7 @@ from tests.certificates import certify, make_certificates
 from wanderbus.client.agent_sockets import MobileEnd
 from wanderbus.client.eci_end import BaselineEnd
 from wanderbus.config import AgentSettings, ServerSettings
+from wanderbus.runtime.files.domain_file import create_domain
 from wanderbus.server.domain_settings import name_servers, other_domains
 from wanderbus.settings.keys import Key, plain, table_of
 from wanderbus.settings.writing import toml
@@ -58,6 +59,8 @@ def another(key: Key) -> Any:
     }
     if key.name == "edge_proxies":
         return ("127.0.0.6",)
+    if key.name == "access.nearest":
+        return {"127.0.0.0/8": "127.0.0.6:5071"}
     if "may_" in key.name:
         return {"sip:bob@localhost": ("Trade", "News*")}
     return known.get(plain(member), lambda: {"sip:bob@localhost": "operator"})()
@@ -173,7 +176,10 @@ NEEDED: Final[dict[str, dict[str, Any]]] = {
 }
 """Other keys that some keys require."""
 
-READ_AT_ONCE: Final = ("extensions", "users", "ca_file", "broker_password_file", "user_domains", "domains")
+READ_AT_ONCE: Final = (
+    *("extensions", "users", "ca_file", "broker_password_file", "user_domains", "domains"),
+    *("event_domain", "event_server", "event_key"),
+)
 
 
 def is_taken_as_it_is(name: str) -> bool:
@@ -194,6 +200,19 @@ def test_server(key: Key, tmp_path: Path) -> None:
     first = key.path[0]
     found = SERVER[first](server) if first in SERVER else getattr(server._settings, first)
     assert within(found, key.path[1:]) == (tmp_path / value if Path in key.members else value)
+
+
+def test_event_domain_of_a_server(tmp_path: Path) -> None:
+    create_domain(tmp_path / "domain", "localhost", 2)
+    (tmp_path / "domain" / "keys" / "s2.key").rename(tmp_path / "own.key")
+    file = tmp_path / "broker.toml"
+    file.write_text(
+        'domain = "localhost"\ndata_dir = "data"\nusers = {}\n'
+        'event_domain = "domain/domain.toml"\nevent_server = "s2"\nevent_key = "own.key"\n'
+    )
+    server = wanderbus.Server.from_file(file)
+    assert server._member is not None
+    assert (server._member.name, sorted(server._member.domain.settings.servers)) == ("s2", ["s1", "s2"])
 
 
 def test_users_of_a_server(tmp_path: Path) -> None:

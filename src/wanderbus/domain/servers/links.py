@@ -28,6 +28,7 @@ from typing import Final
 
 import msgspec
 
+from wanderbus.composition import Composition, Part
 from wanderbus.domain.servers.handshake import LinkKeys, decode_handshake, is_handshake
 from wanderbus.domain.servers.link_parameters import (
     CONFIRM_S,
@@ -61,7 +62,6 @@ from wanderbus.machine import (
     SendDatagram,
     SetTimer,
     TimerFired,
-    scoped,
 )
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.endpoint import Endpoint
@@ -148,7 +148,8 @@ class ServerLinks:
         self._links: dict[int, OpenLink] = {}
         self._by_id: dict[int, OpenLink] = {}
         self._onward: list[Input] = []
-        self._outputs: list[Output] = []
+        self._parts = Composition()
+        self._parts.add(_RUDP, Part(self._endpoint.step, self._route))
 
     @property
     def counters(self) -> Counters:
@@ -180,11 +181,14 @@ class ServerLinks:
                 self._on_timer(given, now)
             else:
                 self._on_request(given, now)
-        while self._onward:
-            onward, self._onward = self._onward, []
-            self._route(scoped(_RUDP, self._endpoint.step(onward, now)), now)
-        outputs, self._outputs = self._outputs, []
-        return outputs
+        self._give_onward()
+        self._parts.run(now)
+        return self._parts.take_outputs()
+
+    def _give_onward(self) -> None:
+        """Give the endpoint what is for it, as one batch."""
+        onward, self._onward = self._onward, []
+        self._parts.give(_RUDP, onward)
 
     def _check(self, batch: list[Input]) -> None:
         most = self._config.message_bytes_max
@@ -243,7 +247,7 @@ class ServerLinks:
             self._close(own.link, "this server no longer wants the link", now)
         else:
             self._discard_opening(own)
-            self._outputs.append(CancelTimer((_OPENING, own.server)))
+            self._parts.emit(CancelTimer((_OPENING, own.server)))
 
     def _start_offer(self, own: OwnLink, now: float) -> None:
         own.local_id, own.offered_at, own.wait_s = self._endpoint.allocate(), now, RETRY_S_MIN
@@ -253,7 +257,7 @@ class ServerLinks:
         self._send_offer(own, now)
 
     def _send_offer(self, own: OwnLink, now: float) -> None:
-        self._outputs.append(SendDatagram(self._socket, self._addresses[own.server], own.offer))
+        self._parts.emit(SendDatagram(self._socket, self._addresses[own.server], own.offer))
         self._set_opening_timer(own, now + self._jittered(own.wait_s))
         own.wait_s = min(2 * own.wait_s, RETRY_S_MAX)
 
@@ -283,7 +287,7 @@ class ServerLinks:
         """Report an own link that has got the first packet of the acceptor, which therefore has it too."""
         del self._answered[own.local_id]
         own.opened_at = now
-        self._outputs.append(CancelTimer((_OPENING, own.server)))
+        self._parts.emit(CancelTimer((_OPENING, own.server)))
         own.link = self._open(own.server, own.local_id, is_ours=True)
         return own.link
 
@@ -304,7 +308,7 @@ class ServerLinks:
         own.local_id, own.offer, own.offer_keys, own.link = 0, b"", None, None
 
     def _set_opening_timer(self, own: OwnLink, at: float) -> None:
-        self._outputs.append(SetTimer((_OPENING, own.server), at))
+        self._parts.emit(SetTimer((_OPENING, own.server), at))
 
     def _jittered(self, seconds: float) -> float:
         return seconds * self._random.uniform(1 - RETRY_JITTER, 1 + RETRY_JITTER)
@@ -337,7 +341,7 @@ class ServerLinks:
         elif not keys.is_genuine_offer(message):
             self.dropped["forged"] += 1
         elif answer := self._known_answer(message) or self._make_pending(message, keys, now):
-            self._outputs.append(SendDatagram(self._socket, self._addresses[message.opener], answer))
+            self._parts.emit(SendDatagram(self._socket, self._addresses[message.opener], answer))
 
     def _known_answer(self, offer: Offer) -> bytes:
         """Return the answer that ``offer`` has already got, b"" if none."""
@@ -360,7 +364,7 @@ class ServerLinks:
         self._discard_pending(offer.opener)
         pending = PendingLink(offer, local_id, answer, secrets)
         self._pending[offer.opener] = self._pending_ids[local_id] = pending
-        self._outputs.append(SetTimer((_PENDING, offer.opener), now + PENDING_S))
+        self._parts.emit(SetTimer((_PENDING, offer.opener), now + PENDING_S))
         return answer
 
     def _discard_pending(self, server: str) -> None:
@@ -372,7 +376,7 @@ class ServerLinks:
         """Open a link whose opener has sent a packet; it replaces the earlier link of this server."""
         server, local_id = pending.offer.opener, pending.local_id
         self._discard_pending(server)
-        self._outputs.append(CancelTimer((_PENDING, server)))
+        self._parts.emit(CancelTimer((_PENDING, server)))
         if earlier := self._accepted.get(server):
             self._close(earlier, f"server {server} has opened a new link", now)
         address = self._addresses[server]
@@ -386,13 +390,13 @@ class ServerLinks:
     def _open(self, server: str, local_id: int, *, is_ours: bool, offer: bytes = b"", answer: bytes = b"") -> OpenLink:
         link = OpenLink(self._new_link(), server, local_id, is_ours=is_ours, offer=offer, answer=answer)
         self._links[link.number] = self._by_id[local_id] = link
-        self._outputs.append(ServerLinkOpened(link.number, server, is_ours))
+        self._parts.emit(ServerLinkOpened(link.number, server, is_ours))
         return link
 
     def _close(self, link: OpenLink, reason: str, now: float) -> None:
         del self._links[link.number], self._by_id[link.local_id]
         self._onward.append(CloseConnection(link.local_id))
-        self._outputs.append(ServerLinkClosed(link.number, link.server, reason))
+        self._parts.emit(ServerLinkClosed(link.number, link.server, reason))
         if not link.is_ours:
             del self._accepted[link.server]
         elif own := self._own.get(link.server):
@@ -403,12 +407,12 @@ class ServerLinks:
         for output in outputs:
             match output:
                 case SendDatagram() | SetTimer() | CancelTimer():
-                    self._outputs.append(output)
+                    self._parts.emit(output)
                 case MessageReceived(local_id=local_id, payload=payload):
                     own = self._answered.get(local_id)
                     link = self._confirm(own, now) if own else self._by_id.get(local_id)
                     if link is not None:
-                        self._outputs.append(ServerMessageReceived(link.number, link.server, payload))
+                        self._parts.emit(ServerMessageReceived(link.number, link.server, payload))
                 case ConnectionFailed(local_id=local_id, reason=reason):
                     self._on_lost(local_id, reason, now)
                 case ConnectionReset(local_id=local_id):
@@ -416,6 +420,7 @@ class ServerLinks:
         for local_id, own in list(self._answered.items()):
             if self._endpoint.reached(local_id):
                 self._confirm(own, now)
+        self._give_onward()
 
     def _on_lost(self, local_id: int, reason: str, now: float) -> None:
         if link := self._by_id.get(local_id):

@@ -1,0 +1,98 @@
+"""Audit of a run without Spark: what each traveller took, compared with what it was due.
+
+The result has the form of that of :mod:`demo.audit`. Order is promised among the events of one subject, whose channel
+has one leader; the publisher publishes the rows of a subject in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from demo import SUBJECTS
+
+Lines = Sequence[Mapping[str, Any]]
+
+_US: Final = 1_000_000
+
+
+def journeys(evidence: Mapping[str, Lines], published: int) -> dict[str, Any]:
+    """Return the result of every traveller and of all together, from the lines of the evidence.
+
+    ``published`` is the number of events that the publisher has an acknowledgement for.
+    """
+    users = sorted({line["user"] for line in evidence["expected"]})
+    travellers = []
+    for user in users:
+        own = {name: [line for line in evidence[name] if line["user"] == user] for name in _FILES}
+        travellers.append({"user": user, **_journey(own)})
+    counts = {name: sum(line[name] for line in travellers) for name in (*_COUNTS, "away_s")}
+    totals = {**counts, **_percentiles("healing", _healing_ms(evidence["moves"])), **_percentiles("latency", ())}
+    return {
+        "published": published,
+        "totals": totals,
+        "travellers": travellers,
+        "subjects": [_subject(subject, evidence["taken"]) for subject in SUBJECTS],
+    }
+
+
+_FILES: Final = ("expected", "taken", "moves", "away")
+_COUNTS: Final = (
+    *("expected", "delivered", "lost", "repeated", "out_of_order", "unexpected"),
+    *("notified", "moves", "healed"),
+)
+
+
+def _journey(lines: Mapping[str, Lines]) -> dict[str, Any]:
+    due = {(line["subject"], line["row"]) for line in lines["expected"]}
+    taken = [(line["subject"], line["row"]) for line in sorted(lines["taken"], key=lambda line: int(line["seq"]))]
+    first = list(dict.fromkeys(taken))
+    healing_ms = _healing_ms(lines["moves"])
+    return {
+        "expected": len(due),
+        "delivered": len(due & set(first)),
+        "lost": len(due - set(first)),
+        "repeated": len(taken) - len(first),
+        "unexpected": len(set(first) - due),
+        "out_of_order": sum(_behind([row for subject, row in first if subject == each]) for each in SUBJECTS),
+        "notified": len(taken),
+        "moves": len(lines["moves"]),
+        "healed": len(healing_ms),
+        "away_s": sum(line["to_us"] - line["from_us"] for line in lines["away"]) / _US,
+        **_percentiles("healing", healing_ms),
+        **_percentiles("latency", ()),
+    }
+
+
+def _behind(rows: Iterable[int]) -> int:
+    """Return how many rows come after a later one."""
+    count, latest = 0, -1
+    for row in rows:
+        count += row < latest
+        latest = max(latest, row)
+    return count
+
+
+def _healing_ms(moves: Lines) -> list[float]:
+    return [(line["healed_us"] - line["moved_us"]) / 1_000 for line in moves if line["healed_us"] is not None]
+
+
+def _percentiles(measure: str, values: Sequence[float]) -> dict[str, float | None]:
+    names = [f"{measure}_{name}_ms" for name in ("p50", "p95", "max")]
+    if not values:
+        return dict.fromkeys(names)
+    return dict(zip(names, map(float, np.percentile(values, [50, 95, 100])), strict=True))
+
+
+def _subject(subject: str, taken: Lines) -> dict[str, Any]:
+    of_subject = [line for line in taken if line["subject"] == subject]
+    rows = {line["row"] for line in of_subject}
+    return {
+        "subject": subject,
+        "engine": "domain",
+        "published": len(rows),
+        "takings": len(of_subject),
+        **_percentiles("latency", ()),
+    }

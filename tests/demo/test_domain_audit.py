@@ -1,0 +1,58 @@
+"""The audit of a run without Spark: its counts against runs that went wrong in one way each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from demo import ARRIVAL, DEPARTURE
+from demo.domain_audit import journeys
+
+USER = "sip:ana@localhost"
+Key = tuple[str, int]
+DUE: list[Key] = [(DEPARTURE, 1), (ARRIVAL, 1), (DEPARTURE, 4), (DEPARTURE, 7)]
+
+
+def audited(taken: list[Key]) -> dict[str, Any]:
+    """The result of a traveller who took these events in this order."""
+    evidence: dict[str, list[dict[str, Any]]] = {
+        "expected": [{"user": USER, "subject": subject, "row": row} for subject, row in DUE],
+        "taken": [
+            {"user": USER, "subject": subject, "seq": seq, "row": row, "at_us": seq}
+            for seq, (subject, row) in enumerate(taken, 1)
+        ],
+        "moves": [
+            {"user": USER, "moved_us": 0, "healed_us": 50_000, "address": "10.0.0.1"},
+            {"user": USER, "moved_us": 60_000, "healed_us": None, "address": "10.0.0.2"},
+        ],
+        "away": [{"user": USER, "from_us": 0, "to_us": 1_500_000, "why": "killed"}],
+        "kills": [],
+    }
+    [line] = journeys(evidence, 9)["travellers"]
+    return dict(line)
+
+
+def counts(line: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(line[name] for name in ("expected", "delivered", "lost", "repeated", "out_of_order", "unexpected"))
+
+
+@pytest.mark.parametrize(
+    ("taken", "found"),
+    [
+        (DUE, (4, 4, 0, 0, 0, 0)),
+        ([DUE[0], *DUE[2:], DUE[1]], (4, 4, 0, 0, 0, 0)),  # subjects have no common order
+        (DUE[:3], (4, 3, 1, 0, 0, 0)),
+        ([*DUE, DUE[0]], (4, 4, 0, 1, 0, 0)),
+        ([DUE[2], DUE[0], DUE[1], DUE[3]], (4, 4, 0, 0, 1, 0)),
+        ([*DUE, (ARRIVAL, 9)], (4, 4, 0, 0, 0, 1)),
+    ],
+)
+def test_each_fault_is_counted(taken: list[Key], found: tuple[int, ...]) -> None:
+    assert counts(audited(taken)) == found
+
+
+def test_moves_and_times_away_are_measured() -> None:
+    line = audited(DUE)
+    assert (line["moves"], line["healed"], line["healing_p50_ms"], line["away_s"]) == (2, 1, 50.0, 1.5)
+    assert line["latency_p50_ms"] is None
