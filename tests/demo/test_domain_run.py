@@ -1,0 +1,26 @@
+"""The demonstration with a domain of servers: nothing is lost although one server of each kind is killed (SPEC J-01)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+RUN_S_MAX = 300.0
+
+
+def test_travellers_at_three_access_servers_lose_nothing(tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    options = ["--domain", "--rows", "400", "--rate", "100", "--json", str(result), "--report", str(tmp_path / "r.html")]
+    ran = subprocess.run([sys.executable, "-m", "demo", *options], capture_output=True, text=True, timeout=RUN_S_MAX)
+    assert ran.returncode == 0, f"{ran.stdout[-3000:]}\n{ran.stderr[-1000:]}"
+    found = json.loads(result.read_text())
+    assert found["good"]
+    assert found["kills"] == {"agent": 1, "server": 2, "spark": 0}
+    assert found["servers"] == ["s1", "s2", "s3", "s4", "s5"]
+    assert sum(line["delivered"] for line in found["travellers"]) > 100
