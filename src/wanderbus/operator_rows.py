@@ -170,6 +170,30 @@ class EngineInfo(msgspec.Struct, frozen=True):
     remaining: tuple[str, ...] = ()
 
 
+class ServerInfo(msgspec.Struct, frozen=True):
+    """Another server of the event domain, as the server that was asked sees it.
+
+    The first fields are about the session of the asked server there: whether its link is open (``is_linked``, None if
+    the other server leads no channels), the ``subscriptions`` that it has or wants there, whether all of these count
+    there (``is_settled``), the publishes that wait for an answer, and the number of the last event from there that is
+    durable.
+
+    Those with ``here`` are about the session of the other server at the asked one: whether its link is open, its
+    subscriptions, and the notifications that wait for its acknowledgement.
+    """
+
+    server: str
+    is_linked: bool | None = None
+    subscriptions: int = 0
+    is_settled: bool = False
+    waiting_publishes: int = 0
+    last_number: int = 0
+    is_linked_here: bool = False
+    subscriptions_here: int = 0
+    waiting_here: int = 0
+    waiting_bytes_here: int = 0
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

@@ -88,7 +88,7 @@ def test_fields_of_other_versions_are_ignored_however_deep() -> None:
     assert (row.user, row.delivered, row.devices) == ("a", 2, ())
 
 
-@pytest.mark.parametrize("what", ["sessions", "subscriptions", "queues", "limits", "bounds", "schemas"])
+@pytest.mark.parametrize("what", ["sessions", "subscriptions", "queues", "limits", "bounds", "servers", "schemas"])
 def test_a_listing_that_goes_on_where_it_was_ends(what: str) -> None:
     with pytest.raises(RemoteProtocolError, match="does not end"):
         listed(what, lambda request: ((), "here"))

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.cli.shell import WAIT_S, Shell, read_line
+from wanderbus.runtime.files.domain_file import read_domain
 
 SERVERS = ("s1", "s2", "s3")
 
@@ -34,13 +35,12 @@ class Fleet(Shell):
 
     def operator(self) -> list[str]:
         """Return the options of the commands that ask all servers."""
-        return ["--user", "sip:alice@localhost", "--password", "secret", "--event-domain", "fleet/domain.toml"]
+        file = str(self.directory / "fleet" / "domain.toml")
+        return ["--user", "sip:alice@localhost", "--password", "secret", "--event-domain", file]
 
     def leader(self, subject: str) -> str:
         """Return the name of the server that leads the channel of a subject."""
-        status, out, _ = self.run("domain", "channels", subject, "--config", "fleet/domain.toml")
-        assert status == 0
-        return re.search(r"leader (\w+)", out)[1]  # type: ignore[index]
+        return read_domain(self.directory / "fleet" / "domain.toml").channel(subject).leader
 
     def others(self, server: str) -> list[str]:
         """Return the names of the other servers."""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.cli.fleet import Fleet, gone
-from tests.cli.shell import ended, one_line, read_error, read_line
+from tests.cli.fleet import SERVERS, Fleet, gone
+from tests.cli.shell import WAIT_S, ended, one_line, read_error, read_line
+from wanderbus.cli.application import run
 
 pytestmark = pytest.mark.integration
 
 EVENTS = 60
+Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +66,46 @@ def test_k02_a_killed_leader_is_started_again_and_loses_nothing_that_was_acknowl
     assert [each["attributes"]["n"] for each in received] == list(range(EVENTS))
     assert [each["id"] for each in received] == acknowledged
     assert read_line(fleet.supervisor) == f"ready {leader} sip:{fleet.places[leader]}"
+
+
+def asked(capsys: Output, *command: str) -> tuple[int, str, str]:
+    """Return exit status, standard output and standard error of a command that runs in this process."""
+    capsys.readouterr()
+    status = run(list(command))
+    return status, *capsys.readouterr()
+
+
+def rows_of(capsys: Output, fleet: Fleet, *command: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit status of a command, and its rows by server."""
+    status, out, _ = asked(capsys, *command, *fleet.operator(), "--json")
+    return status, {row["server"]: row for row in map(json.loads, out.splitlines())}
+
+
+def test_status_shows_all_links_and_a_server_that_does_not_answer(fleet: Fleet, capsys: Output) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        status, rows = rows_of(capsys, fleet, "domain", "status")
+        pairs = [(name, other["server"], other) for name, row in rows.items() for other in row["others"]]
+        if all(other["is_linked"] and other["is_settled"] and other["is_linked_here"] for _, _, other in pairs):
+            break
+        assert time.monotonic() < deadline
+    assert status == 0
+    assert [pair[:2] for pair in pairs] == [(one, other) for one in SERVERS for other in fleet.others(one)]
+    os.kill(fleet.pid("s2"), signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        status, out, err = asked(capsys, "domain", "status", *fleet.operator(), "--timeout", "1.5")
+    finally:
+        os.kill(fleet.pid("s2"), signal.SIGCONT)
+    assert time.monotonic() - began < WAIT_S / 2
+    assert (status, err) == (1, "")
+    heading, *lines, last = out.splitlines()
+    assert heading.split()[:3] == ["server", "other", "link"]
+    assert [tuple(line.split()[:2]) for line in lines] == [(one, o) for one in ("s1", "s3") for o in fleet.others(one)]
+    assert last.startswith(f"s2 at {fleet.places['s2']} gives no answer: ")
+
+
+def test_only_an_operator_is_answered(fleet: Fleet, capsys: Output) -> None:
+    bob = ("--user", "sip:bob@localhost", "--password", "hunter2")
+    status, out, err = asked(capsys, "domain", "status", *bob, *fleet.operator()[4:])
+    assert (status, err, out.count("it refuses: ")) == (1, "", 3)

@@ -70,7 +70,7 @@ MEMBERS = {
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
         *("SESSION", "bounds", "declare_schema", "engine", "kick", "limits", "peek", "purge", "queues", "schemas"),
-        *("sessions", "subscriptions"),
+        *("servers", "sessions", "subscriptions"),
     ],
     "Server": [
         *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),

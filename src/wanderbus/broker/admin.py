@@ -54,7 +54,7 @@ _FIELD_BYTES_MAX: Final = 512
 
 _number = attrgetter("number")
 
-OF_SERVER: Final = ("limits", "bounds")
+OF_SERVER: Final = ("limits", "bounds", "servers")
 """Listings of the whole server; the broker alone cannot answer them."""
 
 Found: TypeAlias = Iterable[tuple[Row | None, str]]
@@ -138,22 +138,22 @@ class Admin:
         self._list(link, request.request, [] if row is None else [(row, "")], request.limit)
 
     def server_answered(self, answered: ServerAnswered) -> None:
-        """Answer a request for a listing of the whole server: bounds, and rows of other users, need a role."""
+        """Answer a request for a listing of the whole server: all but the user's own limits needs a role."""
         asked, request = answered.asked, answered.asked.request
         link = self._links.get(asked.link)
         if link is None:
             return
         try:
             _, after = self._place(request.after)
-            if link.user not in self._roles and request.what == "bounds":
-                raise Refused(f"{link.user} may list limits only; bounds need the role 'operator'")
+            if link.user not in self._roles and request.what != "limits":
+                raise Refused(f"{link.user} may list limits only; {request.what} need the role 'operator'")
         except Refused as error:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
             return
         own = link.user if link.user not in self._roles else request.user
         parties = None if own is None else {own, *(asked.sources if own == link.user else ())}
         rows = sorted(answered.rows, key=_key)
-        shown = (row for row in rows if _key(row) > after and (parties is None or row["party"] in parties))
+        shown = (row for row in rows if _key(row) > after and (parties is None or row.get("party") in parties))
         self._list(link, request.request, ((row, self._behind(0, _key(row))) for row in shown), request.limit)
 
     def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
@@ -340,7 +340,7 @@ class Admin:
 
 def _key(row: Row) -> str:
     """Return the sort key of rows about the whole server."""
-    return f"{row['limit']} {row.get('party', '')}"
+    return f"{row.get('limit', '')} {row.get('party', '')}{row.get('server', '')}"
 
 
 def _check_count(name: str, count: int) -> None:

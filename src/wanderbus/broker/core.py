@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from wanderbus import protocol, records
 from wanderbus.broker.admin import Admin
@@ -115,7 +115,7 @@ class Broker:
         """The operator's extensions, and the number of failures of each that were reported."""
         self._clock = BrokerClock(state.wall_us, config.clock_slew_max)
         self._journal = journal = Journal(state)
-        servers = ServerUsers(state, config.domain)
+        self._servers = servers = ServerUsers(state, config.domain)
         self._queue_limits = queue_limits = QueueLimits(state, journal, config, servers, policies)
         self._links = links = Links(state, journal, queue_limits, config)
         self._presence = Presence(state, journal, links, queue_limits, config, hook, servers)
@@ -165,6 +165,10 @@ class Broker:
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
         return self._links.status(user)
+
+    def server_rows(self) -> dict[str, Mapping[str, Any]]:
+        """Return a row for the session here of each other server of the domain, by the server's name."""
+        return self._servers.rows(self._links.status)
 
     def take_closed_links(self) -> list[int]:
         """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""

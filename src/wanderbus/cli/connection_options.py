@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -160,16 +160,21 @@ async def leave(agent: Agent) -> None:
 
 def visiting(command: Callable[..., None]) -> Callable[..., None]:
     """Apply :func:`connected` without ``--state-dir``, for a command that only uses :meth:`Connection.visitor`."""
-    return connected(command, without="state_dir")
+    return connected(command, without=("state_dir",))
 
 
-def connected(command: Callable[..., None], *, without: str = "") -> Callable[..., None]:
+def visiting_all(command: Callable[..., None]) -> Callable[..., None]:
+    """Apply :func:`visiting` without ``--server``, for a command that asks all servers of a domain."""
+    return connected(command, without=("state_dir", "server"))
+
+
+def connected(command: Callable[..., None], *, without: Sequence[str] = ()) -> Callable[..., None]:
     """Replace the parameter ``connection`` of ``command`` by the connection options."""
     types = get_type_hints(Connection, include_extras=True)
     options = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
         for each in fields(Connection)
-        if each.name != without
+        if each.name not in without
     ]
 
     @functools.wraps(command)

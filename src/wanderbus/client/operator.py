@@ -17,6 +17,7 @@ from wanderbus.operator_rows import (
     KickedDevice,
     LimitInfo,
     QueueInfo,
+    ServerInfo,
     SessionInfo,
     SubscriptionInfo,
 )
@@ -26,7 +27,9 @@ from wanderbus.subject_schemas import SubjectSchema
 _ROWS: Final = 1_000
 """Most rows per request."""
 
-Row = TypeVar("Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo, EngineInfo, SubjectSchema)
+Row = TypeVar(
+    "Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo, EngineInfo, ServerInfo, SubjectSchema
+)
 
 
 class Operator:
@@ -78,6 +81,10 @@ class Operator:
     def engine(self) -> AsyncIterator[EngineInfo]:
         """Yield the matching engine beside the server, if events are for it; requires the role of operator."""
         return self._inspect(EngineInfo, "engine", None)
+
+    def servers(self) -> AsyncIterator[ServerInfo]:
+        """Yield the other servers of the event domain, as this server sees them; requires the role of operator."""
+        return self._inspect(ServerInfo, "servers", None)
 
     async def peek(
         self,

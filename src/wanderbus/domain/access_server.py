@@ -16,8 +16,8 @@ packets of unknown connections with a reset, and renews its sessions by re-INVIT
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -198,6 +198,23 @@ class AccessServer:
             "forged": udp.forged + tcp.forged,
             "eci": 0 if self._baseline is None else self._baseline.dropped,
         }
+
+    def server_rows(self) -> tuple[Mapping[str, Any], ...]:
+        """Return a row for each other server of the domain, as :class:`~wanderbus.operator_rows.ServerInfo`."""
+        if self._servers is None:
+            return ()
+        rows: dict[str, dict[str, Any]] = {}
+        for each in self._servers.statuses():
+            rows[each.leader] = {
+                "is_linked": each.is_linked,
+                "subscriptions": each.subscriptions,
+                "is_settled": each.is_settled,
+                "waiting_publishes": each.waiting_publishes,
+                "last_number": each.number,
+            }
+        for name, here in self.broker.server_rows().items():
+            rows.setdefault(name, {}).update(here)
+        return tuple({"server": name, **row} for name, row in rows.items())
 
     def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:
         """Return the Remote Media Status of every session with a device, by user."""

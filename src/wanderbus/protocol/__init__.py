@@ -125,9 +125,9 @@ class Leave(AgentMessage, frozen=True, tag=9):
     request: int
 
 
-Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds", "engine"]
-"""Kinds of listing: three of sessions, and three of the whole server: the limited parties, the bounds, and the matching
-engine."""
+Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds", "engine", "servers"]
+"""Kinds of listing: three of sessions, and four of the whole server: the limited parties, the bounds, the matching
+engine, and the other servers of the domain."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):

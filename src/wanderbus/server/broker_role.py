@@ -7,6 +7,7 @@ import logging
 import ssl
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,7 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
+from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
 from wanderbus.runtime.log.history_source import LogHistory
 from wanderbus.runtime.net.tls import server_tls
@@ -265,8 +267,7 @@ class BrokerRole(StatefulRole):
             case ChannelRefused(user=user, reason=reason, limit=limit):
                 self._offer.refusals.note(Limited(limit or DATA_CHANNEL, user, f"no data channel: {reason}"))
             case ServerAsked(request=request):
-                rows = self._bounds if request.what == "bounds" else self._offer.refusals.rows(self._bounds)
-                self._offer.feed(ServerAnswered(output, rows))
+                self._offer.feed(ServerAnswered(output, self._listing(request.what)))
             case OffsetWanted():
                 self._reads().look_up(output)
             case HistoryWanted():
@@ -295,6 +296,11 @@ class BrokerRole(StatefulRole):
             self._history.close()
         if self._remote is not None:
             self._remote.close()
+
+    def _listing(self, what: Listed) -> tuple[Mapping[str, Any], ...]:
+        if what == "servers":
+            return self.machine.server_rows()
+        return self._bounds if what == "bounds" else self._offer.refusals.rows(self._bounds)
 
     def _reads(self) -> HistoryReading:
         assert self._history is not None, "the role is not open"

@@ -6,8 +6,8 @@ apply to it, because it stands for all its own users, whose server has applied t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from wanderbus import protocol
 from wanderbus.broker.state.rows import SessionRow
@@ -59,10 +59,28 @@ class ServerUsers:
         """Return the sessions of all servers."""
         return [session for user in sorted(self.users) for session in self._state.sessions_of(user)]
 
+    def rows(self, status: Callable[[str], str]) -> dict[str, Mapping[str, Any]]:
+        """Return the listed session of each server, by the name of the server; ``status`` is that of a user."""
+        return {
+            session.user.removeprefix("sip:").removesuffix(self._ending): {
+                "is_linked_here": status(session.user) == "CONNECTED",
+                "subscriptions_here": len(session.subscriptions),
+                "waiting_here": session.waiting,
+                "waiting_bytes_here": session.queued_bytes,
+            }
+            for session in self.sessions
+        }
+
     @property
     def queued_bytes(self) -> int:
         """Return the bytes of the events that wait for all servers."""
         return sum(session.queued_bytes for session in self.sessions)
+
+
+def server_of(user: str, domain: str) -> str | None:
+    """Return the name of the server of ``domain`` that is ``user``, None if it is no server."""
+    ending = f"@servers.{domain}"
+    return user.removeprefix("sip:").removesuffix(ending) if user.endswith(ending) else None
 
 
 def server_user(server: str, domain: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain import up
+from wanderbus.cli.domain import status, up
 from wanderbus.cli.domain.options import SIPPort
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.runtime.files.domain_file import (
@@ -92,3 +92,4 @@ def channels(
 
 
 app.command("up")(up.up)
+app.command("status")(status.status)

@@ -74,6 +74,7 @@ class LeaderSessions:
                 leader,
                 session.link is not None,
                 len(session.interest.wanted()),
+                session.interest.is_settled,
                 session.waiting_publishes,
                 session.position.number,
             )

@@ -12,6 +12,8 @@ class LeaderStatus(msgspec.Struct, frozen=True):
     is_linked: bool
     subscriptions: int
     """Subscriptions that this server wants there."""
+    is_settled: bool
+    """True if the leader has exactly these subscriptions."""
     waiting_publishes: int
     number: int
     """Number of the last event of the leader that is durable here."""

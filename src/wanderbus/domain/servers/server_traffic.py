@@ -14,6 +14,7 @@ from wanderbus.broker.servers.server_users import server_user
 from wanderbus.composition import Composition, Part
 from wanderbus.domain.parts import BROKER, LEADERS, SERVER_LINKS
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
+from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.links import ServerLinks
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
@@ -47,6 +48,10 @@ class ServerTraffic:
         """Links that other servers have opened."""
         parts.add(SERVER_LINKS, Part(links.step, self.route_links))
         parts.add(LEADERS, Part(leaders.step, self.route_leaders))
+
+    def statuses(self) -> list[LeaderStatus]:
+        """Return the state of this server's session at each leader."""
+        return self._leaders.statuses()
 
     def start(self) -> None:
         """Open the links to all leaders."""
