@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -109,3 +110,24 @@ def test_only_an_operator_is_answered(fleet: Fleet, capsys: Output) -> None:
     bob = ("--user", "sip:bob@localhost", "--password", "hunter2")
     status, out, err = asked(capsys, "domain", "status", *bob, *fleet.operator()[4:])
     assert (status, err, out.count("it refuses: ")) == (1, "", 3)
+
+
+def test_topology_shows_what_each_server_sends_to_which_other(fleet: Fleet, capsys: Output) -> None:
+    leader = fleet.leader("Stock")
+    subscriber, other = fleet.others(leader)
+    reader = fleet.start("sub", "Stock", "Price > 10", *fleet.at(subscriber, "bob", "hunter2"))
+    assert "subscribed to Stock" in read_error(reader)
+    status, rows = rows_of(capsys, fleet, "topology", "--svg", str(fleet.directory / "domain.svg"))
+    assert status == 0
+    assert rows[leader]["sends"][subscriber] == [{"subject": "Stock", "expression": "Price > 10"}]
+    assert rows[leader]["sends"][other] == []
+    assert sum(len(row["groups"]) for row in rows.values()) == 64
+    assert rows[subscriber]["subscriptions"] >= 1
+    picture = (fleet.directory / "domain.svg").read_text()
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    assert f"{leader} → {subscriber}  Stock: Price &gt; 10" in picture
+    status, out, err = asked(capsys, "topology", *fleet.operator())
+    assert (status, err) == (0, "")
+    assert f"  sends to {subscriber}: Stock: Price > 10" in out.splitlines()
+    reader.terminate()
+    ended(reader)

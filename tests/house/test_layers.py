@@ -94,7 +94,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": MACHINES
     | {
         *("config", "runtime", "runtime.log_readers", "settings", "client", "server", "web", "pipeline"),
-        *("simulation", "evaluation", "planning"),
+        *("simulation", "evaluation", "planning", "plots"),
     },
     "__init__": {"client", "server"},
     "__main__": {"cli"},

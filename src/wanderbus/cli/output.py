@@ -96,6 +96,11 @@ def print_error_json(kind: str, message: str, **more: object) -> None:
         print(escaped(line), file=sys.stderr, flush=True)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the singular for one."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def discard_output() -> None:
     """Redirect standard output to the null device, so that the last flush at interpreter exit does not fail."""
     with contextlib.suppress(OSError, ValueError):

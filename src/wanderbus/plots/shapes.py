@@ -38,3 +38,9 @@ def line(points: Sequence[Point], colour: str, *, dashed: bool = False) -> str:
     through = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dashes = " stroke-dasharray='4 3'" if dashed else ""
     return f"<polyline points='{through}' fill='none' stroke='{colour}' stroke-width='1.6'{dashes}/>"
+
+
+def polygon(points: Sequence[Point], colour: str) -> str:
+    """Return a filled polygon."""
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f"<polygon points='{corners}' fill='{colour}'/>"

@@ -1,0 +1,148 @@
+"""``wanderbus topology``: servers of a domain, their channels, and the events that they send to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from wanderbus.broker.servers.server_users import server_of, server_user
+from wanderbus.cli.connection_options import AsJson, Connection, visiting_all
+from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, domain_of
+from wanderbus.cli.output import check_writable, counted, print_json, print_line, run_async
+from wanderbus.client.operator import Operator
+from wanderbus.errors import ConfigurationError
+from wanderbus.operator_rows import SubscriptionInfo
+from wanderbus.plots.network import Arrow, Node, network
+from wanderbus.settings.event_domain import EventDomain
+from wanderbus.subscription import EVERY_SUBJECT
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """A subject and a filter that a server wants of another one; every event of the subject if the filter is empty."""
+
+    subject: str
+    expression: str
+
+    def __str__(self) -> str:
+        subject = "every subject" if self.subject == EVERY_SUBJECT else self.subject
+        return f"{subject}: {self.expression or 'all events'}"
+
+
+class ServerSeen(msgspec.Struct, frozen=True):
+    """A server as it answers: the subscriptions of its users, and what each other server wants of it."""
+
+    users: int
+    subscriptions: int
+    sends: Mapping[str, tuple[Filter, ...]]
+
+
+Answers = Mapping[str, Answer[ServerSeen]]
+
+
+@visiting_all
+def topology(
+    *,
+    connection: Connection,
+    event_domain: DomainFile = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the servers into this file.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Show the servers of a domain, the channel groups that each leads, and what it sends to the others.
+
+    Asks every server over SIP; needs the role of operator at each. "s1 sends to s2: Departure: Dest == IAH" says that
+    s2 has this subscription at s1 for its users: covered filters are left out, and others may be merged. Exit status 1
+    if a server does not answer.
+
+    Example: wanderbus topology --event-domain mydomain/domain.toml --svg domain.svg --user sip:alice@example.org
+    """
+    domain = domain_of(event_domain)
+    if svg is not None:
+        check_writable(svg)
+    answers = run_async(ask_all(connection, domain, lambda operator: _seen(operator, domain.settings.name)))
+    for row in _rows(domain, answers) if json else ():
+        print_json(row)
+    for line in () if json else _lines(domain, answers):
+        print_line(line)
+    if svg is not None:
+        _write(svg, drawn(domain, answers))
+    if any(answer.found is None for answer in answers.values()):
+        raise typer.Exit(1)
+
+
+async def _seen(operator: Operator, domain: str) -> ServerSeen:
+    users: set[str] = set()
+    count = 0
+    others = []
+    async for session in operator.sessions():
+        if (other := server_of(session.user, domain)) is not None:
+            others.append(other)
+        else:
+            users.add(session.user)
+            count += session.subscriptions
+    sends = {each: await _wanted(operator, each, domain) for each in sorted(others)}
+    return ServerSeen(len(users), count, sends)
+
+
+async def _wanted(operator: Operator, server: str, domain: str) -> tuple[Filter, ...]:
+    """Return what ``server`` wants of the server that is asked."""
+    rows: list[SubscriptionInfo] = [row async for row in operator.subscriptions(server_user(server, domain))]
+    return tuple(sorted((Filter(row.subject, row.expression) for row in rows), key=str))
+
+
+def _rows(domain: EventDomain, answers: Answers) -> Iterator[Mapping[str, object]]:
+    for answer in answers.values():
+        yield {
+            "server": answer.server,
+            "address": answer.address,
+            "roles": domain.settings.servers[answer.server].roles,
+            "groups": domain.directory.table.groups_of(answer.server),
+            "answers": answer.found is not None,
+            "error": answer.error,
+            "users": answer.found and answer.found.users,
+            "subscriptions": answer.found and answer.found.subscriptions,
+            "sends": answer.found and answer.found.sends,
+        }
+
+
+def _lines(domain: EventDomain, answers: Answers) -> Iterator[str]:
+    for answer in answers.values():
+        described = domain.settings.servers[answer.server]
+        if (seen := answer.found) is None:
+            yield str(answer)
+            continue
+        facts = ", ".join((*described.roles, *_figures(domain, answer.server, seen)))
+        yield f"{answer.server} at {answer.address}: {facts}"
+        for other, filters in seen.sends.items():
+            for each in filters:
+                yield f"  sends to {other}: {each}"
+
+
+def _figures(domain: EventDomain, server: str, seen: ServerSeen) -> Sequence[str]:
+    groups = len(domain.directory.table.groups_of(server))
+    users, subscriptions = counted(seen.users, "user"), counted(seen.subscriptions, "subscription")
+    return f"leads {counted(groups, 'channel group')}", users, subscriptions
+
+
+def drawn(domain: EventDomain, answers: Answers) -> str:
+    """Return the picture of the servers, with an arrow for each pair with filters, in the direction of the events."""
+    nodes, arrows, notes = [], [], []
+    for answer in answers.values():
+        seen = answer.found
+        lines = ("does not answer",) if seen is None else _figures(domain, answer.server, seen)
+        nodes.append(Node(answer.server, (answer.address, *lines), is_away=seen is None))
+        for other, filters in ({} if seen is None else seen.sends).items():
+            if filters and other in answers:
+                arrows.append(Arrow(answer.server, other, str(len(filters))))
+                notes += [f"{answer.server} → {other}  {each}" for each in filters]
+    return network(nodes, arrows, ["An arrow shows where events go, with the number of filters.", *notes])
+
+
+def _write(file: Path, picture: str) -> None:
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from None
