@@ -131,3 +131,34 @@ def test_topology_shows_what_each_server_sends_to_which_other(fleet: Fleet, caps
     assert f"  sends to {subscriber}: Stock: Price > 10" in out.splitlines()
     reader.terminate()
     ended(reader)
+
+
+def test_trace_shows_the_way_of_an_event_and_publishes_nothing(fleet: Fleet, capsys: Output) -> None:
+    leader = fleet.leader("Weather")
+    subscriber, other = fleet.others(leader)
+    reader = fleet.start("sub", "Weather", "Wind > 10", "--json", *fleet.at(subscriber, "bob", "hunter2"))
+    assert "subscribed to Weather" in read_error(reader)
+    command = ("trace", "Weather", "Wind=12", *fleet.operator(), "--at", other)
+    status, out, err = asked(capsys, *command, "--json")
+    assert (status, err) == (0, "")
+    channel, first, *rest = map(json.loads, out.splitlines())
+    assert (channel["leader"], channel["epoch"], channel["at"]) == (leader, 1, other)
+    assert (first["server"], first["is_leader"], first["hops"], first["subscriptions"]) == (leader, True, 1, [])
+    stops = {stop["server"]: stop for stop in rest}
+    assert (stops[other]["is_reached"], stops[other]["hops"]) == (False, None)
+    assert (stops[subscriber]["is_reached"], stops[subscriber]["hops"]) == (True, 2)
+    assert [(each["subject"], each["expression"]) for each in stops[subscriber]["wanted"]] == [("Weather", "Wind > 10")]
+    (outcome,) = stops[subscriber]["subscriptions"]
+    assert (outcome["user"], outcome["verdict"]) == ("sip:bob@localhost", "delivered")
+    status, out, _ = asked(capsys, "trace", "Weather", "Wind=5", *command[3:], "--all")
+    assert (status, "filtered: Wind > 10 is false: Wind is 5" in out) == (0, True)
+    assert out.startswith(f"Weather: channel group {channel['group']}, leader {leader} under epoch 1, ordered\n")
+    reader.terminate()
+    assert ended(reader)[1] == ""
+
+
+def test_trace_needs_known_words(fleet: Fleet, capsys: Output) -> None:
+    status, _, err = asked(capsys, "trace", "Weather", "--at", "s9", *fleet.operator())
+    assert (status, one_line(err)) == (2, "--at: the domain has no server 's9' (expected s1 or s2 or s3)")
+    status, _, err = asked(capsys, "trace", "Weather", "Wind", *fleet.operator())
+    assert (status, one_line(err)) == (2, "'Wind' is not NAME=VALUE")

@@ -240,7 +240,7 @@ class Explanation:
         expression = filters.parse(subscription.expression, subscription.language)
         if not expression.matches(event):
             predicates = deciding(expression.root, event)
-            return self._outcome("filtered", "; ".join(map(_in_words, predicates)), predicates=predicates)
+            return self._outcome("filtered", "; ".join(map(in_words, predicates)), predicates=predicates)
         if self._waits_for_engine:
             return self._outcome("queued", "the event waits in the log for the matching engine")
         return self._restricted(published)
@@ -333,7 +333,8 @@ class Explanation:
         )
 
 
-def _in_words(predicate: Deciding) -> str:
+def in_words(predicate: Deciding) -> str:
+    """Return a deciding question with its result and the reason."""
     truth = "unknown" if predicate.truth is None else str(predicate.truth).lower()
     return f"{predicate.question} is {truth}: {predicate.why}"
 

@@ -23,7 +23,7 @@ from wanderbus.cli import (
     up,
     users,
 )
-from wanderbus.cli.domain import domain, topology
+from wanderbus.cli.domain import domain, topology, trace
 from wanderbus.cli.eval import mobility
 from wanderbus.cli.operator import engine, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
@@ -80,6 +80,7 @@ app.command("purge")(queue_commands.purge)
 app.command("kick")(queue_commands.kick)
 app.command("explain")(explain.explain)
 app.command("topology")(topology.topology)
+app.command("trace")(trace.trace)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("sim")(sim.sim)

@@ -104,7 +104,7 @@ def _events(subject: str, given: list[str], format: Format | None) -> AsyncItera
     if given == ["-"]:
         return events_of_input(read)
     if format is None:
-        return events_given(Event(subject, gathered([_attribute(text) for text in given])))
+        return events_given(Event(subject, gathered([attribute(text) for text in given])))
     if len(given) != 1:
         raise ConfigurationError(f"give one event as {format}, or - to read events from standard input, one per line")
     return events_given(read(given[0]))
@@ -136,7 +136,8 @@ def _of_subject(subject: str, event: Event) -> Event:
     return event
 
 
-def _attribute(text: str) -> tuple[str, Value]:
+def attribute(text: str) -> tuple[str, Value]:
+    """Return an attribute given as NAME=VALUE; :class:`ConfigurationError` if it is not."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise ConfigurationError(f"{text!r} is not NAME=VALUE")
