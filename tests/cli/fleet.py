@@ -21,7 +21,8 @@ class Fleet(Shell):
         self.supervisor = self.start(*self.command())
         lines = [read_line(self.supervisor) for _ in range(len(SERVERS) + 1)]
         assert lines[-1] == "all servers of localhost are ready: s1, s2, s3", (lines, self.supervisor.poll())
-        self.places = dict(sorted(re.fullmatch(r"ready (s\d) sip:(.*)", line).groups() for line in lines[:-1]))  # type: ignore[union-attr]
+        found = [re.fullmatch(r"ready (s\d) sip:(.*)", line) for line in lines[:-1]]
+        self.places = dict(sorted((each[1], each[2]) for each in found if each is not None))
         assert tuple(self.places) == SERVERS
 
     def command(self, *more: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.fleet import SERVERS, Fleet, gone
-from tests.cli.shell import WAIT_S, ended, one_line, read_error, read_line
+from tests.cli.shell import WAIT_S, Shell, ended, one_line, read_error, read_line
 from wanderbus.cli.application import run
+from wanderbus.runtime.files.domain_file import create_domain, read_domain
 
 pytestmark = pytest.mark.integration
 
@@ -35,6 +37,20 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         assert gone(pids)
     finally:
         fleet.close()
+
+
+def test_a_port_that_is_taken_ends_the_domain_with_one_line(shell: Shell) -> None:
+    file = create_domain(shell.directory / "other", "localhost", 1, 0)
+    place = read_domain(file).settings.servers["s1"].sip or ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", int(place.rpartition(":")[2])))
+        status, out, err = shell.run("domain", "up", "--users", "users", "--data-dir", "other")
+    assert (status, out) == (1, "")
+    line = one_line(err)
+    assert line.startswith(
+        f"server s1 ended with exit status 2: UDP port {place} cannot be used: Address already in use"
+    )
+    assert line.endswith("; servers.s1 in other/domain.toml has its addresses")
 
 
 def test_only_one_command_runs_the_servers_of_a_directory(fleet: Fleet) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from wanderbus.cli.domain.supervisor import Ready, Reports, ServerCannotRunError, Supervisor
+from wanderbus.cli.domain.supervisor import END_S_MAX, Ready, Reports, ServerCannotRunError, Supervisor
 
 READY = 'echo \'{"ready": "sip:127.0.0.1:5060"}\''
 STAYS = f"{READY}; exec sleep 60"
@@ -127,7 +127,7 @@ async def test_a_second_stop_kills_a_server_that_does_not_end() -> None:
     await asyncio.sleep(0.1)
     assert is_running(pid)
     domain.stop()
-    await asyncio.wait_for(running, WAIT_S)
+    await asyncio.wait_for(running, END_S_MAX / 2)
     assert not is_running(pid)
 
 

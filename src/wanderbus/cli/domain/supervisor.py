@@ -46,7 +46,11 @@ class Reports:
 
 
 class ServerCannotRunError(WanderbusError):
-    """A server ended several times before it was ready."""
+    """The server ``server`` ended before it was ready, and another attempt promises nothing."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(f"server {server} {why}")
+        self.server = server
 
 
 class _Failed(msgspec.Struct):
@@ -106,9 +110,9 @@ class ServerRunner:
             self._failures = 0 if self._is_ready else self._failures + 1
             why = self._way(status)
             if self._failures == FAILURES_MAX:
-                raise ServerCannotRunError(f"server {self.name} {why}, {FAILURES_MAX} times before it was ready")
+                raise ServerCannotRunError(self.name, f"{why}, {FAILURES_MAX} times before it was ready")
             if status == _MISUSED and not self._was_ready:
-                raise ServerCannotRunError(f"server {self.name} {why}")
+                raise ServerCannotRunError(self.name, why)
             if loop.time() - began >= PAUSE_S_MAX:
                 pause_s = self._pause_s_min
             self._reports.restarting(self.name, why, pause_s)
@@ -132,7 +136,7 @@ class ServerRunner:
         try:
             process = self._process = await ChildProcess.start(self._command, self._on_output, self._on_error)
         except OSError as error:
-            raise ServerCannotRunError(f"server {self.name} cannot be started: {error.strerror}") from None
+            raise ServerCannotRunError(self.name, f"cannot be started: {error.strerror}") from None
         try:
             if self._stopped.is_set():
                 process.terminate()

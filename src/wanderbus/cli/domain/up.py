@@ -16,7 +16,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.domain.options import SIPPort
-from wanderbus.cli.domain.supervisor import Ready, Reports, Supervisor
+from wanderbus.cli.domain.supervisor import Ready, Reports, ServerCannotRunError, Supervisor
 from wanderbus.cli.output import (
     EndedBySignal,
     OutputClosed,
@@ -28,7 +28,7 @@ from wanderbus.cli.output import (
     run_async,
 )
 from wanderbus.cli.up import Admin, Users, check_admins
-from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.domain_file import FILE_NAME, SIP_PORT, SIZE_MAX, create_domain, read_domain
 from wanderbus.runtime.files.file_modes import lock_file
@@ -108,7 +108,10 @@ def up(
             ]
             for server in domain.servers
         }
-        run_async(_run(Supervisor(commands, _Printed(domain, as_json=json))))
+        try:
+            run_async(_run(Supervisor(commands, _Printed(domain, as_json=json))))
+        except ServerCannotRunError as error:
+            raise WanderbusError(f"{error}; servers.{error.server} in {file} has its addresses") from None
 
 
 def _check_options(options: Sequence[str]) -> None:
