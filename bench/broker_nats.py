@@ -38,7 +38,7 @@ class JetStream:
 
     def available(self) -> bool:
         """Return whether server and client are installed, and the directory can be made synchronous if requested."""
-        return _program() is not None
+        return program() is not None
 
     @contextlib.contextmanager
     def server(self, directory: Path) -> Iterator[Place]:
@@ -48,7 +48,7 @@ class JetStream:
         if self.synced:
             subprocess.run(["chattr", "+S", str(store)], check=True, capture_output=True)
         file.write_text(f'listen: "{HOST}:{port}"\njetstream {{ store_dir: "{store}" }}\n', encoding="utf-8")
-        with process([_program() or "", "-c", str(file)], port, directory / "log") as place:
+        with process([program() or "", "-c", str(file)], port, directory / "log") as place:
             yield place
 
     @contextlib.asynccontextmanager
@@ -98,5 +98,6 @@ async def _connected(place: Place) -> AsyncIterator[JetStreamContext]:
         await client.close()
 
 
-def _program() -> str | None:
+def program() -> str | None:
+    """Return the path of the server, None if it is not installed."""
     return shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")

@@ -1,96 +1,119 @@
-"""Costs of a domain of several servers: the lookup of a subject's leader, with 10 to 100,000 subjects (SPEC J-07).
+"""Benchmark of a domain of several servers: lookup, messages between servers, hops, processor, delay and throughput.
 
-Subjects are drawn at random, and each lookup has a string of its own, as that of an event which has just been decoded.
-Each turn has other subjects, because the time depends a little on the group; a figure is the median of all turns.
+Messages and hops are counted exactly, with real brokers and sessions at leaders that are connected by function calls.
+Times are those of real processes on loopback. A NATS cluster of three runs in the same run, if it is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
-import time
-import tracemalloc
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from harness.reporting import Goal, finish, goal, median, progress
-from wanderbus.channels.directory import Directory, first_table
-from wanderbus.channels.groups import GROUPS, ChannelGroups
+from bench import domain_lookup, domain_messages, domain_processes, domain_single
+from harness.reporting import Goal, finish, goal, median
 
-SIZES: Final = (10, 1_000, 100_000)
-KEY: Final = bytes(range(32))
-SERVERS: Final = ("s1", "s2", "s3", "s4")
-LOOKUPS: Final = 5_000
-TURNS: Final = 60
-SEED: Final = 20
+SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput")
+Result = Mapping[str, Any]
+Measured = tuple[Sequence[Result], Sequence[Goal]]
+
+
+class Size(NamedTuple):
+    """Amount of each measurement."""
+
+    is_quick: bool
+    lookup_turns: int
+    single_turns: int
+    single_events: int
+    processes: domain_processes.Size
+
+
+FULL: Final = Size(False, 60, 12, 8_000, domain_processes.Size(3, 4_000, 15_000, 3, 6_000))
+QUICK: Final = Size(True, 20, 2, 2_000, domain_processes.Size(1, 400, 1_000, 1, 1_000))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write JSON if asked; return the exit status."""
     options = _options(arguments)
-    results = measured(SIZES, TURNS, LOOKUPS)
+    size = QUICK if options.quick else FULL
+    results: list[Result] = []
+    goals: list[Goal] = []
+    for section in options.sections:
+        found, of_section = _MEASURES[section](size)
+        results += [{"section": section, **each} for each in found]
+        goals += of_section
     for each in results:
-        print("{subjects:>8,} subjects: {lookup_us:.2f} us, {bytes:,} bytes".format(**each))
-    return finish("bench domain", results, goals_of(results), file=options.json, strict=options.strict)
+        print("  ".join(f"{name} {_shown(value)}" for name, value in each.items()))
+    return finish("bench domain", results, goals, file=options.json, strict=options.strict)
 
 
-def measured(sizes: Sequence[int], turns: int, lookups: int) -> list[dict[str, float]]:
-    """Return a row for each number of subjects: time of one lookup, and bytes of the directory after all lookups."""
-    drawn = random.Random(SEED)
-    took_s: dict[int, list[float]] = {size: [] for size in sizes}
-    for turn in range(turns):
-        if turn % 20 == 0:
-            progress(f"lookups, turn {turn} of {turns}")
-        for size in sizes:
-            subjects = [_subject(turn, drawn.randrange(size)) for _ in range(lookups)]
-            took_s[size].append(_lookups_s(_directory(), subjects))
-    return [
-        {"subjects": size, "lookup_us": median(took_s[size]) / lookups * 1e6, "bytes": _bytes_after(size)}
-        for size in sizes
+def _lookup(size: Size) -> Measured:
+    rows = domain_lookup.measured(domain_lookup.SIZES, size.lookup_turns, domain_lookup.LOOKUPS)
+    return rows, domain_lookup.goals_of(rows)
+
+
+def _messages(size: Size) -> Measured:
+    covered = domain_messages.covered_messages()
+    rows, hops = domain_messages.measured(size.is_quick), domain_messages.hops_of()
+    return [*rows, *hops], domain_messages.goals_of(rows, hops, covered)
+
+
+def _single(size: Size) -> Measured:
+    rows = domain_single.compared(size.single_turns, size.single_events)
+    now = median(each["now"] for each in rows)
+    ratio = median(each["now"] / each["before"] for each in rows)
+    return rows, [
+        goal("single_server_vs_before", ratio, "ratio", least=0.95),
+        goal("single_server_events_per_s", now, "events/s"),
     ]
 
 
-def goals_of(results: Sequence[dict[str, float]]) -> list[Goal]:
-    """Return the goals: the growth of time from the fewest to the most subjects, and the memory of both."""
-    fewest, most = results[0], results[-1]
-    return [
-        goal("lookup_growth", most["lookup_us"] / fewest["lookup_us"], "ratio", most=1.2),
-        goal("lookup_us", most["lookup_us"], "us"),
-        goal("lookup_bytes_10", fewest["bytes"], "bytes"),
-        goal("lookup_bytes_100k", most["bytes"], "bytes"),
-    ]
+def _processor(size: Size) -> Measured:
+    rows = domain_processes.processor(size.processes)
+    return rows, domain_processes.processor_goals(rows)
 
 
-def _subject(turn: int, number: int) -> str:
-    return f"subject.{turn:02}.{number:06}"
+def _delivery(size: Size) -> Measured:
+    rows = domain_processes.delivery(size.processes)
+    return rows, domain_processes.delivery_goals(rows)
 
 
-def _directory() -> Directory:
-    return Directory(ChannelGroups(KEY), first_table(GROUPS, SERVERS, KEY))
+def _throughput(size: Size) -> Measured:
+    rows = domain_processes.throughput(size.processes)
+    return rows, domain_processes.throughput_goals(rows)
 
 
-def _lookups_s(directory: Directory, subjects: Sequence[str]) -> float:
-    lookup = directory.lookup
-    started = time.process_time()
-    for subject in subjects:
-        lookup(subject)
-    return time.process_time() - started
+_MEASURES: Final[dict[str, Callable[[Size], Measured]]] = {
+    "lookup": _lookup,
+    "messages": _messages,
+    "single": _single,
+    "processor": _processor,
+    "delivery": _delivery,
+    "throughput": _throughput,
+}
 
 
-def _bytes_after(size: int) -> int:
-    """Return the memory of a directory that has looked up so many subjects."""
-    tracemalloc.start()
-    directory = _directory()
-    for number in range(size):
-        directory.lookup(_subject(0, number))
-    used, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return used
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench domain", description=__doc__.split("\n\n")[0] if __doc__ else None)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
+    parser = argparse.ArgumentParser(
+        prog="./do bench domain",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Example: ./do bench domain --sections lookup messages",
+    )
+    parser.add_argument(
+        "--sections", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (default: all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="few events: about two minutes, rough figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to FILE")
     parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""A NATS cluster of three beside our domain: JetStream with file storage, one subject for each type of event.
+
+Publishers and consumers are connected to different servers. With three replicas an acknowledgement means that two
+servers have written the event, not that it was synced; with one replica, that one server has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import nats
+from nats.errors import Error
+from nats.js.api import ConsumerConfig, StorageType
+
+from bench.broker_nats import program
+from bench.broker_peer import HOST, QUIET_S, Consumed, Place, Published, process, stamp_of, stamped
+from harness.ports import free_port
+from harness.workers import Line
+
+SIZE: Final = 3
+READY_S_MAX: Final = 30.0
+_STREAM: Final = "events"
+
+
+@contextlib.contextmanager
+def cluster(directory: Path) -> Iterator[list[Place]]:
+    """Run the servers for the block."""
+    ports, routes = ([free_port() for _ in range(SIZE)] for _ in range(2))
+    urls = ", ".join(f'"nats://{HOST}:{route}"' for route in routes)
+    with contextlib.ExitStack() as stack:
+        places = []
+        for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
+            store, file = directory / f"store{number}", directory / f"nats{number}.conf"
+            lines = (
+                f'server_name: "n{number}"',
+                f'listen: "{HOST}:{port}"',
+                f'jetstream {{ store_dir: "{store}" }}',
+                f'cluster {{ name: "bench", listen: "{HOST}:{route}", routes: [{urls}] }}',
+            )
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            server = process([program() or "", "-c", str(file)], port, directory / f"log{number}")
+            places.append(stack.enter_context(server))
+        yield places
+
+
+async def create(line: Line, place: Place, replicas: int) -> str:
+    """Create the stream as soon as the cluster has a leader."""
+    end_s = time.monotonic() + READY_S_MAX
+    async with _connected(place) as stream:
+        while True:
+            try:
+                await stream.add_stream(
+                    name=_STREAM, subjects=["type.*"], storage=StorageType.FILE, num_replicas=replicas
+                )
+            except Error:
+                if time.monotonic() > end_s:
+                    raise
+                await asyncio.sleep(0.5)
+            else:
+                return "created"
+
+
+async def publish(line: Line, place: Place, types: Sequence[int], events: int, window: int) -> Published:
+    """Report when connected, and on request publish events of these types in turn, as ours does."""
+    async with _connected(place) as stream:
+        line.send("open")
+        await line.receive()
+        left, each_s = iter(range(events)), list[float]()
+
+        async def one_after_the_other() -> None:
+            for number in left:
+                began_s = time.monotonic()
+                await stream.publish(f"type.{types[number % len(types)]}", stamped(), timeout=20)
+                each_s.append(time.monotonic() - began_s)
+
+        began_s = time.monotonic()
+        await asyncio.gather(*(one_after_the_other() for _ in range(window)))
+        return Published(began_s, time.monotonic(), each_s)
+
+
+async def subscribe(line: Line, place: Place, types: Sequence[int], events: int) -> Consumed:
+    """Consume these types; report when subscribed; return after ``events`` events, or a silence."""
+    latency_s, ended_s, enough = list[float](), time.monotonic(), asyncio.Event()
+
+    async def received(message: Any) -> None:
+        nonlocal ended_s
+        ended_s = time.monotonic()
+        latency_s.append(ended_s - stamp_of(message.data))
+        if len(latency_s) >= events:
+            enough.set()
+        await message.ack()
+
+    async with _connected(place) as stream:
+        for each in types:
+            config = ConsumerConfig(max_ack_pending=10_000)
+            await stream.subscribe(f"type.{each}", durable=f"type{each}", cb=received, manual_ack=True, config=config)
+        line.send("subscribed")
+        while not enough.is_set():
+            before = len(latency_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(enough.wait(), QUIET_S)
+            if len(latency_s) == before and not enough.is_set():
+                break
+        return Consumed(ended_s, latency_s)
+
+
+@contextlib.asynccontextmanager
+async def _connected(place: Place) -> AsyncIterator[Any]:
+    client = await nats.connect(f"nats://{HOST}:{place['port']}")
+    try:
+        yield client.jetstream()
+    finally:
+        await client.close()
