@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from wanderbus.channels.causal.header import Header, bitmap
-from wanderbus.channels.causal.interface import Welcome
 from wanderbus.channels.causal.knowledge import Knowledge
 from wanderbus.channels.causal.out_link import OutLink
 from wanderbus.channels.causal.server import CausalServer
@@ -77,7 +75,7 @@ def forget_the_matrix_at_a_restart(patch: Patch) -> None:
 
     def started(self: CausalNode) -> None:
         start(self)
-        self.machine.knowledge = Knowledge(self.server)
+        self.machine.knowledge = self.machine.state.knowledge = Knowledge(self.server)
 
     patch.setattr(CausalNode, "start", started)
 
@@ -92,16 +90,6 @@ def forget_the_cursors_at_a_restart(patch: Patch) -> None:
     patch.setattr(CausalNode, "start", started)
 
 
-def tell_a_server_without_its_log_nothing(patch: Patch) -> None:
-    send = CausalServer._send
-
-    def sent(self: CausalServer, server: int, message: Any) -> None:
-        plain = isinstance(message, Welcome)
-        send(self, server, msgspec.structs.replace(message, entries=()) if plain else message)
-
-    patch.setattr(CausalServer, "_send", sent)
-
-
 def never_give_up_a_lost_log(patch: Patch) -> None:
     patch.setattr(CausalServer, "_is_ended", lambda self, origin: False)
 
@@ -114,7 +102,6 @@ def never_give_up_a_lost_log(patch: Patch) -> None:
         (acknowledge_one_too_many, "was lost", range(1, 5)),
         (forget_the_matrix_at_a_restart, "before its cause", range(1, 40)),
         (forget_the_cursors_at_a_restart, "twice", range(1, 16)),
-        (tell_a_server_without_its_log_nothing, "before its cause", range(128, 129)),
         (never_give_up_a_lost_log, "still holds", range(1, 40)),
     ],
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from wanderbus.channels.causal import rows
 from wanderbus.channels.causal.header import Header, Origin
 from wanderbus.channels.causal.interface import (
     Acked,
@@ -12,6 +13,7 @@ from wanderbus.channels.causal.interface import (
     Carried,
     CausalLimits,
     Deliver,
+    EventsDropped,
     ExportPast,
     GapFound,
     ImportPast,
@@ -27,6 +29,7 @@ from wanderbus.channels.causal.interface import (
     WriteRecord,
 )
 from wanderbus.channels.causal.server import CausalServer
+from wanderbus.channels.causal.state import CausalState, restored
 from wanderbus.machine import Input, Output, TimerFired
 
 Kind = TypeVar("Kind")
@@ -51,7 +54,7 @@ class Domain:
         server = origin[0]
         self.logs.setdefault(server, [])
         self.outputs.setdefault(server, [])
-        self.servers[server] = CausalServer(origin, self.limits, self.logs[server])
+        self.servers[server] = CausalServer(restored(origin, self.logs[server], self.limits))
         for other in list(self.servers) if connect else ():
             if other != server:
                 self.connect(server, other)
@@ -185,12 +188,12 @@ def test_kept_events_are_bounded() -> None:
     domain.stopped |= {(1, 3), (3, 1)}
     for number in range(10):
         domain.publish(1, str(number), 2, 3)
-    assert len(domain.servers[2].kept) == 3
+    assert len(domain.servers[2].state.kept) == 3
     domain.free(3, 1)
     domain.free(1, 3)
     for number in range(2):
         domain.publish(1, str(number), 2, 3)
-    assert len(domain.servers[2].kept) <= 1, "what everybody has is not kept"
+    assert len(domain.servers[2].state.kept) <= 1, "what everybody has is not kept"
 
 
 def test_a_cause_on_a_lost_disk_becomes_a_gap() -> None:
@@ -288,6 +291,19 @@ def test_a_server_without_its_log_begins_where_others_know_it_to_be() -> None:
     assert domain.of(2, GapFound) == []
 
 
+def test_a_server_without_its_log_is_told_what_earlier_events_would_have_told() -> None:
+    domain = Domain(3)
+    domain.stopped.add((1, 3))
+    domain.publish(1, "question", 2, 3)
+    domain.logs[2] = []
+    domain.start((2, 2))
+    domain.publish(1, "note", 2)
+    domain.publish(2, "answer", 3)
+    assert domain.delivered(3) == []
+    domain.free(1, 3)
+    assert domain.delivered(3) == ["question", "answer"]
+
+
 def test_a_server_joins() -> None:
     domain = Domain(2)
     domain.publish(1, "a", 2)
@@ -355,3 +371,48 @@ def test_a_new_link_tells_again_what_was_lost_on_the_one_before() -> None:
     assert domain.delivered(4) == []
     domain.free(1, 4)
     assert domain.delivered(4) == ["a", "c"]
+
+
+def test_rows_stand_for_the_records() -> None:
+    """The live state, one from its records, and one from its rows have the same rows."""
+    domain = Domain(4, CausalLimits(retained_events_max=3, kept_events_max=2))
+    domain.feed(1, LinkClosed(3))
+    domain.feed(3, LinkClosed(1))
+    for number in range(8):
+        domain.publish(1, f"a{number}", 2, 3)
+        domain.publish(2, f"b{number}", 1, 4)
+        domain.publish(4, f"c{number}", 2, 3)
+        if number == 5:
+            domain.connect(1, 3)
+            domain.stopped.add((1, 3))
+    domain.feed(2, RemoveServer(3))
+    assert any(isinstance(each, EventsDropped) for each in domain.logs[1])
+    for server, records in domain.logs.items():
+        live = rows_of(domain.servers[server].state)
+        assert rows_of(restored((server, 1), records, domain.limits)) == live
+        loaded = CausalState(domain.limits)
+        loaded.begin((server, 1))
+        load(loaded, live)
+        assert rows_of(loaded) == live
+        assert loaded.outgoing.befores([1, 2, 3, 4]) == domain.servers[server].outgoing.befores([1, 2, 3, 4])
+
+
+def rows_of(state: CausalState) -> dict[str, dict[str, Any]]:
+    """Every row of a state."""
+    return {
+        "counters": rows.counters(state),
+        "peers": rows.peers(state),
+        "origins": rows.origins(state),
+        "columns": rows.columns(state),
+        "retained": {str(number): rows.retained(state, number) for number in state.outgoing.retained},
+        "kept": {str(dot): rows.kept(state, dot) for dot in state.kept},
+    }
+
+
+def load(state: CausalState, stored: dict[str, dict[str, Any]]) -> None:
+    rows.load_counters(state, stored["counters"])
+    rows.load_peers(state, stored["peers"])
+    rows.load_origins(state, stored["origins"])
+    rows.load_columns(state, stored["columns"])
+    rows.load_retained(state, stored["retained"])
+    rows.load_kept(state, stored["kept"])

@@ -55,6 +55,21 @@ class Acknowledged(CausalRecord, frozen=True):
     number: int
 
 
+class MarkHeard(CausalRecord, frozen=True):
+    """All events of ``origin`` up to ``number`` are delivered, except at the ``lagging``. It may be written late."""
+
+    origin: Origin
+    number: int
+    lagging: int
+
+
+class EventsDropped(CausalRecord, frozen=True):
+    """Events of this server up to ``number`` were dropped before ``server`` had them."""
+
+    server: int
+    number: int
+
+
 class Passed(CausalRecord, frozen=True):
     """The events of ``origin`` up to ``number`` that have not been delivered here never will be."""
 
@@ -83,7 +98,9 @@ class ServerRemoved(CausalRecord, frozen=True):
     is_forgotten: bool
 
 
-AnyCausalRecord = Sent | Accepted | Acknowledged | Passed | OriginEnded | EntriesLearnt | ServerRemoved
+AnyCausalRecord = (
+    Sent | Accepted | Acknowledged | MarkHeard | EventsDropped | Passed | OriginEnded | EntriesLearnt | ServerRemoved
+)
 
 
 # Messages ------------------------------------------------------------------------------------------------------------

@@ -85,6 +85,26 @@ class Knowledge:
         if origin in column and column[origin][0] <= number:
             del column[origin]
 
+    def columns(self) -> dict[int, tuple[tuple[int, int, int, int], ...]]:
+        """Return the entries by destination, sorted: server and incarnation of the origin, number, when learnt."""
+        return {
+            server: tuple(sorted((*origin, *number) for origin, number in column.items()))
+            for server, column in self._columns.items()
+            if column
+        }
+
+    def load_column(self, server: int, entries: Iterable[tuple[int, int, int, int]]) -> None:
+        """Take over what :meth:`columns` gave for the destination ``server``."""
+        self._columns[server] = {(origin, life): (number, learnt) for origin, life, number, learnt in entries}
+
+    def settled(self) -> Mapping[Origin, tuple[int, int]]:
+        """Return the settled mark of each origin, and the servers that lag behind it."""
+        return self._settled
+
+    def load_settled(self, origin: Origin, number: int, lagging: int) -> None:
+        """Take over a settled mark; the columns are as they were behind it."""
+        self._settled[origin] = number, lagging
+
     def remove(self, server: int) -> None:
         """Forget what ``server`` lacks: it left the domain for good."""
         self.removed.add(server)
@@ -103,6 +123,10 @@ class Knowledge:
         """Return whether the event is surely delivered at all ``servers``."""
         number, lagging = self._settled.get(dot[0], (0, 0))
         return dot[1] <= number and not lagging & servers
+
+    def is_settled_at(self, origin: Origin, number: int, lagging: int) -> bool:
+        """Return whether this is the settled mark of ``origin`` already."""
+        return self._settled.get(origin, (0, 0)) == (number, lagging)
 
     def _put(self, server: int, origin: Origin, number: int, published: int) -> bool:
         if server == self.server or server in self.removed or origin[0] in self.forgotten:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wanderbus.channels.causal.changing_dict import ChangingDict
 from wanderbus.channels.causal.header import Header, members
 from wanderbus.channels.causal.interface import Carried, SendMessage, Sent
 from wanderbus.channels.causal.out_link import OutLink
@@ -21,7 +22,7 @@ class Outgoing:
         self.last = 0
         """Number of the last event that was published."""
         self.links: dict[int, OutLink] = {}
-        self.retained: dict[int, tuple[Sent, int]] = {}
+        self.retained: ChangingDict[int, tuple[Sent, int]] = ChangingDict()
         """Events by number, with the destinations that still need them."""
         self._limits = limits
 
@@ -42,6 +43,13 @@ class Outgoing:
             self.link(server).enqueue(self.last)
         if sent.header.befores:
             self.retained[self.last] = sent, sent.header.servers
+
+    def load(self, events: Iterable[tuple[int, tuple[Sent, int]]]) -> None:
+        """Take over saved events with the destinations that need them, in ascending order."""
+        self.retained.load(events)
+        for number, (_, servers) in self.retained.items():
+            for server in members(servers):
+                self.link(server).waiting.append(number)
 
     def acknowledge(self, server: int, number: int) -> bool:
         """Note that ``server`` has delivered everything up to ``number``; return whether that is new."""
@@ -76,18 +84,23 @@ class Outgoing:
                 outputs.append(SendMessage(server, Carried(link.encode(sent.header), sent.payload)))
         return outputs
 
-    def drop_oldest(self) -> list[int]:
-        """Drop the oldest events beyond the bound, unless they are on their way; return who needed them."""
-        dropped: list[int] = []
+    def drop(self, server: int, number: int) -> None:
+        """Give up the events up to ``number`` for ``server``."""
+        link = self.link(server)
+        link.dropped = number
+        self._release(server, link.acknowledge(number))
+
+    def drop_oldest(self) -> list[tuple[int, int]]:
+        """Drop the oldest events beyond the bound, unless they are on their way; return who needed which."""
+        dropped: list[tuple[int, int]] = []
         while len(self.retained) > self._limits.retained_events_max:
             oldest = next(iter(self.retained))
             servers = list(members(self.retained[oldest][1]))
             if any(self.links[server].has_in_flight() for server in servers):
                 break
             for server in servers:
-                self.links[server].dropped = oldest
-                self._release(server, self.links[server].acknowledge(oldest))
-            dropped += servers
+                self.drop(server, oldest)
+            dropped += [(server, oldest) for server in servers]
         return dropped
 
     def find(self, number: int) -> tuple[Header, bytes] | None:

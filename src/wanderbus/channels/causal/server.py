@@ -6,7 +6,6 @@ everything that its server had delivered or published before.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -24,9 +23,9 @@ from wanderbus.channels.causal.interface import (
     AnyCausalRecord,
     Ask,
     Carried,
-    CausalLimits,
     Deliver,
     EntriesLearnt,
+    EventsDropped,
     ExportPast,
     GapFound,
     Hello,
@@ -35,6 +34,7 @@ from wanderbus.channels.causal.interface import (
     LinkOpened,
     LogRewound,
     Marked,
+    MarkHeard,
     Message,
     MessageCame,
     OriginEnded,
@@ -49,9 +49,8 @@ from wanderbus.channels.causal.interface import (
     Welcome,
     WriteRecord,
 )
-from wanderbus.channels.causal.knowledge import Knowledge
 from wanderbus.channels.causal.out_link import OutLink
-from wanderbus.channels.causal.outgoing import Outgoing
+from wanderbus.channels.causal.state import CausalState
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 
 CAUSES_TIMER: Final = "causes"
@@ -64,30 +63,24 @@ MARK_TIMER: Final = "mark"
 class CausalServer:
     """Causal order at one server: ``step(inputs, now) -> outputs``.
 
-    ``origin`` is its number and incarnation; ``records`` are those of its log, from which it is restored. A server that
-    lost its log gets a higher incarnation.
+    ``state`` is that of its log, and has its number and incarnation. The server changes it with each record that it
+    writes. A server that lost its log gets a higher incarnation.
     """
 
-    def __init__(
-        self, origin: Origin, limits: CausalLimits | None = None, records: Iterable[AnyCausalRecord] = ()
-    ) -> None:
-        self.origin = origin
-        self.server = origin[0]
-        self.limits = limits or CausalLimits()
-        self.delivered: dict[Origin, int] = {}
-        """Cursor into the events of each origin: all up to it are delivered or passed over."""
-        self.knowledge = Knowledge(self.server)
-        self.outgoing = Outgoing(self.limits)
+    def __init__(self, state: CausalState) -> None:
+        self.state = state
+        self.origin = state.origin
+        self.server = state.origin[0]
+        self.limits = state.limits
+        self.delivered = state.delivered
+        self.knowledge = state.knowledge
+        self.outgoing = state.outgoing
         self.held = HeldItems()
-        self.kept: OrderedDict[Dot, tuple[Header, bytes]] = OrderedDict()
-        """Events of other servers that further servers may ask for."""
-        self._incarnations: dict[int, int] = {}
-        self._ended: set[Origin] = set()
+        self._incarnations = state.incarnations
+        self._ended = state.ended
         self._timer_is_set = self._mark_timer_is_set = False
         self._acks: dict[int, int] = {}
         self._outputs: list[Output] = []
-        for record in records:
-            self._apply(record)
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
@@ -136,8 +129,10 @@ class CausalServer:
         sent = Sent(header, publish.payload)
         self.outgoing.add(sent)
         self._outputs.append(WriteRecord(sent))
-        for server in self.outgoing.drop_oldest():
-            self._welcome(server, 0)
+        dropped = self.outgoing.drop_oldest()
+        self._outputs += [WriteRecord(EventsDropped(*each)) for each in dropped]
+        for each, _ in dropped:
+            self._welcome(each, 0)
 
     def _welcome(self, server: int, cursor: int) -> None:
         """Name the events that follow to a server with this ``cursor``."""
@@ -177,7 +172,9 @@ class CausalServer:
     def _on_mark(self, server: int, mark: Acked | Marked) -> None:
         link = self.outgoing.link(server)
         link.mark_heard += mark.settled_more
-        self.knowledge.settle((server, self._incarnations.get(server, 0)), link.mark_heard, mark.lagging)
+        origin = server, self._incarnations.get(server, 0)
+        if not self.knowledge.is_settled_at(origin, link.mark_heard, mark.lagging):
+            self._write(MarkHeard(origin, link.mark_heard, mark.lagging))
 
     def _on_hello(self, server: int, hello: Hello) -> None:
         self._note_incarnation(server, hello.incarnation)
@@ -256,27 +253,13 @@ class CausalServer:
         )
 
     def _deliver(self, header: Header, payload: bytes) -> None:
-        record = Accepted(header, payload)
-        self._apply(record)
-        self._outputs.append(WriteRecord(record))
+        self._write(Accepted(header, payload))
         self._outputs.append(Deliver(header, payload))
         self._ack(header.origin)
 
     def _ack(self, origin: Origin) -> None:
         if origin in self.delivered and origin[1] == self._incarnations.get(origin[0]):
             self._acks[origin[0]] = self.delivered[origin]
-
-    def _keep(self, header: Header, payload: bytes) -> None:
-        """Keep an event for the servers that may ask for it, until it is known that they have it."""
-        others = header.servers & ~(1 << self.server)
-        if others and not self.knowledge.is_settled(header.dot, others):
-            self.kept[header.dot] = header, payload
-        while self.kept:
-            oldest, (first, _) = next(iter(self.kept.items()))
-            is_done = self.knowledge.is_settled(oldest, first.servers & ~(1 << self.server))
-            if not is_done and len(self.kept) <= self.limits.kept_events_max:
-                break
-            del self.kept[oldest]
 
     # Missing causes --------------------------------------------------------------------------------------------------
 
@@ -303,7 +286,7 @@ class CausalServer:
         return server in self.knowledge.removed or incarnation < self._incarnations.get(server, 0)
 
     def _on_ask(self, server: int, origin: Origin, number: int) -> None:
-        found = self.outgoing.find(number) if origin == self.origin else self.kept.get((origin, number))
+        found = self.outgoing.find(number) if origin == self.origin else self.state.find_kept((origin, number))
         if found is None:
             self._send(server, Answered(origin, number))
             return
@@ -340,57 +323,22 @@ class CausalServer:
         return Past(tuple(sorted(seen)), self.knowledge.entries())
 
     def _reach_past(self, token: int, past: Past) -> None:
-        record = EntriesLearnt(past.entries, token)
-        self._apply(record)
-        self._outputs += WriteRecord(record), PastReached(token)
+        self._write(EntriesLearnt(past.entries, token))
+        self._outputs.append(PastReached(token))
 
     def _on_remove(self, remove: RemoveServer) -> None:
         server = remove.server
-        record = ServerRemoved(server, remove.is_forgotten)
-        self._apply(record)
-        self._outputs.append(WriteRecord(record))
+        self._write(ServerRemoved(server, remove.is_forgotten))
         for origin in [each for each in self.delivered if each[0] == server]:
             self._end(origin)
         if remove.is_forgotten:
             self._examine(self.held.freed(server))
 
-    # Records ---------------------------------------------------------------------------------------------------------
+    # Outputs ---------------------------------------------------------------------------------------------------------
 
-    def _apply(self, record: AnyCausalRecord) -> None:
-        """Change the state as a record of the log says."""
-        match record:
-            case Sent(header=header):
-                self.knowledge.publish(self.origin, header.number, dict(header.befores))
-                self.outgoing.add(record)
-            case Accepted(header=header, payload=payload):
-                self.delivered[header.origin] = header.number
-                server, incarnation = header.origin
-                self._incarnations[server] = max(incarnation, self._incarnations.get(server, 0))
-                self.knowledge.learn(header, self.outgoing.last)
-                self._keep(header, payload)
-            case Acknowledged(server=server, number=number):
-                self.outgoing.acknowledge(server, number)
-                self.knowledge.reach(server, self.origin, number)
-            case Passed(origin=origin, number=number):
-                self.delivered[origin] = number
-                self._incarnations[origin[0]] = max(origin[1], self._incarnations.get(origin[0], 0))
-            case OriginEnded(origin=origin):
-                self._ended.add(origin)
-                self._incarnations[origin[0]] = max(origin[1] + 1, self._incarnations.get(origin[0], 0))
-            case EntriesLearnt(entries=entries):
-                self.knowledge.learn_entries(entries, self.outgoing.last)
-            case ServerRemoved(server=server, is_forgotten=is_forgotten):
-                self.outgoing.remove(server)
-                self.knowledge.remove(server)
-                if is_forgotten:
-                    self._forget(server)
-
-    def _forget(self, server: int) -> None:
-        self.knowledge.forget(server)
-        for origin in [each for each in self.delivered if each[0] == server]:
-            del self.delivered[origin]
-        for dot in [each for each in self.kept if each[0][0] == server]:
-            del self.kept[dot]
+    def _write(self, record: AnyCausalRecord) -> None:
+        self.state.apply(record)
+        self._outputs.append(WriteRecord(record))
 
     def _send(self, server: int, message: Message) -> None:
         link = self.outgoing.links.get(server)

@@ -18,6 +18,7 @@ from wanderbus.channels.causal.interface import (
     WriteRecord,
 )
 from wanderbus.channels.causal.server import CausalServer
+from wanderbus.channels.causal.state import restored
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.disk import Disk
@@ -75,7 +76,7 @@ class CausalNode:
     def start(self) -> None:
         """Start from the log."""
         records = [_RECORD.decode(payload) for _, _, payload in self.disk.log]
-        self.machine = CausalServer((self.server, self.incarnation), self._domain.limits, records)
+        self.machine = CausalServer(restored((self.server, self.incarnation), records, self._domain.limits))
         self.alive = True
 
     def crash(self, *, loses_log: bool) -> None:
