@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.directory import Directory
-from wanderbus.channels.interest.interest_set import InterestMode
-from wanderbus.filters.merging import PRECISION_MIN
+from wanderbus.channels.merging import Merging
 
-
-class Merging(NamedTuple):
-    """Merging of the filters of a channel; ``precision_min`` is the bound of adaptive merging alone."""
-
-    mode: InterestMode = "perfect"
-    precision_min: float = PRECISION_MIN
+__all__ = ["Merging", "OwnChannels"]
 
 
 class OwnChannels:
@@ -22,14 +16,20 @@ class OwnChannels:
 
     :param server: the name of this server
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject (SPEC B-05)
+    :param direct: the decentralised channels; None if all are ordered
     """
 
     def __init__(
-        self, directory: Directory, server: str, merging_of: Callable[[str], Merging] = lambda subject: Merging()
+        self,
+        directory: Directory,
+        server: str,
+        merging_of: Callable[[str], Merging] = lambda subject: Merging(),
+        direct: DirectChannels | None = None,
     ) -> None:
         self.directory = directory
         self.server = server
         self.merging_of = merging_of
+        self.direct = direct
         self.lineage = directory.groups.hierarchy.lineage
         """Returns a subject, its parent and so on up to the top (SPEC J-13)."""
 
@@ -38,11 +38,18 @@ class OwnChannels:
         return self.directory.lookup(subject).server
 
     def leads(self, subject: str) -> bool:
-        """Return whether this server leads the channel of ``subject``, so that it numbers the events."""
+        """Return whether this server accepts events of ``subject``: it leads the channel, or that is decentralised."""
+        if self.direct is not None and self.direct.takes(subject):
+            return True
         return self.leader(subject) == self.server
 
     def other_leaders(self, subjects: Iterable[str]) -> frozenset[str]:
-        """Return the other servers whose events a subscription to ``subjects`` can match; ``*`` means every subject."""
+        """Return the other leaders of ordered channels whose events a subscription to ``subjects`` can match.
+
+        ``*`` means every subject.
+        """
         leaders = self.directory.table.leaders
+        if self.direct is not None:
+            subjects = [each for each in subjects if not self.direct.takes(each)]
         groups = self.directory.groups.groups_of(subjects)
         return frozenset(leaders[group].server for group in groups) - {self.server}

@@ -60,6 +60,10 @@ class IncomingStreams:
         table = self._tables.get(stream)
         return (table.incarnation, table.version) if table is not None else None
 
+    def load(self, stream: Stream, incarnation: int, version: int, filters: Iterable[NumberedFilter]) -> None:
+        """Take over a table that was saved."""
+        self._tables[stream] = _Table(incarnation, version, {each.number: each for each in filters})
+
     def is_current(self, stream: Stream) -> bool:
         """Return whether the table was complete up to the sender's position at some time since :meth:`restart`."""
         return stream in self._current

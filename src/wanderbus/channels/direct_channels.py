@@ -1,0 +1,77 @@
+"""Decentralised channels of a domain as one of its servers sees them (SPEC K-01, K-04)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from wanderbus.channels.directory import Directory
+from wanderbus.channels.interest.messages import Stream
+from wanderbus.channels.merging import Merging
+from wanderbus.subscription import EVERY_SUBJECT
+
+INTEREST_PREFIX: Final = b"\x01"
+"""First byte of a message about interest between servers; messages of agents are arrays, and begin with another."""
+
+CAUSAL_PREFIX: Final = b"\x02"
+"""First byte of a message of the causal order between servers."""
+
+
+class DirectChannels:
+    """Lookup of decentralised channels.
+
+    :param server: the name of this server
+    :param servers: the names of all servers; the number of a server is its place among them, sorted
+    :param is_direct: whether the channel of a subject is decentralised
+    :param merging_of: merging of the channel of a subject, and of subscriptions to every subject
+    :param mergings: all values of ``merging_of``, in the same order at all servers
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        server: str,
+        servers: Iterable[str],
+        is_direct: Callable[[str], bool] = lambda subject: True,
+        merging_of: Callable[[str], Merging] = lambda subject: Merging(),
+        mergings: Sequence[Merging] = (Merging(),),
+    ) -> None:
+        self.directory = directory
+        self.server = server
+        self.servers = tuple(sorted(servers))
+        self.number = self.servers.index(server)
+        self.mergings = tuple(mergings)
+        self.lineage = directory.groups.hierarchy.lineage
+        self._is_direct = is_direct
+        self._merging_of = merging_of
+
+    def takes(self, subject: str) -> bool:
+        """Return whether events of ``subject`` are sent directly."""
+        return self._is_direct(subject)
+
+    def concerns(self, subject: str) -> bool:
+        """Return whether a subscription to ``subject`` can match events that are sent directly."""
+        return subject == EVERY_SUBJECT or self._is_direct(subject)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Return the other servers."""
+        return tuple(each for each in self.servers if each != self.server)
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        """Return the servers that synchronise interest, sorted."""
+        return tuple(sorted({each.server for each in self.directory.table.leaders}))
+
+    def leaders_of(self, subject: str) -> tuple[str, ...]:
+        """Return the servers that synchronise interest in ``subject``."""
+        return self.leaders if subject == EVERY_SUBJECT else (self.directory.lookup(subject).server,)
+
+    def merging_place(self, subject: str) -> int:
+        """Return the place of the merging of ``subject`` among :attr:`mergings`: the group of its streams."""
+        return self.mergings.index(self._merging_of(subject))
+
+    def streams_to(self, subject: str) -> list[Stream]:
+        """Return the streams of other servers that may have interest in events of ``subject``, at its leader."""
+        places = sorted({self.merging_place(subject), self.merging_place(EVERY_SUBJECT)})
+        return [Stream(place, origin) for origin in self.others for place in places]
