@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -36,12 +36,16 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
 
     ``incarnation`` identifies this log among all that the server has had; the first record of a log determines it.
     ``spark_subjects`` are the patterns of the subjects whose events the matching engine on Spark matches (SPEC T-06).
+    ``servers`` are the servers of the domain in the order of their numbers from 0 on, if it has decentralised channels,
+    and ``number`` is that of this one.
     """
 
     server: str
     incarnation: int
     schema: int = SCHEMA_VERSION
     spark_subjects: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    number: int = 0
 
 
 class Notified(msgspec.Struct, frozen=True, array_like=True):
@@ -92,11 +96,13 @@ class Published(Record, frozen=True, tag="published", kw_only=True):
     """An event was accepted and delivered: two decisions of one server, one record, so one commit.
 
     With an ``engine`` (:data:`SPARK`) it was only accepted: that engine matches it, and :class:`Matched` delivers it.
+    An event of the decentralised model has its ``causal`` header, encoded (SPEC K-06).
     """
 
     acceptance: Acceptance
     delivery: Delivery = Delivery()
     engine: str = ""
+    causal: bytes = b""
 
     @property
     def event(self) -> Event:
@@ -131,11 +137,14 @@ class Arrival(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Arrived(Record, frozen=True, tag="arrived", kw_only=True):
     """An event of another server arrived and was delivered to sessions of this one, as one commit (SPEC K-02).
 
-    It also says how far this server has got in its session at the other one.
+    It also says how far this server has got in its session at the other one. An event of the decentralised model has
+    its ``causal`` header, encoded: it came from its origin directly, and ``epoch`` and ``number`` of the arrival are
+    the incarnation of that server and the number of the event there (SPEC K-06).
     """
 
     arrival: Arrival
     delivery: Delivery = Delivery()
+    causal: bytes = b""
 
     @property
     def event(self) -> Event:
@@ -153,7 +162,8 @@ class ArrivalsLost(Record, frozen=True, tag="arrivals_lost", kw_only=True):
     """Events of the server ``leader`` up to ``number`` of the session there will not arrive: ``count`` of them.
 
     ``reason`` is the bound of the leader. ``notified`` are the subscriptions that may have matched them: each gets one
-    gap in place of a notification.
+    gap in place of a notification. If the server sends events directly, there is no session, and ``causal`` are the
+    changes of the causal order, encoded (SPEC K-06).
     """
 
     leader: str
@@ -162,6 +172,20 @@ class ArrivalsLost(Record, frozen=True, tag="arrivals_lost", kw_only=True):
     count: int
     reason: str
     notified: tuple[Notified, ...] = ()
+    causal: tuple[msgspec.Raw, ...] = ()
+
+
+class CausalChanged(Record, frozen=True, tag="causal_changed", kw_only=True):
+    """The causal order of the decentralised model changed without an event; each change is encoded (SPEC K-06)."""
+
+    changes: tuple[msgspec.Raw, ...]
+
+
+class RoutesChanged(Record, frozen=True, tag="routes_changed", kw_only=True):
+    """The server ``leader`` sent a ``message`` about the interest of another server in its channels (SPEC K-05)."""
+
+    leader: str
+    message: bytes
 
 
 class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -388,6 +412,8 @@ AnyRecord = (
     | Published
     | Arrived
     | ArrivalsLost
+    | CausalChanged
+    | RoutesChanged
     | Dropped
     | Acknowledged
     | Subscribed

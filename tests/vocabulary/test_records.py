@@ -86,6 +86,12 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
         "arrived",
     ),
     (
+        records.ArrivalsLost(at_us=5, leader="north", epoch=7, number=4, count=2, reason="log_keep"),
+        "arrivals_lost",
+    ),
+    (records.CausalChanged(at_us=5, changes=(msgspec.Raw(b"\xc0"), msgspec.Raw(b"\xc2"))), "causal_changed"),
+    (records.RoutesChanged(at_us=5, leader="north", message=b"\x90"), "routes_changed"),
+    (
         records.Detected(
             at_us=6,
             subscription="wb-3",

@@ -26,7 +26,10 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     Appended,
     ArrivalsLost,
+    CausalMessageArrived,
     DialogChanged,
+    DirectLinkClosed,
+    DirectLinkOpened,
     DiskFreed,
     DiskFull,
     DropExport,
@@ -44,6 +47,7 @@ from wanderbus.broker.messages import (
     MessageArrived,
     OffsetFound,
     PublishAnswered,
+    RoutesArrived,
     ServerAnswered,
     ServerStarted,
 )
@@ -58,8 +62,10 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.servers.arrivals import Arrivals
+from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
@@ -150,17 +156,40 @@ class Broker:
         self._handover = Handover(
             state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
         )
-        may_publish = Permissions("may_publish", config.may_publish)
         delivery = Delivery(
             state, links, self._subscriptions, queue_limits, self._catch_up, config.user_pattern_events_max
         )
-        self._publishing = Publishing(
-            state, journal, links, self._subscriptions, may_publish, self._engine_events, delivery, self._forwarding
-        )
+        self._direct = self._make_direct(kernel, delivery, servers, channels)
+        self._publishing = self._make_publishing(delivery)
         self._arrivals = Arrivals(state, journal, links, self._subscriptions, delivery, servers, channels)
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine)
+
+    def _make_publishing(self, delivery: Delivery) -> Publishing:
+        return Publishing(
+            self.state,
+            self._journal,
+            self._links,
+            self._subscriptions,
+            Permissions("may_publish", self.config.may_publish),
+            self._engine_events,
+            delivery,
+            self._forwarding,
+            self._direct,
+        )
+
+    def _make_direct(
+        self, kernel: Kernel | None, delivery: Delivery, servers: ServerUsers, channels: OwnChannels | None
+    ) -> DirectEvents | None:
+        """Return the part for decentralised channels, None if there are none."""
+        if channels is None or channels.direct is None:
+            return None
+        state = self.state
+        index = RouteIndex(state.direct.routes, channels.direct, kernel, self.config, lambda: state.wall_us)
+        return DirectEvents(
+            state, self._journal, self._links, self._subscriptions, delivery, servers, channels.direct, index
+        )
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
@@ -250,6 +279,8 @@ class Broker:
                 conditions = self._publishing.conditions
                 conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
                 self._detections.received_us = self._arrivals.received_us = wall_us
+                if self._direct is not None:
+                    self._direct.received_us = wall_us
             case TimerFired(key=key):
                 self._on_timer_fired(key)
             case LinkOpened():
@@ -266,14 +297,21 @@ class Broker:
                 self._publishing.conditions.is_disk_full = self._catch_up.is_paused = self.engine.is_paused = is_full
                 self._detections.is_paused = is_full
                 self._arrivals.disk_full(is_full=is_full)
+                if self._direct is not None:
+                    self._direct.disk_full(is_full=is_full)
             case ArrivalsLost():
                 self._arrivals.lose(given)
             case PublishAnswered():
                 self._forwarding.answered(given)
             case InterestCounts(names=names):
                 self._interest.counts(names)
+            case CausalMessageArrived() | DirectLinkOpened() | DirectLinkClosed() | RoutesArrived():
+                if self._direct is not None:
+                    self._direct.on_input(given)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
+                if self._direct is not None:
+                    self._direct.index.use(kernel)
             case ServerAnswered():
                 self._admin.server_answered(given)
             case OffsetFound():
@@ -314,6 +352,9 @@ class Broker:
                     self._links.go_on(link)
             case ("submissions", str(user)):
                 self._subscribe_pacing.go_on(user)
+            case ("causal", inner):
+                if self._direct is not None:
+                    self._direct.on_input(TimerFired(inner))
             case ("sweep",):
                 self._sweep()
             case ("sweep", "again"):
@@ -328,8 +369,12 @@ class Broker:
             server=state.server,
             incarnation=incarnation,
             spark_subjects=self._engine_events.subjects,
+            servers=() if self._direct is None else self._direct.channels.servers,
+            number=0 if self._direct is None else self._direct.channels.number,
         )
         self._journal.write(started, urgent=True)
+        if self._direct is not None:
+            self._direct.start()
         self._subscriptions.end_patterns_without_events()
         self._presence.start()
         self._sweep_later()

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from wanderbus import protocol
+from wanderbus.channels.interest.messages import FromReceiver, FromSender
 from wanderbus.event import Event, EventId
 from wanderbus.filters import Filter
 from wanderbus.machine import Input, Output
@@ -166,9 +167,68 @@ class InterestChanged(Output, frozen=True):
 
 
 class InterestCounts(Input, frozen=True):
-    """The subscriptions of these names count at every server that leads one of their subjects."""
+    """The subscriptions of these names count at every server that leads one of their subjects.
+
+    One that was also reported by :class:`DirectInterestChanged` gets two of these.
+    """
 
     names: tuple[str, ...]
+
+
+class DirectLinkOpened(Input, frozen=True):
+    """A new link to ``server`` is open for messages of the causal order, in place of an earlier one (SPEC K-06)."""
+
+    link: int
+    server: str
+
+
+class DirectLinkClosed(Input, frozen=True):
+    """The link to ``server`` is closed; what was sent on it may be lost."""
+
+    link: int
+    server: str
+
+
+class CausalMessageArrived(Input, frozen=True, gc=False):
+    """A message of the causal order arrived from ``server``; answers are :class:`SendOnLink` with the same prefix."""
+
+    link: int
+    server: str
+    payload: bytes
+
+
+class RoutesArrived(Input, frozen=True):
+    """The server ``leader`` sent a ``message`` about the interest of another server (SPEC K-05).
+
+    ``encoded`` are the bytes of the message, and ``link`` has to carry the answer, :class:`RoutesAnswered`.
+    """
+
+    leader: str
+    link: int
+    message: FromSender
+    encoded: bytes
+
+
+class RoutesAnswered(Output, frozen=True):
+    """Answer to :class:`RoutesArrived`; a confirmation is sent when the interest is durable and in use here."""
+
+    leader: str
+    link: int
+    answer: FromReceiver
+
+
+class DirectInterestChanged(Output, frozen=True):
+    """As :class:`InterestChanged`, for the interest in decentralised channels."""
+
+    added: Mapping[str, tuple[tuple[str, Filter], ...]]
+    removed: tuple[str, ...] = ()
+
+
+class DirectArrivalMatched(Output, frozen=True):
+    """An event came from its server directly; ``is_matched`` tells whether a subscription here matches it."""
+
+    subject: str
+    is_matched: bool
 
 
 class LogBegins(Input, frozen=True):

@@ -151,6 +151,11 @@ class Matcher:
                 return "numba"
         return None
 
+    @property
+    def kernel(self) -> Kernel:
+        """Return the kernel in use."""
+        return self._kernel
+
     def use(self, kernel: Kernel) -> None:
         """Match by ``kernel`` from now on."""
         self._kernel = kernel

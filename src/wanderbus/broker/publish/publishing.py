@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-import msgspec
+from msgspec import structs
 
 from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
@@ -15,6 +15,7 @@ from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_tur
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import device_key, publisher_key
@@ -43,6 +44,7 @@ class Publishing:
         engine: EngineEvents,
         delivery: Delivery,
         forwarding: Forwarding,
+        direct: DirectEvents | None = None,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
         """The state of the server that the acceptance of an event needs."""
@@ -53,6 +55,7 @@ class Publishing:
         self._engine = engine
         self._delivery = delivery
         self._forwarding = forwarding
+        self._direct = direct
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
 
@@ -99,6 +102,9 @@ class Publishing:
             self._refuse(link, source, decided.reason, decided.limit)
             return
         assert type(decided) is Acceptance
+        if self._direct is not None and self._direct.takes(message.event.subject):
+            self._publish_directly(link, source, message.event, decided, self._direct)
+            return
         if self._engine.takes(message.event.subject):
             self._answer(link, source, self._engine.accept(decided))
             return
@@ -107,6 +113,24 @@ class Publishing:
             self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
         else:
             self._answer(link, source, self._write(decided, delivered))
+        for subscription in delivered.expired:
+            self._subscriptions.end(subscription, "expired")
+
+    def _publish_directly(
+        self, link: Link, source: Source, event: Event, acceptance: Acceptance, direct: DirectEvents
+    ) -> None:
+        """Deliver an event of a decentralised channel here, and send it to the servers that want it (SPEC K-04)."""
+        if rejected := direct.refusal(event.subject):
+            self._refuse(link, source, rejected.reason, rejected.limit)
+            return
+        delivered = self._delivery.deliver(event, acceptance.event, source.received_us, direct.excluded)
+        if limit := delivered.full:
+            self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
+        else:
+            acceptance = self._renumbered(acceptance)
+            sending = direct.send(event, acceptance)
+            self._answer(link, source, self._write(acceptance, delivered, sending.header))
+            direct.perform(sending.outputs)
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
 
@@ -123,12 +147,16 @@ class Publishing:
             link.held_up.pop(source.key, None)
         self._forwarding.forward(link, source, event)
 
-    def _write(self, acceptance: Acceptance, delivered: Delivered) -> EventId:
-        """Write the record, bound the queues, and send what the windows allow; return the event's id."""
+    def _renumbered(self, acceptance: Acceptance) -> Acceptance:
+        """Return ``acceptance`` with the next id: the check of full queues may have written drops."""
         state = self._state
-        if acceptance.id.number != state.offset:  # the check of full queues has written drops
-            acceptance = msgspec.structs.replace(acceptance, id=state.next_id)
-        published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivered.delivery)
+        return acceptance if acceptance.id.number == state.offset else structs.replace(acceptance, id=state.next_id)
+
+    def _write(self, acceptance: Acceptance, delivered: Delivered, causal: bytes = b"") -> EventId:
+        """Write the record, bound the queues, and send what the windows allow; return the event's id."""
+        state, acceptance = self._state, self._renumbered(acceptance)
+        delivery = delivered.delivery
+        published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivery, causal=causal)
         offset = self._journal.write(published, urgent=True)
         self._delivery.send(delivered, offset, published)
         return acceptance.id

@@ -1,7 +1,7 @@
-"""Interest of this server's subscriptions in channels that other servers lead (SPEC J-10).
+"""Interest of this server's subscriptions in channels of the domain (SPEC J-10).
 
-A subscription is answered when it counts at every leader of its subjects: an event that is published anywhere after
-that reaches it.
+A subscription is answered when it counts at every other leader of its ordered channels, and for decentralised channels
+at all servers: an event that is published anywhere after that reaches it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import InterestChanged
+from wanderbus.broker.messages import DirectInterestChanged, InterestChanged
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError, Refused
+from wanderbus.filters import Filter
 from wanderbus.subscription import Subscription
 
 Answer = Callable[[], None]
@@ -35,20 +36,31 @@ class InterestRequests:
         self._reported: dict[str, str] = {}
         """Name below of each subscription that other leaders have to know; a renewed one that had ended has another."""
         self._names = 0
+        self._missing: dict[str, int] = {}
+        """Number of reports that a subscription waits for, by its name below: of leaders, of all servers."""
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
-        """Report subscriptions, each with its entries, if other servers lead channels of their subjects."""
+        """Report subscriptions, each with its entries, if other servers have to know them."""
         if self._channels is None:
             return
-        added = {}
+        direct = self._channels.direct
+        added, added_directly = {}, {}
         for subscription, entries in subscriptions:
-            if self._channels.other_leaders(each.subject for each in entries):
+            has_leaders = bool(self._channels.other_leaders(each.subject for each in entries))
+            sent = [] if direct is None else [each for each in entries if direct.concerns(each.subject)]
+            if has_leaders or sent:
                 self._names += 1
                 name = self._reported[subscription.id] = f"{subscription.id} {self._names}"
                 self._held[name] = []
-                added[name] = tuple((each.subject, each.interest.filter) for each in entries)
+                self._missing[name] = has_leaders + bool(sent)
+                if has_leaders:
+                    added[name] = _wanted(entries)
+                if sent:
+                    added_directly[name] = _wanted(sent)
         if added:
             self._journal.emit(InterestChanged(added))
+        if added_directly:
+            self._journal.emit(DirectInterestChanged(added_directly))
 
     def add_earlier(self, subscriptions: Iterable[Subscription]) -> None:
         """Report subscriptions that were accepted earlier; one that cannot be parsed any more matches nothing."""
@@ -63,8 +75,10 @@ class InterestRequests:
     def check_since(self, subject: str) -> None:
         """Raise :class:`Refused` if a subscription to ``subject`` cannot begin in the past here.
 
-        The earlier events of a channel are in the log of its leader.
+        The earlier events of an ordered channel are in the log of its leader, those of a decentralised one in several.
         """
+        if self._channels is not None and (direct := self._channels.direct) is not None and direct.concerns(subject):
+            raise Refused(f"since: the earlier events of {subject!r} are in the logs of all servers; subscribe live")
         if self._channels is not None and (leaders := self._channels.other_leaders([subject])):
             leader = " and ".join(sorted(leaders))
             raise Refused(f"since: the earlier events of {subject!r} are in the log of {leader}; subscribe there")
@@ -72,8 +86,10 @@ class InterestRequests:
     def remove(self, subscription: str) -> None:
         """Report the end of a subscription, once the record of it is durable."""
         if (name := self._reported.pop(subscription, None)) is not None:
-            self.counts([name])
+            self._give([name])
             self._journal.emit(InterestChanged({}, (name,)))
+            if self._channels is not None and self._channels.direct is not None:
+                self._journal.emit(DirectInterestChanged({}, (name,)))
 
     def when_it_counts(self, subscription: str, link: Link, answer: Answer) -> None:
         """Call ``answer`` when the subscription counts at all leaders of its subjects: now, unless it is on its way.
@@ -87,11 +103,23 @@ class InterestRequests:
             held.append((link, answer))
 
     def counts(self, names: Iterable[str]) -> None:
-        """Give the answers that have waited for the subscriptions of these names."""
+        """Take a report about the subscriptions of these names; give the answers that have waited for the last one."""
         for each in names:
+            if each in self._missing:
+                self._missing[each] -= 1
+                if not self._missing[each]:
+                    self._give([each])
+
+    def _give(self, names: Iterable[str]) -> None:
+        for each in names:
+            self._missing.pop(each, None)
             for link, answer in self._held.pop(each, ()):
                 if self._is_open(link):
                     answer()
 
     def _is_open(self, link: Link) -> bool:
         return self._links.get(link.link) is link
+
+
+def _wanted(entries: Sequence[IndexEntry]) -> tuple[tuple[str, Filter], ...]:
+    return tuple((each.subject, each.interest.filter) for each in entries)

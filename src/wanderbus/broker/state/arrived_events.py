@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> None:
-    """Add the notifications of an event to the queues, and advance the position at its leader."""
+    """Add the notifications of an event to the queues, and advance the position at its leader or origin."""
     arrival, delivery = record.arrival, record.delivery
-    state.leaders.put(arrival.leader, LeaderRow(arrival.epoch, arrival.number))
+    if record.causal:
+        state.direct.arrived(record)
+    else:
+        state.leaders.put(arrival.leader, LeaderRow(arrival.epoch, arrival.number))
     if delivery.steps:
         state.patterns.take(offset, arrival.id, record)
     state.count_restricted(delivery.restricted)
@@ -26,8 +29,11 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
 
 
 def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> None:
-    """Put a gap into the queues of the subscriptions concerned, and advance the position at the leader."""
-    state.leaders.put(record.leader, LeaderRow(record.epoch, record.number))
+    """Put a gap into the queues of the subscriptions concerned, and advance the position at the leader or origin."""
+    if record.causal:
+        state.direct.changed(record.causal)
+    else:
+        state.leaders.put(record.leader, LeaderRow(record.epoch, record.number))
     for notified in record.notified:
         absent = EventRow(EventId(record.leader, record.epoch, record.number), record.at_us, b"")
         state.enqueue(notified, state.events.add_past(absent))

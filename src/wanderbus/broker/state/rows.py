@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.event import EventId
 from wanderbus.subscription import Subscription
 
@@ -105,6 +106,14 @@ class LeaderRow(msgspec.Struct, frozen=True):
     number: int = 0
 
 
+class RouteRow(msgspec.Struct, frozen=True, array_like=True):
+    """Interest of another server in channels of one leader, as of a version, with the filters by number."""
+
+    incarnation: int
+    version: int
+    filters: tuple[NumberedFilter, ...]
+
+
 class FormerRow(msgspec.Struct):
     """Removed devices of a user that may come back and repeat their publishes; the earliest first."""
 
@@ -126,6 +135,10 @@ class ServerRow(msgspec.Struct):
     """Offset behind the last event for the matching engine."""
     engine_subjects: tuple[str, ...] = ()
     """Patterns of the subjects whose events it matches."""
+    servers: tuple[str, ...] = ()
+    """Servers of the domain in the order of their numbers, if it has decentralised channels."""
+    number: int = 0
+    """Number of this server among them."""
 
 
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arrived
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
+from wanderbus.broker.state.direct_state import DirectState
 from wanderbus.broker.state.engine_events import (
     abandon_lives,
     accepted,
@@ -42,6 +43,7 @@ from wanderbus.broker.state.rows import (
     session_key,
 )
 from wanderbus.broker.state.session_moves import fence_session, import_session
+from wanderbus.broker.state.start import apply_started
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
@@ -87,6 +89,7 @@ class BrokerState:
         """Fenced sessions whose next owner may not have them yet."""
         self.leaders: Table[LeaderRow] = Table("leaders", LeaderRow)
         """Position in the session at each other server, by the server's name."""
+        self.direct = DirectState()
         self.schemas = DeclaredSchemas()
         self.events = StoredEvents()
         self.queue = StoredQueues(self.events, self._settled)
@@ -116,13 +119,16 @@ class BrokerState:
             self.schemas,
             self.events,
             self.queue,
+            *self.direct.tables,
         )
 
     def load(self, rows: Mapping[str, Iterable[tuple[str, bytes]]], offset: int) -> None:
         """Load the rows that the store committed together with ``offset``."""
         for table in self.tables:
             table.load(rows.get(table.name, ()))
-        self.wall_us, self.incarnation = self.servers[self.server].at_us, self.servers[self.server].incarnation
+        own = self.servers[self.server]
+        self.wall_us, self.incarnation = own.at_us, own.incarnation
+        self.direct.begin(own)
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
             self.queued_bytes += session.queued_bytes
@@ -191,10 +197,16 @@ class BrokerState:
                 self._on_published(offset, record)
                 if record.engine:
                     accepted(self, offset)
+                if record.causal:
+                    self.direct.published(record)
             case records.Arrived():
                 apply_arrived(self, offset, record)
             case records.ArrivalsLost():
                 apply_arrivals_lost(self, record)
+            case records.CausalChanged(changes=changes):
+                self.direct.changed(changes)
+            case records.RoutesChanged():
+                self.direct.route(record)
             case records.Matched():
                 apply_matched(self, record)
             case records.Detected():
@@ -231,7 +243,7 @@ class BrokerState:
             case records.SchemaDeclared():
                 self.schemas.declare(offset, record)
             case records.Started():
-                self._on_started(record)
+                apply_started(self, record)
 
     def ensure_session(self, user: str, name: str) -> SessionRow:
         """Return a session, after creating it if needed."""
@@ -576,18 +588,6 @@ class BrokerState:
             else:
                 self._drop_all(session, row, "device_left")
         self.queue.tidy(session.key)
-
-    def _on_started(self, record: records.Started) -> None:
-        """Mark every device as disconnected: a server that starts has no links yet."""
-        server = self.servers[self.server]
-        server.incarnation = self.incarnation = server.incarnation or record.incarnation
-        server.engine_subjects = record.spark_subjects
-        for key, device in list(self.devices.items()):
-            if not device.session:
-                self.devices.drop(key)
-            elif device.status == "CONNECTED":
-                device.status, device.away_since_us = "DISCONNECTED", record.at_us
-                self.devices.put(key, device)
 
 
 def _count(session: SessionRow, reason: str, dropped: int) -> None:

@@ -1,0 +1,290 @@
+"""Events of decentralised channels: sent to the servers that want them, and taken from them (SPEC K-04, K-06, K-08).
+
+The header of an event is part of its record, at its publisher's server and wherever it is delivered. All messages to
+other servers wait until the records before them are durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol, records
+from wanderbus.broker.interest.index_entries import subjects_of
+from wanderbus.broker.links import Links
+from wanderbus.broker.messages import (
+    CausalMessageArrived,
+    DirectArrivalMatched,
+    DirectLinkClosed,
+    DirectLinkOpened,
+    KernelWanted,
+    LinkDropped,
+    RoutesAnswered,
+    RoutesArrived,
+    SendOnLink,
+)
+from wanderbus.broker.publish.decisions import Rejected
+from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.servers.route_index import RouteIndex
+from wanderbus.broker.servers.sending import Sending
+from wanderbus.broker.servers.server_users import ServerUsers
+from wanderbus.broker.state.direct_state import encode_change, encode_header
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import SubscriptionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.broker.subscriptions import Subscriptions
+from wanderbus.channels.causal import interface as causal
+from wanderbus.channels.causal.header import Header
+from wanderbus.channels.causal.payload import decode_payload, encode_payload
+from wanderbus.channels.causal.server import CausalServer
+from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.event import Event
+from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.records import Acceptance
+
+GAP_REASON: Final = "server_lost"
+"""Reason of a gap after events that the log of another server has lost."""
+
+_message: Final[msgspec.msgpack.Decoder[causal.Message]] = msgspec.msgpack.Decoder(causal.Message)
+
+
+class DirectEvents:
+    """The causal order at this server, with what its events mean for the broker."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        subscriptions: Subscriptions,
+        delivery: Delivery,
+        servers: ServerUsers,
+        channels: DirectChannels,
+        index: RouteIndex,
+    ) -> None:
+        self.received_us = 0
+        """The last reading of the wall clock."""
+        self.channels = channels
+        self.index = index
+        self.takes = channels.takes
+        """Returns whether events of a subject are sent directly."""
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._subscriptions = subscriptions
+        self._delivery = delivery
+        self._servers = servers
+        self._machine: CausalServer | None = None
+        self._links_to: dict[int, int] = {}
+        """The present link to each server that has one, by the number of the server."""
+        self._is_full = False
+        self._decoded: tuple[bytes, Event] = b"", Event("", {})
+        """Payload of the event that arrived last, and the event."""
+
+    def start(self) -> None:
+        """Begin, once the log has an incarnation."""
+        self._machine = CausalServer(self._state.direct.causal)
+        self._ask_for_kernel()
+
+    @property
+    def excluded(self) -> set[str]:
+        """Return the users that get no event of a decentralised channel: servers get theirs directly."""
+        return self._servers.users
+
+    def disk_full(self, *, is_full: bool) -> None:
+        """Take nothing while the disk has no room; close all links when it has, so that all is sent again."""
+        was_full, self._is_full = self._is_full, is_full
+        if was_full and not is_full:
+            for link in self._links_to.values():
+                self._journal.emit_now(LinkDropped(link, "the disk was full"))
+
+    # Publishing -------------------------------------------------------------------------------------------------
+
+    def refusal(self, subject: str) -> Rejected | None:
+        """Return why an event cannot be sent now, None if it can: its destinations must be known."""
+        if (server := self.index.missing(subject)) is None:
+            return None
+        (leader,) = self.channels.leaders_of(subject)
+        reason = f"{leader} has not told {self.channels.server} yet which events of {subject!r} {server} wants"
+        return Rejected(f"{reason}; try again later", "routes_unknown")
+
+    def send(self, event: Event, acceptance: Acceptance) -> Sending:
+        """Return the sending of an accepted event; :meth:`perform` has to follow its record, with nothing between."""
+        assert self._machine is not None
+        payload = encode_payload(acceptance.id, self._state.wall_us, acceptance.event)
+        publish = causal.Publish(self.index.destinations(event), payload)
+        outputs = self._machine.step([publish], self._links.now)
+        self._ahead(outputs)
+        sent = outputs.pop(0)
+        assert isinstance(sent, causal.WriteRecord)
+        assert isinstance(sent.record, causal.Sent)
+        return Sending(encode_header(sent.record.header), outputs)
+
+    # Inputs -----------------------------------------------------------------------------------------------------
+
+    def on_input(
+        self, given: DirectLinkOpened | DirectLinkClosed | CausalMessageArrived | RoutesArrived | TimerFired
+    ) -> None:
+        """Take an input about other servers."""
+        match given:
+            case CausalMessageArrived():
+                self._on_message(given)
+            case RoutesArrived():
+                self._on_routes(given)
+            case DirectLinkOpened(link=link, server=server):
+                number = self.channels.servers.index(server)
+                self._links_to[number] = link
+                self._step(causal.LinkClosed(number), causal.LinkOpened(number))
+            case DirectLinkClosed(link=link, server=server):
+                number = self.channels.servers.index(server)
+                if self._links_to.get(number) == link:
+                    del self._links_to[number]
+                    self._step(causal.LinkClosed(number))
+            case TimerFired():
+                self._step(given)
+
+    def _on_message(self, given: CausalMessageArrived) -> None:
+        number = self.channels.servers.index(given.server)
+        if self._links_to.get(number) != given.link or self._is_full:
+            return
+        try:
+            message = _message.decode(given.payload)
+            if isinstance(message, causal.Carried | causal.Answered) and message.payload:
+                # An event that was held is decoded again when it is delivered.
+                self._decoded = message.payload, _event_of(message.payload)
+            self._step(causal.MessageCame(number, message))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RemoteProtocolError) as error:
+            self._journal.emit_now(LinkDropped(given.link, f"{given.server}: {error}"))
+
+    def _on_routes(self, given: RoutesArrived) -> None:
+        """Store a change of the interest of another server, and confirm it once it is durable and in use."""
+        if self._is_full:
+            return
+        state, leader, message = self._state, given.leader, given.message
+        route = leader, message.stream
+        before = state.direct.routes.position(route)
+        try:
+            taken = state.direct.take_route(leader, message)
+        except RemoteProtocolError as error:
+            self._journal.emit_now(LinkDropped(given.link, f"{leader}: {error}"))
+            return
+        if state.direct.routes.position(route) != before:
+            self.index.change(route, taken)
+            record = records.RoutesChanged(at_us=state.wall_us, leader=leader, message=given.encoded)
+            self._journal.write(record, urgent=True)
+            self._ask_for_kernel()
+        if taken.answer is not None:
+            self._journal.emit(RoutesAnswered(leader, given.link, taken.answer))
+
+    def _ask_for_kernel(self) -> None:
+        if self._subscriptions.matcher.kernel == "scan" and (kernel := self.index.wanted_kernel()):
+            self._journal.emit(KernelWanted(kernel))
+
+    # Outputs ----------------------------------------------------------------------------------------------------
+
+    def _step(self, *inputs: Input) -> None:
+        if self._machine is not None:
+            outputs = self._machine.step(inputs, self._links.now)
+            self._ahead(outputs)
+            self.perform(outputs)
+
+    def _ahead(self, outputs: Sequence[Output]) -> None:
+        """Count the records that the machine has applied and the log does not have yet."""
+        self._state.direct.ahead += sum(isinstance(each, causal.WriteRecord) for each in outputs)
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        """Write the records of the causal order, deliver, and send."""
+        changes: list[causal.AnyCausalRecord] = []
+        for output in outputs:
+            match output:
+                case causal.WriteRecord(record=causal.Accepted()):
+                    self._write(changes)
+                case causal.WriteRecord(record=record):
+                    changes.append(record)
+                case causal.Deliver(header=header, payload=payload):
+                    self._deliver(header, payload)
+                case causal.GapFound():
+                    self._lose(output, changes)
+                case causal.SendMessage(server=server, message=message):
+                    self._write(changes)
+                    if link := self._links_to.get(server):
+                        data = CAUSAL_PREFIX + msgspec.msgpack.encode(message)
+                        self._journal.emit(SendOnLink(link, data), len(data))
+                case SetTimer(key=key, at=at):
+                    self._journal.emit_now(SetTimer(("causal", key), at))
+                case causal.LogRewound():
+                    self._journal.emit_now(output)
+        self._write(changes)
+
+    def _write(self, changes: list[causal.AnyCausalRecord]) -> None:
+        """Write ``changes``, and clear the list. Cursors and marks may be lost: the other servers repeat them."""
+        if changes:
+            urgent = not all(isinstance(each, causal.Acknowledged | causal.MarkHeard) for each in changes)
+            encoded = tuple(map(encode_change, changes))
+            self._journal.write(records.CausalChanged(at_us=self._state.wall_us, changes=encoded), urgent=urgent)
+            changes.clear()
+
+    def _deliver(self, header: Header, payload: bytes) -> None:
+        """Deliver an event to the sessions here, and record it."""
+        self._subscriptions.end_expired()
+        state, received_us = self._state, self.received_us
+        data = decode_payload(payload)
+        event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
+        delivered = self._delivery.deliver(event, data.event, received_us, self.excluded)
+        self._journal.emit_now(DirectArrivalMatched(event.subject, delivered.is_matched))
+        server, incarnation = header.origin
+        own = self.channels.number
+        before = next((number for each, number in header.befores if each == own), 0)
+        arrival = records.Arrival(
+            self.channels.servers[server],
+            incarnation,
+            header.number,
+            before,
+            data.id,
+            data.at_us,
+            data.event,
+            None if received_us == state.wall_us else received_us,
+        )
+        record = records.Arrived(
+            at_us=state.wall_us, arrival=arrival, delivery=delivered.delivery, causal=encode_header(header)
+        )
+        offset = self._journal.write(record, urgent=True)
+        self._delivery.send(delivered, offset, record)
+        for subscription in delivered.expired:
+            self._subscriptions.end(subscription, "expired")
+
+    def _lose(self, gap: causal.GapFound, changes: list[causal.AnyCausalRecord]) -> None:
+        """Record that events are lost, with a gap for each subscription that they may have matched."""
+        server, incarnation = gap.origin
+        lost = records.ArrivalsLost(
+            at_us=self._state.wall_us,
+            leader=self.channels.servers[server],
+            epoch=incarnation,
+            number=gap.after if gap.until is None else gap.until,
+            count=1 if gap.until is None else gap.until - gap.after,
+            reason=GAP_REASON,
+            notified=self._concerned(),
+            causal=tuple(map(encode_change, changes)),
+        )
+        changes.clear()
+        self._journal.write(lost, urgent=True)
+        for each in lost.notified:
+            self._links.notify(self._state.sessions[session_key(each.user, each.session)], each.subscriptions)
+
+    def _concerned(self) -> tuple[records.Notified, ...]:
+        """Return a notification for the subscriptions of each session to decentralised channels."""
+        rows: dict[str, list[SubscriptionRow]] = {}
+        for row in sorted(self._state.subscriptions.values(), key=by_number):
+            subscription = row.subscription
+            if subscription.owner not in self.excluded and any(map(self.channels.concerns, subjects_of(subscription))):
+                rows.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
+        sessions = self._state.sessions
+        return tuple(notification_of(sessions[key], sessions[key].next, several) for key, several in rows.items())
+
+
+def _event_of(payload: bytes) -> Event:
+    return protocol.decode_event(bytes(decode_payload(payload).event))

@@ -1,0 +1,92 @@
+"""Index of what the other servers want: finds the servers that an event is sent to (SPEC K-05)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wanderbus import filters
+from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.index_entries import IndexEntry
+from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.measured_filter import measured
+from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.interest.incoming_streams import Taken
+from wanderbus.channels.interest.known_routes import KnownRoutes, Route
+from wanderbus.channels.interest.messages import NumberedFilter
+from wanderbus.event import Event
+from wanderbus.matching import Kernel
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+_OWNER: Final = "servers"
+
+
+class RouteIndex:
+    """Filters of the other servers in decentralised channels, by server.
+
+    Their servers have bounded the work of these filters already.
+    """
+
+    def __init__(
+        self,
+        routes: KnownRoutes,
+        channels: DirectChannels,
+        kernel: Kernel | None,
+        config: BrokerConfig,
+        wall_us: Callable[[], int],
+    ) -> None:
+        self._routes = routes
+        self._channels = channels
+        self._matcher = Matcher(kernel, FilterWork(config, wall_us, {_OWNER}), channels.lineage)
+        self._is_complete: set[str] = set()
+        """Subjects of which the interest of all servers is known."""
+        for route in routes.routes():
+            self._add(route, routes.filters(route))
+
+    def missing(self, subject: str) -> str | None:
+        """Return a server whose interest in ``subject`` is unknown; None if that of all others is known."""
+        if subject in self._is_complete:
+            return None
+        (leader,) = self._channels.leaders_of(subject)
+        for stream in self._channels.streams_to(subject):
+            if not self._routes.knows((leader, stream)):
+                return stream.origin
+        self._is_complete.add(subject)
+        return None
+
+    def change(self, route: Route, taken: Taken) -> None:
+        """Take over how a route has changed."""
+        for each in taken.removed:
+            self._matcher.remove(_name(route, each))
+        self._add(route, taken.added)
+
+    def destinations(self, event: Event) -> frozenset[int]:
+        """Return the numbers of the servers that want ``event``."""
+        servers = self._channels.servers
+        found = {name.split("\n", 1)[0] for name in self._matcher.matching(event)}
+        return frozenset(number for number, server in enumerate(servers) if server in found)
+
+    def wanted_kernel(self) -> Kernel | None:
+        """Return the kernel to request now; each kernel is returned once."""
+        return self._matcher.wanted_kernel()
+
+    def use(self, kernel: Kernel) -> None:
+        """Match by ``kernel`` from now on."""
+        self._matcher.use(kernel)
+
+    def _add(self, route: Route, several: list[NumberedFilter] | tuple[NumberedFilter, ...]) -> None:
+        _, stream = route
+        if stream.origin not in self._channels.others:
+            return
+        for each in several:
+            subject = EVERY_SUBJECT if each.subject is None else each.subject
+            subscription = Subscription(_name(route, each), _OWNER, "", subject, each.expression)
+            entry = IndexEntry(subject, measured(filters.parse(each.expression)))
+            self._matcher.add(subscription, [entry])
+
+
+def _name(route: Route, wanted: NumberedFilter) -> str:
+    """Return the name of a filter, which begins with its server; numbers of filters change with an incarnation."""
+    leader, stream = route
+    return "\n".join([stream.origin, leader, str(stream.group), wanted.subject or "", wanted.expression])

@@ -1,0 +1,112 @@
+"""State of the decentralised model: the causal order, and what the other servers want (SPEC K-05, K-06)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from wanderbus import records
+from wanderbus.broker.state.causal_tables import causal_tables
+from wanderbus.broker.state.rows import RouteRow, ServerRow
+from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.channels.causal.header import Header
+from wanderbus.channels.causal.interface import Accepted, AnyCausalRecord, Sent
+from wanderbus.channels.causal.payload import encode_payload
+from wanderbus.channels.causal.state import CausalState
+from wanderbus.channels.interest.incoming_streams import Taken
+from wanderbus.channels.interest.known_routes import KnownRoutes, Route
+from wanderbus.channels.interest.messages import FromSender, Stream, decode
+
+_header: Final = msgspec.msgpack.Decoder(Header)
+_change: Final[msgspec.msgpack.Decoder[AnyCausalRecord]] = msgspec.msgpack.Decoder(AnyCausalRecord)
+
+
+class DirectState:
+    """A fold of the records of the decentralised model; empty without decentralised channels.
+
+    The machine of the causal order changes its state before it emits records. ``ahead`` counts those that are not in
+    the log yet: for them the fold has nothing to do.
+    """
+
+    def __init__(self) -> None:
+        self.causal = CausalState()
+        self.ahead = 0
+        self.routes = KnownRoutes()
+        self._rows: Table[RouteRow] = Table("routes", RouteRow)
+        self.tables: tuple[Stored, ...] = (*causal_tables(self.causal), self._rows)
+
+    def begin(self, own: ServerRow) -> None:
+        """Set the number and the incarnation of this server, and take over the loaded rows of routes."""
+        if own.servers:
+            self.causal.begin((own.number, own.incarnation))
+        for key, row in self._rows.items():
+            self.routes.load(_route_of(key), row.incarnation, row.version, row.filters)
+
+    def published(self, record: records.Published) -> None:
+        """Apply an event that this server published."""
+        if self._is_behind():
+            acceptance = record.acceptance
+            payload = encode_payload(acceptance.id, record.at_us, acceptance.event)
+            self.causal.apply(Sent(_header.decode(record.causal), payload))
+
+    def arrived(self, record: records.Arrived) -> None:
+        """Apply an event of another server."""
+        if self._is_behind():
+            arrival = record.arrival
+            payload = encode_payload(arrival.id, arrival.accepted_us, arrival.event)
+            self.causal.apply(Accepted(_header.decode(record.causal), payload))
+
+    def changed(self, changes: Iterable[bytes]) -> None:
+        """Apply other changes of the causal order."""
+        for each in changes:
+            if self._is_behind():
+                self.causal.apply(_change.decode(each))
+
+    def route(self, record: records.RoutesChanged) -> Taken:
+        """Apply a message about the interest of another server; a repeated one changes nothing."""
+        return self.take_route(record.leader, _sent(record.message))
+
+    def take_route(self, leader: str, message: FromSender) -> Taken:
+        """Take a message of ``leader``, and put the row if it changes the table."""
+        route = leader, message.stream
+        before = self.routes.position(route)
+        taken = self.routes.receive(leader, message, 0.0)
+        if (position := self.routes.position(route)) is not None and position != before:
+            filters = sorted(self.routes.filters(route), key=lambda each: each.number)
+            self._rows.put(_key_of(route), RouteRow(*position, tuple(filters)))
+        return taken
+
+    def _is_behind(self) -> bool:
+        """Return whether the next record of the log has to be applied."""
+        if self.ahead:
+            self.ahead -= 1
+            return False
+        return True
+
+
+def _sent(message: bytes) -> FromSender:
+    decoded = decode(message)
+    assert isinstance(decoded, FromSender)
+    return decoded
+
+
+def _key_of(route: Route) -> str:
+    leader, stream = route
+    return f"{leader}/{stream.origin}/{stream.group}"
+
+
+def _route_of(key: str) -> Route:
+    leader, origin, group = key.split("/")
+    return leader, Stream(int(group), origin)
+
+
+def encode_change(change: AnyCausalRecord) -> msgspec.Raw:
+    """Return a change as a record of the log has it."""
+    return msgspec.Raw(msgspec.msgpack.encode(change))
+
+
+def encode_header(header: Header) -> bytes:
+    """Return a header as a record of the log has it."""
+    return msgspec.msgpack.encode(header)
