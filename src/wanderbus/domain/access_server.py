@@ -40,8 +40,7 @@ from wanderbus.domain.device_signalling import DeviceSignalling
 from wanderbus.domain.link_traffic import LinkTraffic, consumed_units
 from wanderbus.domain.messages import DevicesRestored
 from wanderbus.domain.parts import BASELINE, BROKER, SERVER_LINKS, TRANSPORTS, USER_AGENT
-from wanderbus.domain.servers.leader_sessions import LeaderSessions
-from wanderbus.domain.servers.links import ServerLinks
+from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.domain.session_channels import SessionChannels
 from wanderbus.domain.session_table import SessionTable
@@ -84,7 +83,7 @@ class AccessServer:
     :param reset_key: key kept over restarts, so that agents accept the resets of the next life
     :param fingerprint: SHA-256 of the certificate used at ``stream_address``
     :param baseline: serves the original ECI, which knows no authentication; None does not (SPEC A-09)
-    :param servers: the links to the other servers of the domain, and the sessions at leaders there; None without any
+    :param servers: the parts for the other servers of the domain; None without any
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class AccessServer:
         rudp: RudpConfig | None = None,
         tcp: TcpConfig | None = None,
         baseline: Baseline | None = None,
-        servers: tuple[ServerLinks, LeaderSessions] | None = None,
+        servers: ServerParts | None = None,
     ) -> None:
         rudp, tcp = rudp or RudpConfig(), tcp or TcpConfig()
         self.broker = broker
@@ -134,7 +133,7 @@ class AccessServer:
         self._sessions = SessionTable()
         self._parts = Composition()
         self._signalling = DeviceSignalling(self._parts, self._user_agent, broker, self._sessions, channels)
-        self._servers = None if servers is None else ServerTraffic(self._parts, *servers, broker.config.domain)
+        self._servers = None if servers is None else ServerTraffic(self._parts, servers, broker.config.domain)
         traffic = LinkTraffic(
             self._parts,
             self._transports,
@@ -157,7 +156,7 @@ class AccessServer:
         self._parts.run(now)
         self._signalling.restore(now)
         if self._servers is not None:
-            self._servers.start()
+            self._servers.start(now)
             self._parts.run(now)
         if self._baseline is not None:
             self._parts.give(BASELINE, [DevicesRestored(tuple(self.broker.state.devices.values()))])

@@ -16,11 +16,14 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     ArrivalsWanted,
+    DirectArrivalMatched,
+    DirectInterestChanged,
     ForwardPublish,
     InterestChanged,
     LinkClosed,
     LinkDropped,
     MessageArrived,
+    RoutesAnswered,
     SendOnLink,
     ServerAsked,
 )
@@ -134,6 +137,8 @@ class LinkTraffic:
                     else:
                         for_servers.append(output)
                 case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
+                    for_leaders.append(output)
+                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
                     for_leaders.append(output)
                 case Append():
                     self._parts.emit_first(output)

@@ -7,7 +7,7 @@ import logging
 import ssl
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,8 @@ from wanderbus.broker.messages import (
     UserStatusChanged,
 )
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.channels.causal.interface import LogRewound
+from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
 from wanderbus.domain.access_server import (
     DATA_SOCKET,
@@ -71,6 +73,10 @@ DATA_CHANNEL = "data_channel"
 
 START_S_MAX = 10.0
 """Timeout for the broker's own registration."""
+
+_REWOUND: Final = (
+    "server %s has event %s of this server, which the log here has lost; begin with an empty data directory"
+)
 
 
 class BrokerRole(StatefulRole):
@@ -227,7 +233,9 @@ class BrokerRole(StatefulRole):
             rudp=settings.rudp,
             tcp=settings.tcp_channels,
             baseline=self._make_baseline(random),
-            servers=None if self._member is None else self._member.parts(self._state, random, files.reset_key),
+            servers=None
+            if self._member is None
+            else self._member.parts(self._state, random, files.reset_key, wall_us()),
         )
         self._offer.refusals.counted["data"] = self.machine.dropped
         return self.machine
@@ -283,6 +291,10 @@ class BrokerRole(StatefulRole):
                 _log.error("cannot parse the stored subscription %s, no event matches it: %s", subscription, reason)
             case SubscriptionUnread():
                 _log.warning("%s", _unread(output))
+            case LogRewound(server=server, missing=(_, number)):
+                _log.error(_REWOUND, server, number)
+            case Fenced(stream=stream):
+                _log.error("the interest of %s in the domain was replaced by a later start of it", stream.origin)
             case ExtensionFailed(count=count, reason=reason):
                 self._on_extension_failed(count, reason)
 

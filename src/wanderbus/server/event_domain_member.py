@@ -6,11 +6,15 @@ import itertools
 from pathlib import Path
 
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.own_channels import Merging, OwnChannels
+from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.merging import Merging
+from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
 from wanderbus.domain.parts import SERVER_LINKS
+from wanderbus.domain.servers.direct_interest import DirectInterest
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
 from wanderbus.domain.servers.links import ServerLinks
+from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import FIRST_LINK
 from wanderbus.errors import ConfigurationError, StateCorrupt
 from wanderbus.machine import Address, RandomSource
@@ -19,6 +23,7 @@ from wanderbus.runtime.files.domain_file import key_file, read_domain
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.server.ports import UdpPort
 from wanderbus.settings.event_domain import EventDomain, address_in
+from wanderbus.subscription import EVERY_SUBJECT
 
 
 class EventDomainMember:
@@ -38,7 +43,8 @@ class EventDomainMember:
         self._key = _private_key(key or key_file(file, name))
         if self._key.public.hex() != servers[name].public_key.lower():
             raise ConfigurationError(f"event_key: the key is not that of {name} in {file}; copy keys/{name}.key here")
-        self.channels = OwnChannels(self.domain.directory, name, self._merging_of)
+        direct = self._direct_channels() if self.domain.has_decentralised else None
+        self.channels = OwnChannels(self.domain.directory, name, self._merging_of, direct)
 
     @property
     def port(self) -> UdpPort:
@@ -46,9 +52,19 @@ class EventDomainMember:
         host, port = _address(self.domain, self.name)
         return UdpPort(name=SERVER_LINKS, host=host, port=port)
 
-    def parts(self, state: BrokerState, random: RandomSource, reset_key: bytes) -> tuple[ServerLinks, LeaderSessions]:
-        """Return the links to the other servers, and the sessions at leaders as ``state`` has them."""
+    def parts(self, state: BrokerState, random: RandomSource, reset_key: bytes, wall_us: int) -> ServerParts:
+        """Return the links to the other servers, and what uses them, as ``state`` has it.
+
+        :raises ConfigurationError: the numbers of servers would change, which the log has for causal order
+        """
         settings = self.domain.settings
+        known = state.servers[state.server].servers
+        if self.channels.direct is not None and known not in ((), self.channels.direct.servers):
+            present = ", ".join(self.channels.direct.servers)
+            raise ConfigurationError(
+                f"event_domain: its servers were {', '.join(known)} when the log began, and are {present} now; "
+                "a domain with decentralised channels cannot change them"
+            )
         others = {
             name: (_address(self.domain, name), bytes.fromhex(server.public_key))
             for name, server in settings.servers.items()
@@ -64,7 +80,19 @@ class EventDomainMember:
             reset_key=reset_key,
         )
         epoch = max(1, state.wall_us)
-        return links, LeaderSessions(self.channels, epoch=epoch, positions=dict(state.leaders.items()))
+        leaders = LeaderSessions(self.channels, epoch=epoch, positions=dict(state.leaders.items()))
+        # A server that has lost its log begins with a higher epoch, too: others know its interest by the last one.
+        channels = self.channels.direct
+        direct = None if channels is None else DirectInterest(channels, epoch=max(epoch, wall_us))
+        return ServerParts(self.name, links, leaders, direct)
+
+    def _direct_channels(self) -> DirectChannels:
+        domain = self.domain
+        subjects = [EVERY_SUBJECT, *domain.settings.channels]
+        mergings = tuple(dict.fromkeys(map(self._merging_of, subjects)))
+        return DirectChannels(
+            domain.directory, self.name, domain.settings.servers, domain.is_decentralised, self._merging_of, mergings
+        )
 
     def _merging_of(self, subject: str) -> Merging:
         channel = self.domain.channel(subject)

@@ -129,11 +129,24 @@ class EventDomain:
     def channel(self, subject: str) -> Channel:
         """Return the channel of ``subject``."""
         place = self.directory.lookup(subject)
-        own = self.settings.channels.get(self.directory.groups.hierarchy.top(subject), ChannelSettings())
+        own = self._own_settings(subject)
         merging = own.merging or self.settings.merging
         bound = self.settings.precision_min if own.precision_min is None else own.precision_min
         model = own.model or self.settings.model
         return Channel(subject, *place, model, merging, bound if merging == "adaptive" else None)
+
+    @property
+    def has_decentralised(self) -> bool:
+        """Return whether any channel is decentralised."""
+        models = [self.settings.model, *[each.model for each in self.settings.channels.values()]]
+        return "decentralised" in models
+
+    def is_decentralised(self, subject: str) -> bool:
+        """Return whether the channel of ``subject`` is decentralised."""
+        return (self._own_settings(subject).model or self.settings.model) == "decentralised"
+
+    def _own_settings(self, subject: str) -> ChannelSettings:
+        return self.settings.channels.get(self.directory.groups.hierarchy.top(subject)) or ChannelSettings()
 
     def _bounds(self) -> list[tuple[str, float]]:
         own: list[tuple[str, Any]] = [(f"channels.{name}", each) for name, each in self.settings.channels.items()]

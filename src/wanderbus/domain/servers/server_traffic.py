@@ -1,7 +1,8 @@
 """Messages between servers: routes of the links, of the sessions at leaders, and of the broker's part in both.
 
 A link that another server has opened is to the broker what the data channel of an agent is. On a link that this server
-has opened, it has a session at the other one.
+has opened, it has a session at the other one. Messages of the decentralised model have a prefix. Those of the causal
+order between two servers use the link that the one with the lower name has opened, in both directions.
 """
 
 from __future__ import annotations
@@ -9,13 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from wanderbus.broker.messages import LinkClosed, LinkDropped, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.messages import (
+    CausalMessageArrived,
+    DirectArrivalMatched,
+    DirectInterestChanged,
+    DirectLinkClosed,
+    DirectLinkOpened,
+    LinkClosed,
+    LinkDropped,
+    LinkOpened,
+    MessageArrived,
+    RoutesAnswered,
+    SendOnLink,
+)
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.composition import Composition, Part
-from wanderbus.domain.parts import BROKER, LEADERS, SERVER_LINKS
-from wanderbus.domain.servers.leader_sessions import LeaderSessions
+from wanderbus.domain.parts import BROKER, DIRECT_INTEREST, LEADERS, SERVER_LINKS
 from wanderbus.domain.servers.leader_status import LeaderStatus
-from wanderbus.domain.servers.links import ServerLinks
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -25,69 +37,103 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.machine import Input, Output
+from wanderbus.domain.servers.server_parts import ServerParts
+from wanderbus.machine import Input, Output, scoped
 
 FIRST_LINK: Final = 2**48
 """Number of the first link between servers: no link of an agent has so high a number."""
 
 _DEVICE: Final = "server"
 _FOR_LINKS: Final = (ConnectServer, SendOnServerLink, CloseServerLink)
+_FOR_INTEREST: Final = (DirectInterestChanged, DirectArrivalMatched, RoutesAnswered)
+_PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
 
 
 class ServerTraffic:
     """Routes between the links to other servers, this server's sessions at leaders, and the broker.
 
+    :param servers: the links, and the parts that use them
     :param domain: the domain of the servers, which their users at the broker have
     """
 
-    def __init__(self, parts: Composition, links: ServerLinks, leaders: LeaderSessions, domain: str) -> None:
+    def __init__(self, parts: Composition, servers: ServerParts, domain: str) -> None:
         self._parts = parts
-        self._leaders = leaders
+        self._name, links, self._leaders, self._interest = servers
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
         parts.add(SERVER_LINKS, Part(links.step, self.route_links))
-        parts.add(LEADERS, Part(leaders.step, self.route_leaders))
+        parts.add(LEADERS, Part(self._leaders.step, self.route_leaders))
+        if self._interest is not None:
+            parts.add(DIRECT_INTEREST, Part(self._interest.step, self.route_interest))
 
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
         return self._leaders.statuses()
 
-    def start(self) -> None:
-        """Open the links to all leaders."""
+    def start(self, now: float) -> None:
+        """Open the links to all leaders, and with decentralised channels to all servers."""
         self._parts.give(SERVER_LINKS, self._leaders.start())
+        if self._interest is not None:
+            self.route_interest(scoped(DIRECT_INTEREST, self._interest.start(now)), now)
 
     def route_links(self, outputs: list[Output], now: float) -> None:
         """Pass what arrived to the sessions at leaders and to the broker, each as one batch."""
         for_broker: list[Input] = []
         for_leaders: list[Output] = []
+        for_interest: list[Output] = []
         read: dict[int, int] = {}
         for output in outputs:
             match output:
-                case ServerMessageReceived(link=link, payload=payload):
-                    if link in self._accepted:
+                case ServerMessageReceived(link=link, server=server, payload=payload):
+                    if self._interest is not None and payload[:1] in _PREFIXES:
+                        if payload[:1] == CAUSAL_PREFIX:
+                            for_broker.append(CausalMessageArrived(link, server, payload[1:]))
+                        else:
+                            for_interest.append(ServerMessageReceived(link, server, payload[1:]))
+                        read[link] = read.get(link, 0) + 1
+                    elif link in self._accepted:
                         for_broker.append(MessageArrived(link, payload))
                     else:
                         for_leaders.append(output)
                         read[link] = read.get(link, 0) + 1
-                case ServerLinkOpened(link=link, server=server, is_ours=False):
-                    self._accepted.add(link)
-                    user = server_user(server, self._domain)
-                    for_broker.append(LinkOpened(link, user, _DEVICE, is_server=True))
-                case ServerLinkClosed(link=link, reason=reason) if link in self._accepted:
-                    self._accepted.remove(link)
-                    for_broker.append(LinkClosed(link, reason))
-                case ServerLinkOpened() | ServerLinkClosed():
-                    for_leaders.append(output)
+                case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
+                    if is_ours:
+                        for_leaders.append(output)
+                    else:
+                        self._accepted.add(link)
+                        user = server_user(server, self._domain)
+                        for_broker.append(LinkOpened(link, user, _DEVICE, is_server=True))
+                    if self._interest is not None:
+                        for_interest.append(output)
+                        if is_ours is (self._name < server):
+                            for_broker.append(DirectLinkOpened(link, server))
+                case ServerLinkClosed(link=link, server=server, reason=reason):
+                    if link in self._accepted:
+                        self._accepted.remove(link)
+                        for_broker.append(LinkClosed(link, reason))
+                    else:
+                        for_leaders.append(output)
+                    if self._interest is not None:
+                        for_interest.append(output)
+                        for_broker.append(DirectLinkClosed(link, server))
                 case _:
                     self._parts.emit(output)
         self._parts.give(LEADERS, for_leaders)
+        self._parts.give(DIRECT_INTEREST, for_interest)
         self._parts.give(BROKER, for_broker)
         # The windows of the session bound the events, so a link needs no other bound.
         self._parts.give(SERVER_LINKS, [ConsumedOnServerLink(link, count) for link, count in read.items()])
 
     def route_leaders(self, outputs: list[Input | Output], now: float) -> None:
         """Pass messages to the links, and events and answers to the broker, each as one batch."""
+        self._route(outputs)
+
+    def route_interest(self, outputs: list[Input | Output], now: float) -> None:
+        """Pass messages to the links, and changed routes and answers to the broker, each as one batch."""
+        self._route(outputs)
+
+    def _route(self, outputs: list[Input | Output]) -> None:
         for_links: list[Input] = []
         for_broker: list[Input] = []
         for output in outputs:
@@ -101,7 +147,10 @@ class ServerTraffic:
         self._parts.give(BROKER, for_broker)
 
     def give_broker_outputs(self, for_links: Iterable[Output], for_leaders: list[Output]) -> None:
-        """Pass the broker's outputs for links of other servers, and those about leaders."""
+        """Pass the broker's outputs for links of other servers, and those about leaders and interest."""
+        if self._interest is not None:
+            self._parts.give(DIRECT_INTEREST, [each for each in for_leaders if isinstance(each, _FOR_INTEREST)])
+            for_leaders = [each for each in for_leaders if not isinstance(each, _FOR_INTEREST)]
         self._parts.give(LEADERS, for_leaders)
         given: list[Input] = []
         for output in for_links:

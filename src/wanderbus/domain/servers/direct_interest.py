@@ -1,0 +1,263 @@
+"""Interest in decentralised channels: that of this server, and as their leader that of all servers (SPEC K-05, K-07).
+
+::
+
+    broker ──DirectInterestChanged, RoutesAnswered──▶ ┌────────────────┐ ──▶ messages on links to leaders, from others
+    broker ◀─InterestCounts, RoutesArrived─────────── │ DirectInterest │ ◀── messages, links open and close
+                                                      └────────────────┘
+
+A server sends its interest on its own link to each leader. The leader confirms it there once it counts everywhere, and
+spreads the interest of the others on the same link. A leader is its own access server too, without a link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+from wanderbus.broker.messages import (
+    DirectArrivalMatched,
+    DirectInterestChanged,
+    InterestCounts,
+    RoutesAnswered,
+    RoutesArrived,
+)
+from wanderbus.channels.direct_channels import INTEREST_PREFIX, DirectChannels
+from wanderbus.channels.interest.interest_set import Wanted
+from wanderbus.channels.interest.interest_source import InterestSource
+from wanderbus.channels.interest.messages import FromReceiver, FromSender, Message, Stream, decode, encode
+from wanderbus.channels.interest.outgoing_stream import SendToServer
+from wanderbus.channels.interest.proxy_channels import ProxyChannels
+from wanderbus.domain.servers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.subscription import EVERY_SUBJECT
+
+_OWN: Final = 0
+"""Number of the link of this server to itself."""
+
+_TIMER: Final = "repeat"
+
+_Place = tuple[str, int]
+"""A leader, and the place of a merging."""
+
+
+class DirectInterest:
+    """Sends, spreads and confirms interest; ``step`` works as in every machine.
+
+    :param epoch: identifies this life of the server; it rises with each
+    """
+
+    def __init__(self, channels: DirectChannels, *, epoch: int) -> None:
+        self._channels = channels
+        self._server = channels.server
+        self._outputs: list[Input | Output] = []
+        self._sources: dict[_Place, InterestSource] = {}
+        for leader in channels.leaders:
+            for place, merging in enumerate(channels.mergings):
+                stream = Stream(place, self._server)
+                source = InterestSource(stream, epoch, merging.mode, precision_min=merging.precision_min)
+                source.outgoing.expect(leader)
+                self._sources[leader, place] = source
+        self._proxies: list[ProxyChannels] = []
+        """Proxy channels of each merging, if this server is a leader."""
+        for place, merging in enumerate(channels.mergings if self._server in channels.leaders else ()):
+            proxies = ProxyChannels(
+                place, epoch, merging.mode, precision_min=merging.precision_min, uses_advertisements=False
+            )
+            for server in channels.servers:
+                proxies.expect(server)
+            self._proxies.append(proxies)
+        self._own: dict[str, int] = {}
+        """The link that this server has opened to each other one."""
+        self._accepted: dict[str, int] = {}
+        """The link that each other server has opened to this one."""
+        self._loop: deque[tuple[bool, Message]] = deque()
+        """Messages of this server to itself; true if the leader is the sender."""
+        self._local: dict[str, dict[_Place, list[Hashable]]] = {}
+        """Ids of the filters of each subscription here, in the sources that have them."""
+        self._pending: dict[str, dict[_Place, int]] = {}
+        """Version that has to count, for each source of a subscription that does not count yet."""
+        self._timer_at: float | None = None
+
+    def start(self, now: float) -> list[Input | Output]:
+        """Begin, with all subscriptions of earlier lives given; return the requests for links to all servers."""
+        for place, proxies in enumerate(self._proxies):
+            self._to_leader(self._server, self._sources[self._server, place].outgoing.link_up(self._server, now))
+            self._from_leader(proxies.link_up(self._server, now))
+        self._finish(now)
+        requests: list[Input | Output] = [ConnectServer(each) for each in self._channels.others]
+        return requests + self._take_outputs()
+
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        for given in inputs:
+            match given:
+                case ServerMessageReceived():
+                    self._on_message(given, now)
+                case DirectInterestChanged():
+                    self._on_interest_changed(given, now)
+                case DirectArrivalMatched(subject=subject, is_matched=is_matched):
+                    place = self._channels.merging_place(subject)
+                    for leader in self._channels.leaders_of(subject):
+                        source = self._sources[leader, place]
+                        self._to_leader(leader, source.event_arrived(subject, matched=is_matched, now=now))
+                case RoutesAnswered(leader=leader, link=link, answer=answer):
+                    self._answer(leader, link, answer)
+                case ServerLinkOpened():
+                    self._on_link_opened(given, now)
+                case ServerLinkClosed(link=link, server=server):
+                    self._on_link_closed(link, server)
+                case TimerFired():
+                    self._timer_at = None
+                    for (leader, _), source in self._sources.items():
+                        self._to_leader(leader, source.outgoing.repeat(now))
+                    for proxies in self._proxies:
+                        self._from_leader(proxies.repeat(now))
+        self._finish(now)
+        return self._take_outputs()
+
+    @property
+    def pending(self) -> list[str]:
+        """Return the names of the subscriptions that do not count yet."""
+        return list(self._pending)
+
+    # Links ------------------------------------------------------------------------------------------------------
+
+    def _on_link_opened(self, opened: ServerLinkOpened, now: float) -> None:
+        server = opened.server
+        if opened.is_ours:
+            self._own[server] = opened.link
+            for (leader, _), source in self._sources.items():
+                if leader == server:
+                    self._to_leader(server, source.outgoing.link_up(server, now))
+        else:
+            self._accepted[server] = opened.link
+            for proxies in self._proxies:
+                self._from_leader(proxies.link_up(server, now))
+
+    def _on_link_closed(self, link: int, server: str) -> None:
+        # A server that is away counts as alive: it may still publish by its routes (SPEC K-08).
+        if self._own.get(server) == link:
+            del self._own[server]
+            for (leader, _), source in self._sources.items():
+                if leader == server:
+                    source.outgoing.link_down(server, is_dead=False)
+        elif self._accepted.get(server) == link:
+            del self._accepted[server]
+            for proxies in self._proxies:
+                self._from_leader(proxies.link_down(server, is_dead=False))
+
+    def _on_message(self, received: ServerMessageReceived, now: float) -> None:
+        server, link = received.server, received.link
+        try:
+            message = decode(received.payload)
+            if self._own.get(server) == link:
+                self._at_access_server(server, link, message, received.payload, now)
+            elif self._accepted.get(server) == link:
+                self._at_leader(server, message, now)
+        except RemoteProtocolError as error:
+            self._outputs.append(CloseServerLink(link, f"{server}: {error}"))
+
+    def _at_access_server(self, leader: str, link: int, message: Message, encoded: bytes, now: float) -> None:
+        """Take a message of a leader."""
+        if isinstance(message, FromSender):
+            self._outputs.append(RoutesArrived(leader, link, message, encoded))
+        elif source := self._sources.get((leader, message.stream.group)):
+            self._to_leader(leader, source.outgoing.receive(leader, message, now))
+
+    def _at_leader(self, server: str, message: Message, now: float) -> None:
+        """Take a message of an access server."""
+        group = message.stream.group
+        if not 0 <= group < len(self._proxies):
+            raise RemoteProtocolError(f"there is no merging {group}; compare the domain files", None)
+        self._from_leader(self._proxies[group].receive(server, message, now))
+
+    def _answer(self, leader: str, link: int, answer: FromReceiver) -> None:
+        """Send the answer of the broker here to a leader, unless the link has been replaced."""
+        if leader == self._server:
+            self._loop.append((False, answer))
+        elif self._own.get(leader) == link:
+            self._outputs.append(_send(link, answer))
+
+    def _to_leader(self, leader: str, outputs: Iterable[Output]) -> None:
+        """Send messages of this server as an access server."""
+        for each in outputs:
+            if not isinstance(each, SendToServer):
+                self._outputs.append(each)
+            elif leader == self._server:
+                self._loop.append((False, each.message))
+            elif link := self._own.get(leader):
+                self._outputs.append(_send(link, each.message))
+
+    def _from_leader(self, outputs: Iterable[Output]) -> None:
+        """Send messages of this server as a leader."""
+        for each in outputs:
+            if not isinstance(each, SendToServer):
+                self._outputs.append(each)
+            elif each.server == self._server:
+                self._loop.append((True, each.message))
+            elif link := self._accepted.get(each.server):
+                self._outputs.append(_send(link, each.message))
+
+    # Interest here ----------------------------------------------------------------------------------------------
+
+    def _on_interest_changed(self, changed: DirectInterestChanged, now: float) -> None:
+        for name, entries in changed.added.items():
+            wanted: dict[_Place, dict[Hashable, Wanted]] = {}
+            for number, (subject, interest) in enumerate(entries):
+                place = self._channels.merging_place(subject)
+                named = None if subject == EVERY_SUBJECT else subject
+                for leader in self._channels.leaders_of(subject):
+                    wanted.setdefault((leader, place), {})[name, number] = named, interest
+            self._local[name] = {at: list(added) for at, added in wanted.items()}
+            self._pending[name] = {at: self._update(at, added, (), now) for at, added in wanted.items()}
+        for name in changed.removed:
+            self._pending.pop(name, None)
+            for at, ids in self._local.pop(name, {}).items():
+                self._update(at, {}, ids, now)
+
+    def _update(self, at: _Place, added: dict[Hashable, Wanted], removed: Iterable[Hashable], now: float) -> int:
+        """Change the filters of a source; return the version from which this counts."""
+        version, outputs = self._sources[at].update(added, removed, now)
+        self._to_leader(at[0], outputs)
+        return version
+
+    def _finish(self, now: float) -> None:
+        """Deliver the messages of this server to itself, report what counts now, and set the timer."""
+        while self._loop:
+            is_from_leader, message = self._loop.popleft()
+            if is_from_leader:
+                self._at_access_server(self._server, _OWN, message, encode(message), now)
+            else:
+                self._at_leader(self._server, message, now)
+        counting = [name for name, versions in self._pending.items() if self._counts(versions)]
+        for name in counting:
+            del self._pending[name]
+        if counting:
+            self._outputs.append(InterestCounts(tuple(counting)))
+        times = [each.outgoing.repeat_at() for each in self._sources.values()]
+        times += [each.repeat_at() for each in self._proxies]
+        at = min((each for each in times if each is not None), default=None)
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._timer_at = at
+            self._outputs.append(SetTimer(_TIMER, at))
+
+    def _counts(self, versions: dict[_Place, int]) -> bool:
+        return all(self._sources[at].outgoing.is_effective(version) for at, version in versions.items())
+
+    def _take_outputs(self) -> list[Input | Output]:
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+
+def _send(link: int, message: Message) -> SendOnServerLink:
+    return SendOnServerLink(link, INTEREST_PREFIX + encode(message))

@@ -1,0 +1,21 @@
+"""Parts of an access server that are there only in a domain of several servers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.leader_sessions import LeaderSessions
+from wanderbus.domain.servers.links import ServerLinks
+
+
+class ServerParts(NamedTuple):
+    """The links to the other servers of the domain, and what uses them.
+
+    ``direct`` is the interest in decentralised channels, None if there are none.
+    """
+
+    name: str
+    links: ServerLinks
+    leaders: LeaderSessions
+    direct: DirectInterest | None = None

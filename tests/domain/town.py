@@ -1,0 +1,207 @@
+"""Three servers of a domain with decentralised channels: real brokers, and links that are function calls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tests.broker.desk import Desk
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import (
+    CausalMessageArrived,
+    DirectArrivalMatched,
+    DirectInterestChanged,
+    DirectLinkClosed,
+    DirectLinkOpened,
+    LinkClosed,
+    LinkDropped,
+    LinkOpened,
+    RoutesAnswered,
+    SendOnLink,
+    ServerStarted,
+)
+from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DirectChannels
+from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.messages import (
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.parameters.broker import BrokerConfig
+
+DOMAIN = "example.org"
+SERVERS = ("s1", "s2", "s3")
+KEY = bytes(32)
+
+
+def channels_of(name: str, is_direct: Callable[[str], bool], leaders: Sequence[str]) -> OwnChannels:
+    """Channels as the server ``name`` sees them; all of them are led by the first of ``leaders`` unless hashed."""
+    directory = Directory(ChannelGroups(KEY, 4), first_table(4, leaders, KEY))
+    return OwnChannels(directory, name, direct=DirectChannels(directory, name, SERVERS, is_direct))
+
+
+class Post(Desk):
+    """A desk that is a server of a town."""
+
+    def __init__(self, town: Town, name: str, channels: OwnChannels) -> None:
+        self.town = town
+        self.name = name
+        self.channels = channels
+        self.lives = 0
+        super().__init__(BrokerConfig(server=name, domain=DOMAIN))
+
+    def start(self) -> None:
+        self._reading_all.clear()
+        self.pieces.clear()
+        self.timers.clear()
+        assert self.channels.direct is not None
+        self.lives += 1
+        state = self.recovered()
+        self.interest = DirectInterest(self.channels.direct, epoch=max(self.lives, state.wall_us))
+        self.broker = Broker(state, self.config, channels=self.channels)
+        self.give(ServerStarted())
+        self.execute(self.interest.start(self.now))
+
+    def perform(self, outputs: Sequence[Output]) -> None:
+        others: list[Output] = []
+        for each in outputs:
+            match each:
+                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
+                    self.execute(self.interest.step([each], self.now))
+                case SendOnLink(link=link, payload=payload) if link in self.town.wires:
+                    self.town.send(self.name, link, payload)
+                case LinkDropped(link=link) if link in self.town.wires:
+                    self.town.cut(link)
+                case _:
+                    others.append(each)
+        super().perform(others)
+
+    def execute(self, outputs: Sequence[Input | Output]) -> None:
+        """Execute outputs of the interest."""
+        for each in outputs:
+            match each:
+                case SendOnServerLink(link=link, payload=payload):
+                    self.town.send(self.name, link, payload)
+                case SetTimer(key=key, at=at):
+                    self.timers["interest", key] = at
+                case Input() if not hasattr(each, "server"):
+                    self.give(each)
+
+    def later(self, seconds: float) -> None:
+        """Advance the clock, and fire the timers that are due."""
+        end = self.now + seconds
+        while self.timers and min(self.timers.values()) <= end:
+            key = min(self.timers, key=lambda each: self.timers[each])
+            self.now = max(self.now, self.timers.pop(key))
+            if isinstance(key, tuple) and key[0] == "interest":
+                self.execute(self.interest.step([TimerFired(key[1])], self.now))
+            else:
+                self.give(TimerFired(key))
+        self.now = end
+
+
+class Town:
+    """Servers, and links in both directions between all of them; messages of a stopped way wait."""
+
+    def __init__(
+        self, is_direct: Callable[[str], bool] = lambda subject: True, leaders: Sequence[str] = ("s1",)
+    ) -> None:
+        self.wires: dict[int, tuple[str, str]] = {}
+        """Opener and acceptor of each link."""
+        self.sent: deque[tuple[str, int, bytes]] = deque()
+        self.stopped: set[tuple[str, str]] = set()
+        self.down: set[str] = set()
+        self.causal = 0
+        """Messages of the causal order that were sent, by all servers."""
+        self._links = 1000
+        self.posts = {name: Post(self, name, channels_of(name, is_direct, leaders)) for name in SERVERS}
+        for name in SERVERS:
+            self.connect(name)
+
+    def __getitem__(self, name: str) -> Post:
+        return self.posts[name]
+
+    def connect(self, name: str) -> None:
+        """Open the links of a server, to and from all others that run."""
+        self.down.discard(name)
+        for other in SERVERS:
+            if other != name and other not in self.down:
+                self.open(name, other)
+                self.open(other, name)
+        self.run()
+
+    def open(self, opener: str, acceptor: str) -> None:
+        """Open a link in place of an earlier one."""
+        for link in [each for each, ends in self.wires.items() if ends == (opener, acceptor)]:
+            self.cut(link)
+        self._links += 1
+        self.wires[self._links] = opener, acceptor
+        for name, is_ours, other in ((opener, True, acceptor), (acceptor, False, opener)):
+            post = self.posts[name]
+            post.execute(post.interest.step([ServerLinkOpened(self._links, other, is_ours)], post.now))
+            if not is_ours:
+                post.give(LinkOpened(self._links, f"sip:{other}@servers.{DOMAIN}", "server", is_server=True))
+            if opener < acceptor:
+                post.give(DirectLinkOpened(self._links, other))
+
+    def cut(self, link: int) -> None:
+        """Close a link; what is on its way is lost."""
+        opener, acceptor = self.wires.pop(link)
+        self.sent = deque(each for each in self.sent if each[1] != link)
+        for name, other in ((opener, acceptor), (acceptor, opener)):
+            if name not in self.down:
+                post = self.posts[name]
+                post.execute(post.interest.step([ServerLinkClosed(link, other, "cut")], post.now))
+                if name == acceptor:
+                    post.give(LinkClosed(link, "cut"))
+                if opener < acceptor:
+                    post.give(DirectLinkClosed(link, other))
+
+    def kill(self, name: str) -> None:
+        """Stop a server; its disk stays."""
+        self.down.add(name)
+        for link in [each for each, ends in self.wires.items() if name in ends]:
+            self.cut(link)
+
+    def restart(self, name: str, *, with_rows: bool = False) -> None:
+        """Start a server again from its log, or from its rows and the rest of the log."""
+        if name not in self.down:
+            self.kill(name)
+        self.posts[name].restart(with_rows=with_rows)
+        self.connect(name)
+
+    def send(self, name: str, link: int, payload: bytes) -> None:
+        """Put a message on a link."""
+        self.causal += payload[:1] == CAUSAL_PREFIX
+        if link in self.wires and name not in self.down:
+            self.sent.append((name, link, payload))
+
+    def run(self) -> None:
+        """Deliver all messages but those of the stopped ways."""
+        waiting: deque[tuple[str, int, bytes]] = deque()
+        while self.sent:
+            source, link, payload = self.sent.popleft()
+            opener, acceptor = self.wires[link]
+            target = acceptor if source == opener else opener
+            if (source, target) in self.stopped and payload[:1] == CAUSAL_PREFIX:
+                waiting.append((source, link, payload))
+                continue
+            post = self.posts[target]
+            if payload[:1] == CAUSAL_PREFIX:
+                post.give(CausalMessageArrived(link, source, payload[1:]))
+            elif payload[:1] == INTEREST_PREFIX:
+                post.execute(post.interest.step([ServerMessageReceived(link, source, payload[1:])], post.now))
+        self.sent = waiting
+
+    def later(self, seconds: float) -> None:
+        """Let time pass everywhere, in small steps."""
+        for _ in range(round(seconds / 0.25)):
+            for name in SERVERS:
+                if name not in self.down:
+                    self.posts[name].later(0.25)
+            self.run()
