@@ -29,11 +29,14 @@ class Placement(NamedTuple):
 class DomainWorld(World):
     """A world in which bob publishes at one server of a domain, and alice subscribes at another."""
 
-    def __init__(self, directory: Path, placement: Placement, merging: str, *, is_one_channel: bool) -> None:
-        """Make the domain; ``is_one_channel`` puts both subjects into one channel, whose leader has the engine."""
+    def __init__(self, directory: Path, placement: Placement, keys: str, *, is_one_channel: bool) -> None:
+        """Make the domain with these ``keys`` in its file.
+
+        ``is_one_channel`` puts both subjects into one channel, whose leader has the engine.
+        """
         super().__init__(directory)
         pins = f"[pins]\n{SUBJECT} = 7\n{OTHER} = 7\n" if is_one_channel else ""
-        self.domain = Domain(directory / "domain", keys=f'merging = "{merging}"', tables=pins)
+        self.domain = Domain(directory / "domain", keys=keys, tables=pins)
         leader = self.domain.leader(SUBJECT)
         names = [leader, *(name for name in ("s1", "s2", "s3") if name != leader)]
         self.places = {"bob": names[placement.publisher], "alice": names[placement.subscriber]}
@@ -46,13 +49,16 @@ class DomainWorld(World):
 
 
 class DomainConditions(Conditions):
-    """A domain of three servers, and the engine that matches at the leader."""
+    """A domain of three servers, and the engine that matches at the leader.
 
-    def __init__(self, world: DomainWorld, engine: Engine) -> None:
+    With ``has_history`` the server of the subscriber has all earlier events of the channel.
+    """
+
+    def __init__(self, world: DomainWorld, engine: Engine, *, has_history: bool) -> None:
         super().__init__(world, engine)
+        self.has_history = has_history
         self._domain = world.domain
         self.data_dir = world.domain.data_dir(world.leader)
-        self.is_at_leader = world.places["alice"] == world.leader
 
     def server(self, **bounds: Any) -> AbstractAsyncContextManager[Any]:
         """Return all servers, which may be started again; ``bounds`` are settings of their brokers."""

@@ -77,7 +77,7 @@ class LeaderSession:
             self._is_in_turn(each)
 
     def send(self, messages: list[protocol.AgentMessage]) -> None:
-        """Send messages in order; they are lost while there is no link, and the next one begins anew."""
+        """Send messages in order; without a link they are lost, since the next one starts from the beginning."""
         if self._link is not None:
             self._outputs += [SendOnServerLink(self._link, protocol.encode(each)) for each in messages]
 
