@@ -42,6 +42,8 @@ SOAK = (
     ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
     ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "100", "2000"),
     ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "50", "2000"),
+    ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "50", "1000"),
+    ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "50", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),

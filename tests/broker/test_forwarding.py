@@ -64,7 +64,9 @@ def test_the_answer_of_the_leader_is_that_of_the_device(desk: AccessDesk) -> Non
     assert len(answers(desk, bob)) == 3
 
 
-def test_an_event_that_a_device_repeats_on_a_new_link_is_on_its_way_once_and_is_answered_there(desk: AccessDesk) -> None:
+def test_an_event_that_a_device_repeats_on_a_new_link_is_on_its_way_once_and_is_answered_there(
+    desk: AccessDesk,
+) -> None:
     bob = desk.attach(BOB)
     desk.send(bob, Publish(7, event(1)))
     desk.close(bob)

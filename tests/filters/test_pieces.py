@@ -67,7 +67,7 @@ def test_a_requirement_that_is_too_long_is_left_out_so_that_more_matches(text: s
     assert texts(whole, 50) == ["y > 3"]
 
 
-def test_whatever_is_long_becomes_short_and_misses_nothing() -> None:
+def test_long_filters_become_short_and_miss_nothing() -> None:
     draw, matched = random.Random(5), 0
     for _ in range(60):
         nodes = random_alike(draw, 12)

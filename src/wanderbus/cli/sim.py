@@ -20,6 +20,8 @@ from wanderbus.cli.output import check_writable, machine, print_error, print_lin
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.domains.causal_scenario import CausalResult, CausalScenario, run_causal_seed
 from wanderbus.simulation.domains.interest_scenario import InterestResult, InterestScenario, run_interest_seed
+from wanderbus.simulation.domains.links_scenario import LinksResult, LinksScenario, run_links_seed
+from wanderbus.simulation.domains.ordered_scenario import OrderedResult, OrderedScenario, run_ordered_seed
 from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
 from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_relay_seed
@@ -39,9 +41,20 @@ AnyScenario = (
     | type[WeeksScenario]
     | type[CausalScenario]
     | type[InterestScenario]
+    | type[LinksScenario]
+    | type[OrderedScenario]
 )
 AnyResult = (
-    Result | SIPResult | RudpResult | RelayResult | HostileRelayResult | WeeksResult | CausalResult | InterestResult
+    Result
+    | SIPResult
+    | RudpResult
+    | RelayResult
+    | HostileRelayResult
+    | WeeksResult
+    | CausalResult
+    | InterestResult
+    | LinksResult
+    | OrderedResult
 )
 
 
@@ -59,6 +72,8 @@ class Layer(StrEnum):
     WEEKS = "weeks"
     CAUSAL = "causal"
     INTEREST = "interest"
+    LINKS = "links"
+    ORDERED = "ordered"
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -227,6 +242,36 @@ _KINDS: Final = {
             "cuts": "servers cut off",
         },
     ),
+    Layer.LINKS: _Kind(
+        LinksScenario,
+        run_links_seed,
+        {
+            "openings": "links opened",
+            "closings": "links closed",
+            "messages": "messages",
+            "crashes": "servers killed",
+            "partitions": "partitions",
+            "injected": "injected datagrams",
+            "datagrams": "datagrams",
+        },
+    ),
+    Layer.ORDERED: _Kind(
+        OrderedScenario,
+        run_ordered_seed,
+        {
+            "servers": "servers",
+            "events": "events",
+            "arrivals": "arrivals at other servers",
+            "deliveries": "notifications",
+            "subscriptions": "subscriptions",
+            "crashes": "server crashes",
+            "device_crashes": "devices killed",
+            "breaks": "broken links",
+            "partitions": "partitions",
+            "full_disks": "full disks",
+            "gaps": "gaps",
+        },
+    ),
 }
 
 PROGRESS_EACH_S: Final = 5.0
@@ -241,7 +286,8 @@ def sim(
             " rudp: reliable UDP. relay, hostile-relay: reliable UDP through a media relay, honest or malicious. nat:"
             " the whole system behind NATs, with a relay. weeks: the broker over weeks. causal: servers that"
             " send events to each other directly."
-            " interest: filters between the servers of a domain."
+            " interest: filters between the servers of a domain. links: links between these."
+            " ordered: servers that share the channels of a domain."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,
@@ -258,8 +304,9 @@ def sim(
     sends nothing to strangers; reliable UDP survives a malicious relay too. Behind NATs, the guarantees of the broker
     hold, and data take the relay only where there is no direct path. Over weeks, lifetimes, restrictions and queue
     bounds hold while users come and go, clocks are set and the broker crashes. Between servers, no event is delivered
-    before its cause, and no table lacks interest that counts. Exit status 1 if a guarantee was
-    broken; each failure prints the command that replays it.
+    before its cause, no table lacks interest that counts, and links deliver in order and to servers only. An ordered
+    domain delivers each event once, in the order of its channel, to all who subscribed before. Exit status 1 if a
+    guarantee was broken; each failure prints the command that replays it.
 
     Example: wanderbus sim --seeds 50 --first-seed 1000
     """

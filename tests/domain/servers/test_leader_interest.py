@@ -229,7 +229,7 @@ def test_it_counts_when_the_leader_confirms_it(leader: Leader) -> None:
     assert leader.counting == {"first"}
 
 
-def test_what_is_covered_by_something_on_its_way_waits_for_that(leader: Leader) -> None:
+def test_a_filter_that_is_covered_by_one_on_its_way_waits_for_that(leader: Leader) -> None:
     leader.add("wide", ("Trade", "x < 7"))
     leader.add("narrow", ("Trade", "x < 3"))
     assert leader.counting == set()
@@ -237,7 +237,7 @@ def test_what_is_covered_by_something_on_its_way_waits_for_that(leader: Leader) 
     assert leader.counting == {"wide", "narrow"}
 
 
-def test_what_is_replaced_is_removed_once_the_replacement_is_confirmed(leader: Leader) -> None:
+def test_a_replaced_filter_is_removed_once_the_replacement_is_confirmed(leader: Leader) -> None:
     leader.add("narrow", ("Trade", "x < 3"))
     leader.settle()
     assert kinds(leader.add("wide", ("Trade", "x < 7"))) == ["x < 7"]
@@ -247,7 +247,7 @@ def test_what_is_replaced_is_removed_once_the_replacement_is_confirmed(leader: L
     assert kinds(leader.up) == ["1"]
 
 
-def test_what_covers_is_removed_once_the_covered_is_confirmed(leader: Leader) -> None:
+def test_a_covering_filter_is_removed_once_the_covered_one_is_confirmed(leader: Leader) -> None:
     leader.add("wide", ("Trade", "x < 7"))
     leader.add("narrow", ("Trade", "x < 3"))
     leader.settle()
@@ -318,7 +318,7 @@ def test_one_that_was_refused_and_is_not_wanted_any_more_is_not_requested_again(
     leader.check_rest()
 
 
-def test_what_waits_for_a_refused_filter_waits_for_its_replacement(leader: Leader) -> None:
+def test_a_subscription_that_waits_for_a_refused_filter_waits_for_its_replacement(leader: Leader) -> None:
     leader.refuses = True
     leader.add("narrow", ("Trade", "x < 3"))
     leader.settle()
@@ -343,7 +343,7 @@ def test_one_that_is_refused_after_its_replacement_was_requested_holds_up_what_w
     leader.check_rest()
 
 
-def test_what_was_replaced_by_a_refused_filter_stays_until_the_next_replacement_is_confirmed(leader: Leader) -> None:
+def test_a_filter_that_a_refused_one_replaces_stays_until_the_next_replacement_is_confirmed(leader: Leader) -> None:
     leader.add("first", ("Trade", "x < 3"))
     leader.settle()
     leader.refuses = True

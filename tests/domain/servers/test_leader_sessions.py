@@ -23,8 +23,8 @@ from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
-from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.leader_sessions import RETRY_S, LeaderSessions
+from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -160,7 +160,7 @@ def test_a_link_begins_behind_what_is_durable_here() -> None:
     assert south.taken()[0] == protocol.Attach(77, "default", Position(STREAM, 11), keep=True)
 
 
-def test_what_comes_on_a_former_link_is_ignored(south: South) -> None:
+def test_a_message_of_a_former_link_is_ignored(south: South) -> None:
     former = south.attached()
     south.publish(1, 1)
     south.open()
@@ -171,7 +171,7 @@ def test_what_comes_on_a_former_link_is_ignored(south: South) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"\xc1", protocol.encode(protocol.RequestRefused(0, "you are not welcome"))])
-def test_what_cannot_be_used_closes_the_link(south: South, payload: bytes) -> None:
+def test_a_message_that_cannot_be_used_closes_the_link(south: South, payload: bytes) -> None:
     link = south.open()
     (closing,) = south.give(ServerMessageReceived(link, "north", payload))
     assert isinstance(closing, CloseServerLink)
@@ -190,7 +190,10 @@ def test_the_status_shows_each_session(south: South) -> None:
     south.subscribe("one", ("North", "x < 3"))
     south.publish(1, 1)
     south.give(ArrivalsTaken("north", STREAM, 4))
-    assert south.sessions.statuses() == [LeaderStatus("east", False, 0, 0, 0), LeaderStatus("north", True, 1, 1, 4)]
+    away = LeaderStatus("east", False, 0, False, 0, 0)
+    assert south.sessions.statuses() == [away, LeaderStatus("north", True, 1, False, 1, 4)]
+    south.confirm()
+    assert south.sessions.statuses() == [away, LeaderStatus("north", True, 1, True, 1, 4)]
     south.close()
     assert not south.sessions.statuses()[1].is_linked
 
@@ -264,7 +267,7 @@ def refusal(request: int) -> protocol.PublishRefused:
     return protocol.PublishRefused(request, "full", "disk_full", outbox=True)
 
 
-def test_what_is_behind_a_refused_event_of_an_outbox_is_refused_when_the_link_fails(south: South) -> None:
+def test_an_event_behind_a_refused_one_of_an_outbox_is_refused_when_the_link_fails(south: South) -> None:
     south.attached()
     south.publish(1, 1, outbox=6)
     south.publish(2, 2, outbox=6)
@@ -275,7 +278,7 @@ def test_what_is_behind_a_refused_event_of_an_outbox_is_refused_when_the_link_fa
     assert south.taken()[2:] == [publish_for(3, 1)]
 
 
-def test_what_is_behind_a_refused_event_does_not_overtake_its_repeat_while_there_is_no_link(south: South) -> None:
+def test_an_event_behind_a_refused_one_does_not_overtake_its_repeat_while_there_is_no_link(south: South) -> None:
     south.attached()
     south.publish(1, 1, outbox=6)
     south.publish(2, 2, outbox=6)
@@ -327,7 +330,7 @@ def test_one_that_ends_before_it_counts_is_not_reported(south: South) -> None:
     assert ends.subscription == "North x < 3"
 
 
-def test_what_the_leader_has_already_counts_without_a_request(south: South) -> None:
+def test_a_subscription_that_the_leader_has_already_counts_without_a_request(south: South) -> None:
     south.subscribe("one", ("North", "x < 3"))
     south.open()
     south.taken()

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
-from typing import NamedTuple
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.queues.queue import SessionQueue
-from wanderbus.broker.queues.queue_items import Hole, Item, Queued
+from wanderbus.broker.queues.queue_items import Hole, Queued
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.servers.session_head import SessionHead
 from wanderbus.event import Loss
 
 Send = Callable[[Link, protocol.BrokerMessage], None]
@@ -45,7 +45,7 @@ class WholeSessions:
         is_caught_up = whole.sent == newest - 1
         heads = _heads(queue, list(subscriptions if is_caught_up else ()) or list(queue.queues), whole.sent)
         while heads and self._windows.has_room(link, whole):
-            holes: list[_Head] = []
+            holes: list[SessionHead] = []
             while heads and heads[0].is_hole:
                 holes.append(heappop(heads))
             event = heads[0].item if heads else None
@@ -62,7 +62,7 @@ class WholeSessions:
                 whole.send(event)
             _pass(queue, heads, whole.sent)
 
-    def _send_gap(self, link: Link, whole: Reader, heads: list[_Head], event: Queued | None) -> None:
+    def _send_gap(self, link: Link, whole: Reader, heads: list[SessionHead], event: Queued | None) -> None:
         holes = [(each.subscription, each.item.beyond(whole.sent)) for each in heads if type(each.item) is Hole]
         first, last = min(hole.number for _, hole in holes), max(hole.last for _, hole in holes)
         if event is not None:
@@ -72,23 +72,10 @@ class WholeSessions:
         whole.send(Hole(first, last, {}))
 
 
-class _Head(NamedTuple):
-    """First unsent item of a subscription; heads are in the order of sending."""
-
-    number: int
-    """First unsent number of the item."""
-    is_hole: bool
-    """True for a gap; it follows an event of the same number."""
-    place: int
-    """Place of the subscription among the others; no two are equal."""
-    subscription: str
-    item: Item
-
-
 _place = attrgetter("place")
 
 
-def _heads(queue: SessionQueue, names: Iterable[str], sent: int) -> list[_Head]:
+def _heads(queue: SessionQueue, names: Iterable[str], sent: int) -> list[SessionHead]:
     """Return a heap of the first unsent item of each of these subscriptions that has one."""
     found = [_head(queue, place, name, sent) for place, name in enumerate(names)]
     heads = [each for each in found if each is not None]
@@ -96,12 +83,12 @@ def _heads(queue: SessionQueue, names: Iterable[str], sent: int) -> list[_Head]:
     return heads
 
 
-def _head(queue: SessionQueue, place: int, name: str, sent: int) -> _Head | None:
+def _head(queue: SessionQueue, place: int, name: str, sent: int) -> SessionHead | None:
     item = queue.after(name, sent)
-    return None if item is None else _Head(max(item.number, sent + 1), type(item) is Hole, place, name, item)
+    return None if item is None else SessionHead(max(item.number, sent + 1), type(item) is Hole, place, name, item)
 
 
-def _pass(queue: SessionQueue, heads: list[_Head], sent: int) -> None:
+def _pass(queue: SessionQueue, heads: list[SessionHead], sent: int) -> None:
     """Replace the heads that were sent, with all up to number ``sent``, by the next items of their subscriptions."""
     while heads and (first := heads[0]).number <= sent:
         following = _head(queue, first.place, first.subscription, sent)

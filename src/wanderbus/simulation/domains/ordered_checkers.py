@@ -1,0 +1,301 @@
+"""Checks of ordered domains: by the logs of all servers, and by what the devices have published and received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from wanderbus import filters
+from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.state.rows import session_key
+from wanderbus.event import Event, EventId
+from wanderbus.filters import Filter
+from wanderbus.records import (
+    Acceptance,
+    AnyRecord,
+    ArrivalsLost,
+    Arrived,
+    Changed,
+    Dropped,
+    Notified,
+    Published,
+    Subscribed,
+    Unsubscribed,
+)
+from wanderbus.simulation.domains.ordered_device import OrderedDevice
+from wanderbus.simulation.domains.ordered_device import Published as Offered
+from wanderbus.simulation.domains.ordered_node import DOMAIN, OrderedNode
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+if TYPE_CHECKING:
+    from wanderbus.domain.servers.leader_interest import LeaderInterest
+
+_FOREVER: Final = 1 << 62
+_REPEATED: Final = "this event was refused, or accepted too long ago"
+
+
+class Followed:
+    """A subscription of a user, by the log of its server."""
+
+    def __init__(self, subscription: Subscription, start: int) -> None:
+        self.subscription = subscription
+        self.filter = filters.parse(subscription.expression)
+        self.lives: list[list[int]] = [[start, _FOREVER]]
+        """Offsets at which it has begun and ended, each time."""
+        self.notified: dict[int, EventId] = {}
+        self.lost: dict[int, str] = {}
+        """Reason for which a number is lost."""
+
+    def matches(self, event: Event, lineage: Sequence[str]) -> bool:
+        """Return whether it matches an event."""
+        return self.subscription.subject in (*lineage, EVERY_SUBJECT) and self.filter.matches(event)
+
+
+class ServerTruth:
+    """The log of a server, followed from its start; it collects ``problems``."""
+
+    def __init__(self, node: OrderedNode) -> None:
+        self.node = node
+        self.problems: list[str] = []
+        self.followed: dict[str, Followed] = {}
+        self.published: dict[int, tuple[Acceptance, Event]] = {}
+        """Events by the offset of their acceptance."""
+        self.arrived: dict[str, dict[int, int]] = {}
+        """By leader: offset of each arrival here, by the number of the event at the leader, in the order of arrival."""
+        self.losses: dict[str, list[int]] = {}
+        """Offsets of the losses, by leader."""
+        self.uids: dict[tuple[str, int], str] = {}
+        """Names of the arrivals."""
+        self._live: dict[str, Followed] = {}
+        for offset, record in enumerate(node.records()):
+            self._follow(offset, record)
+
+    @property
+    def deliveries(self) -> int:
+        """Return the number of notifications of users."""
+        return sum(len(each.notified) for each in self.followed.values())
+
+    def _follow(self, offset: int, record: AnyRecord) -> None:
+        match record:
+            case Subscribed(subscription=subscription) if not _is_server(subscription.owner):
+                self._live[subscription.id] = self.followed[subscription.id] = Followed(subscription, offset)
+            case Changed(subscription=subscription) if subscription.id not in self._live:
+                self._live[subscription.id] = self.followed[subscription.id]
+                self.followed[subscription.id].lives.append([offset, _FOREVER])
+            case Unsubscribed(subscription=identity) if identity in self._live:
+                self._live.pop(identity).lives[-1][1] = offset
+            case Published(acceptance=acceptance):
+                self.published[offset] = acceptance, record.event
+                if not self.node.channels.leads(record.event.subject):
+                    self.problems.append(f"{self.node.name} accepted {acceptance.id}, and another server leads it")
+                self._on_delivery(acceptance.id, record.event, record.delivery.notified)
+            case Arrived(arrival=arrival):
+                self._on_arrived(offset, arrival.leader, arrival.id, record.event)
+                self._on_delivery(arrival.id, record.event, record.delivery.notified)
+            case ArrivalsLost(leader=leader):
+                self.losses.setdefault(leader, []).append(offset)
+                for each in self._of_users(record.notified):
+                    for identity in each.subscriptions:
+                        self.followed[identity].lost[each.number] = record.reason
+            case Dropped():
+                self._on_dropped(record)
+
+    def _on_arrived(self, offset: int, leader: str, identity: EventId, event: Event) -> None:
+        arrived = self.arrived.setdefault(leader, {})
+        if identity.origin != leader or self.node.channels.leader(event.subject) != leader:
+            self.problems.append(f"{self.node.name} has {identity} from {leader}, which does not lead its channel")
+        if arrived and identity.number <= next(reversed(arrived)):
+            self.problems.append(f"{self.node.name} has {identity} twice, or after a later event")
+        arrived[identity.number] = offset
+        self.uids[leader, identity.number] = str(event["Uid"])
+
+    def _on_delivery(self, identity: EventId, event: Event, notified: Sequence[Notified]) -> None:
+        """Compare the notified subscriptions with those that match."""
+        found = set[str]()
+        for each in self._of_users(notified):
+            for subscription in each.subscriptions:
+                found.add(subscription)
+                followed = self.followed[subscription]
+                if identity in followed.notified.values():
+                    self.problems.append(f"{subscription} has {identity} twice")
+                followed.notified[each.number] = identity
+        lineage = self.node.channels.lineage(event.subject)
+        expected = {name for name, each in self._live.items() if each.matches(event, lineage)}
+        if found != expected:
+            self.problems.append(f"{self.node.name}: {identity} is for {sorted(found)}, not {sorted(expected)}")
+
+    def _of_users(self, notified: Sequence[Notified]) -> Iterator[Notified]:
+        return (each for each in notified if not _is_server(each.user))
+
+    def _on_dropped(self, record: Dropped) -> None:
+        if not _is_server(record.user):
+            self.problems.append(f"{self.node.name} drops notifications of {record.user}: {record.reason}")
+
+
+class OrderedTruth:
+    """All logs, and what the devices know; :meth:`check` adds to ``problems``."""
+
+    def __init__(self, nodes: Mapping[str, OrderedNode], devices: Sequence[OrderedDevice]) -> None:
+        self.problems: list[str] = []
+        self.servers = {name: ServerTruth(node) for name, node in nodes.items()}
+        self.offered: dict[str, Offered] = {}
+        self._devices = devices
+        for device in devices:
+            self.offered |= device.published
+            self.problems += device.problems
+        for server in self.servers.values():
+            self.problems += server.problems
+
+    def check(self) -> None:
+        """Check everything."""
+        self._check_acceptance()
+        for name, server in self.servers.items():
+            self._check_arrivals(name, server)
+            for identity, followed in server.followed.items():
+                self._check_nothing_missed(server, identity, followed)
+                self._check_received(identity, followed)
+
+    def _check_acceptance(self) -> None:
+        """Check that each event is in one log once, in the order of its stream, and that answers are true."""
+        accepted: dict[str, EventId] = {}
+        for server in self.servers.values():
+            last: dict[tuple[str, str, int], int] = {}
+            for acceptance, event in server.published.values():
+                uid = str(event["Uid"])
+                offered = self.offered[uid]
+                stream = acceptance.user, acceptance.device, acceptance.epoch
+                if (stream, acceptance.number) != (offered.stream, offered.number):
+                    self.problems.append(f"{uid} was accepted as number {acceptance.number} of {stream}")
+                if uid in accepted:
+                    self.problems.append(f"{uid} was accepted as {accepted[uid]} and as {acceptance.id}")
+                if acceptance.number <= last.get(stream, 0):
+                    self.problems.append(f"{uid} was accepted after number {last[stream]} of its stream")
+                accepted[uid], last[stream] = acceptance.id, acceptance.number
+        for uid, offered in self.offered.items():
+            if offered.accepted is not None and accepted.get(uid) != offered.accepted:
+                self.problems.append(f"{uid} was answered with {offered.accepted}, it is {accepted.get(uid)}")
+            if offered.refused is not None and uid in accepted:
+                self.problems.append(f"{uid} was refused, and is {accepted[uid]}: {offered.refused}")
+            # A repeat is refused for good if the first answer, a temporary refusal, was lost with the device's link.
+            if offered.refused is not None and offered.limit is None and not offered.refused.startswith(_REPEATED):
+                self.problems.append(f"{uid} was refused: {offered.refused}")
+
+    def _check_arrivals(self, name: str, server: ServerTruth) -> None:
+        for leader, arrived in server.arrived.items():
+            published = self.servers[leader].published
+            for number in arrived:
+                found = published.get(number)
+                if found is None or found[1]["Uid"] != server.uids[leader, number]:
+                    self.problems.append(f"{name} has event {number} of {leader}, which is not in the log there")
+
+    def _check_nothing_missed(self, server: ServerTruth, identity: str, followed: Followed) -> None:
+        """Check that all events that were published after a subscription counted have arrived at its server."""
+        channels = server.node.channels
+        leaders = channels.other_leaders([followed.subscription.subject])
+        for life, (start, end) in enumerate(followed.lives, 1):
+            counted = [each.asked[identity].counted.get(life) for each in self._devices if identity in each.asked]
+            moment = min((each for each in counted if each is not None), default=None)
+            if moment is None:
+                continue
+            for leader in sorted(leaders):
+                arrived = server.arrived.get(leader, {})
+                last = max((number for number, at in arrived.items() if at < end), default=0)
+                for number, (acceptance, event) in self.servers[leader].published.items():
+                    if number in arrived or (number > last and end != _FOREVER):
+                        continue
+                    if self.offered[str(event["Uid"])].moment > moment and followed.matches(
+                        event, channels.lineage(event.subject)
+                    ):
+                        self._on_missed(server, acceptance.id, followed, start, end)
+
+    def _on_missed(self, server: ServerTruth, event: EventId, followed: Followed, start: int, end: int) -> None:
+        """Accept that an event is missed if a bound of its leader bit, and the subscription has a gap."""
+        lost = any(start < at < end for at in server.losses.get(event.origin, ()))
+        if event.number >= self.servers[event.origin].node.log_begins or not (lost and followed.lost):
+            self.problems.append(f"{followed.subscription.id} of {server.node.name} has missed {event}")
+
+    def _check_received(self, identity: str, followed: Followed) -> None:
+        """Check that devices have received what their server has recorded, in order, or a gap."""
+        owner, received, gap = followed.subscription.owner, set[int](), 0
+        for device in self._devices:
+            if device.user != owner:
+                continue
+            numbers = list(device.received.get(identity, ()))
+            if numbers != sorted(numbers):
+                self.problems.append(f"{device.name} has received {identity} out of order")
+            for number, event in device.received.get(identity, {}).items():
+                if followed.notified.get(number) != event:
+                    self.problems.append(f"{device.name} has received {event} for {identity}, which is not recorded")
+            received.update(numbers)
+            gap = max(gap, *device.gaps.get(identity, ()), 0)
+        if missing := sorted(followed.notified.keys() - received):
+            self.problems.append(f"{identity} of {owner} never received {missing}")
+        if silent := sorted(each for each in followed.lost if each > gap):
+            self.problems.append(f"{identity} of {owner} has no gap for {silent}")
+        unexpected = gap and not followed.lost
+        if unexpected:
+            self.problems.append(f"{identity} of {owner} has a gap without a loss")
+
+
+def check_tables(nodes: Mapping[str, OrderedNode], events: Sequence[Event], *, is_empty: bool) -> Iterator[str]:
+    """Yield the differences between what each server wants and what the leaders have, when all is quiet."""
+    for name, node in nodes.items():
+        assert node.sessions is not None
+        for leader, session in node.sessions._sessions.items():
+            broker = nodes[leader].broker
+            assert broker is not None
+            row = broker.state.sessions.get(session_key(server_user(name, DOMAIN), "default"))
+            there = [broker.state.subscriptions[each].subscription for each in row.subscriptions] if row else []
+            has = sorted((each.subject, each.expression) for each in there)
+            wanted = sorted(session.interest.wanted())
+            if has != wanted:
+                yield f"{leader} has {has} of {name}, which wants {wanted}"
+            yield from _not_minimal(f"{name} at {leader}", wanted, node)
+            yield from _leaks(f"{name} at {leader}", session.interest, is_empty=is_empty)
+            yield from _uncovered(f"{name} at {leader}", wanted, node, leader, events)
+
+
+def _not_minimal(what: str, wanted: Sequence[tuple[str, str]], node: OrderedNode) -> Iterator[str]:
+    parsed = [(subject, filters.parse(text)) for subject, text in wanted]
+    merging = node.channels.merging_of
+    for subject, one in parsed:
+        for covered, other in parsed:
+            is_same = merging(subject) == merging(covered) and subject in (covered, EVERY_SUBJECT)
+            if is_same and one is not other and filters.covers(one, other):
+                yield f"{what}: {covered} {other.text} is covered by {subject} {one.text}"
+
+
+def _leaks(what: str, interest: LeaderInterest, *, is_empty: bool) -> Iterator[str]:
+    kept = {name: getattr(interest, name) for name in ("_counting", "_requested", "_unconfirmed", "_removals")}
+    if is_empty:
+        kept |= {name: getattr(interest, name) for name in ("_local", "_keys", "_wanted", "_present")}
+    if left := {name: value for name, value in kept.items() if value}:
+        yield f"{what} keeps {left}"
+    if not interest.is_settled:
+        yield f"{what} is not settled"
+
+
+def _uncovered(
+    what: str, wanted: Sequence[tuple[str, str]], node: OrderedNode, leader: str, events: Sequence[Event]
+) -> Iterator[str]:
+    """Yield events that a subscription here matches and that the leader would not send."""
+    assert node.broker is not None
+    local: list[tuple[str, Filter]] = [
+        (row.subscription.subject, filters.parse(row.subscription.expression))
+        for _, row in node.broker.state.subscriptions.items()
+        if not _is_server(row.subscription.owner)
+    ]
+    sent = [(subject, filters.parse(text)) for subject, text in wanted]
+    for event in events:
+        if node.channels.leader(event.subject) == leader:
+            lineage = (*node.channels.lineage(event.subject), EVERY_SUBJECT)
+            if _matches(local, lineage, event) and not _matches(sent, lineage, event):
+                yield f"{what}: {event} is wanted and not asked for"
+
+
+def _matches(interests: Sequence[tuple[str, Filter]], lineage: Sequence[str], event: Event) -> bool:
+    return any(subject in lineage and each.matches(event) for subject, each in interests)
+
+
+def _is_server(user: str) -> bool:
+    return user.endswith(f"@servers.{DOMAIN}")

@@ -1,0 +1,290 @@
+"""Simulated ordered domain of 1 to 50 servers: each channel has one leader, and users anywhere (SPEC K-02, J-10).
+
+Servers crash with torn and lost writes, links between them are slow, break and are divided, disks fill; devices crash,
+move and repeat themselves. The logs tell whether every event is delivered once, in order, to all that subscribed
+before; and when all is quiet, the leaders have what the servers want.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.interest.interest_set import MODES
+from wanderbus.channels.own_channels import Merging, OwnChannels
+from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.simulation.domains.ordered_checkers import OrderedTruth, check_tables
+from wanderbus.simulation.domains.ordered_device import OrderedDevice
+from wanderbus.simulation.domains.ordered_links import ServerWires
+from wanderbus.simulation.domains.ordered_node import OrderedNode
+from wanderbus.simulation.world import World
+
+ACTIVE_S: Final = 15.0
+QUIET_S: Final = 40.0
+"""Time without a new record after which the world is quiet: longer than each pause until something is repeated."""
+SETTLE_S: Final = 1_500.0
+"""Longest time until the world is quiet."""
+_SUBJECTS: Final = ("Air", "Gate", "Rail", "Road", "Sea", "Tram")
+_PARENTS: Final = {"Gate": "Air", "Stand": "Gate", "Tram": "Rail"}
+
+
+class OrderedResult(msgspec.Struct, frozen=True):
+    """Result of one seed; ``problems`` is empty if every promise held."""
+
+    seed: int
+    problems: list[str]
+    servers: int
+    devices: int
+    subscriptions: int
+    events: int
+    arrivals: int
+    deliveries: int
+    crashes: int
+    device_crashes: int
+    breaks: int
+    partitions: int
+    full_disks: int
+    gaps: int
+    virtual_s: float
+    fingerprint: str
+
+
+class OrderedScenario:
+    """A world with an ordered domain, set up by the seed."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.seed = seed
+        draw = self.world.random
+        self.problems: list[str] = []
+        self.breaks = self.partitions = self.full_disks = self.device_crashes = self.events = self.subscriptions = 0
+        count = draw.choice([1, 2, 2, 3, 3, 3, 4, 5, 7]) if draw.random() < 0.98 else draw.randint(15, 50)
+        names = [f"s{number}" for number in range(count)]
+        key = draw.randbytes(16)
+        groups = ChannelGroups(key, draw.choice([1, 4, 16, 64]), parents=_PARENTS if draw.random() < 0.6 else {})
+        directory = Directory(groups, first_table(groups.count, names, key))
+        modes = [draw.choice(MODES)] if draw.random() < 0.6 else MODES
+        self._merging = {
+            subject: Merging(draw.choice(modes), draw.choice([0.5, 0.9]))
+            for subject in (*_SUBJECTS, *_PARENTS.values(), "Stand", "*")
+        }
+        self._top = groups.hierarchy.top
+        window, delay_s_max = draw.choice([(1, 0.005), (1, 0.05), (3, 0.5), (256, 0.05), (256, 0.5), (256, 3.0)])
+        config = BrokerConfig(sweep_s=None, unacknowledged_max=window)
+        self.nodes = {
+            name: OrderedNode(self.world, name, OwnChannels(directory, name, self._merging_of), config)
+            for name in names
+        }
+        self.wires = ServerWires(self.world, self.nodes, delay_s_max)
+        for node in self.nodes.values():
+            node.wires = self.wires
+            node.start()
+        self.devices: list[OrderedDevice] = []
+        for number in range(draw.choice([1, 2, 4, 8]) + count // 4):
+            self._add_user(f"sip:u{number}@sim.test", draw.choice(list(self.nodes.values())))
+        self._moment = 0
+
+    def run(self) -> OrderedResult:
+        """Run the world, and check the promises; an exception is a broken promise too."""
+        truth: OrderedTruth | None = None
+        try:
+            self._play()
+            self._settle()
+            truth = OrderedTruth(self.nodes, self.devices)
+            truth.check()
+            self.problems += truth.problems
+            self._check_rest(is_empty=False)
+            for device in self.devices:
+                device.unsubscribe_all()
+            self._wait()
+            self._check_rest(is_empty=True)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
+            self.problems.append(what)
+        servers = [] if truth is None else list(truth.servers.values())
+        return OrderedResult(
+            seed=self.seed,
+            problems=self.problems,
+            servers=len(self.nodes),
+            devices=len(self.devices),
+            subscriptions=sum(len(each.followed) for each in servers),
+            events=sum(len(each.published) for each in servers),
+            arrivals=sum(len(numbers) for each in servers for numbers in each.arrived.values()),
+            deliveries=sum(each.deliveries for each in servers),
+            crashes=sum(node.crashes for node in self.nodes.values()),
+            device_crashes=self.device_crashes,
+            breaks=self.breaks,
+            partitions=self.partitions,
+            full_disks=self.full_disks,
+            gaps=sum(len(each.losses) for each in servers),
+            virtual_s=round(self.world.now, 3),
+            fingerprint=self.world.fingerprint(),
+        )
+
+    def _merging_of(self, subject: str) -> Merging:
+        return self._merging[self._top(subject)]
+
+    def _add_user(self, user: str, node: OrderedNode) -> None:
+        for number in range(self.world.random.choice([1, 1, 1, 2])):
+            delay_s = self.world.random.choice([0.001, 0.02, 0.2])
+            device = OrderedDevice(self.world, node, user, f"d{number} of {user}", delay_s, self._next_moment)
+            self.devices.append(device)
+
+    def _next_moment(self) -> int:
+        self._moment += 1
+        return self._moment
+
+    # Events of the world --------------------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        world, draw = self.world, self.world.random
+        for action, most in (
+            (self._subscribe, draw.choice([5, 20, 40])),
+            (self._unsubscribe, draw.choice([0, 5, 20])),
+            (self._renew, draw.choice([0, 3, 10])),
+            (self._publish, draw.choice([10, 40, 100])),
+        ):
+            for _ in range(most):
+                world.at(draw.uniform(0.0, ACTIVE_S), action)
+        disturbances = [self._crash, self._crash, self._break, self._break, self._partition, self._fill, self._lose]
+        disturbances += [self._crash_device, self._move]
+        chosen = draw.sample(disturbances, draw.randint(0, len(disturbances)))
+        if draw.random() < 0.2:
+            chosen += [self._drop_log, self._partition]
+        for _ in range(draw.choice([3, 10, 25]) if chosen else 0):
+            world.at(draw.uniform(0.2, ACTIVE_S), draw.choice(chosen))
+        world.run(ACTIVE_S)
+
+    def _settle(self) -> None:
+        """Repair everything, and wait until it is quiet."""
+        self.wires.partition({})
+        self.wires.delay_s_max = 0.05
+        for node in self.nodes.values():
+            node.fill_disk(is_full=False)
+            node.disk.on_append = lambda: None
+        self._wait()
+
+    def _wait(self) -> None:
+        """Let time pass until nothing is written any more."""
+        end, before = self.world.now + SETTLE_S, -1
+        while self.world.now < end and (records := sum(len(node.disk.log) for node in self.nodes.values())) != before:
+            before = records
+            self.world.run(self.world.now + QUIET_S)
+
+    def _device(self) -> OrderedDevice:
+        return self.world.random.choice(self.devices)
+
+    def _expression(self) -> str:
+        draw = self.world.random
+        low, high = draw.randrange(10), draw.randrange(10)
+        forms: tuple[str, ...] = (
+            "everything",
+            f"x < {low}",
+            f"x >= {low}",
+            f"x == {low}",
+            f"x >= {low} and x < {low + 3}",
+        )
+        forms += (f"y == {high % 3}", f"x < {low} and y == {high % 3}", f"x == {low} or y == {high % 3}")
+        self.subscriptions += 1
+        return draw.choice(forms) + " " * self.subscriptions  # another request, so that none inherits from another
+
+    def _subject(self) -> str:
+        return self.world.random.choice([*_SUBJECTS, "Stand"])
+
+    def _subscribe(self) -> None:
+        self._device().subscribe("*" if self.world.random.random() < 0.1 else self._subject(), self._expression())
+
+    def _unsubscribe(self) -> None:
+        device = self._device()
+        if device.asked:
+            device.unsubscribe(self.world.random.choice(list(device.asked)))
+
+    def _renew(self) -> None:
+        device = self._device()
+        if ended := [name for name, each in device.asked.items() if each.state == "ended"]:
+            device.renew(self.world.random.choice(ended))
+
+    def _event(self) -> Event:
+        draw = self.world.random
+        self.events += 1
+        return Event(self._subject(), {"x": draw.randrange(12), "y": draw.randrange(3), "Uid": f"e{self.events}"})
+
+    def _publish(self) -> None:
+        device, draw = self._device(), self.world.random
+        outbox = draw.random() < 0.5
+        for _ in range(draw.choice([1, 1, 1, 5, 20])):
+            device.publish(self._event(), outbox=outbox)
+
+    def _node(self) -> OrderedNode:
+        return self.world.random.choice(list(self.nodes.values()))
+
+    def _crash(self) -> None:
+        """Crash a server, now or when it next writes."""
+        node = self._node()
+        if self.world.random.random() < 0.5:
+            self._crash_now(node)
+        else:
+            node.disk.on_append = lambda: self.world.after(0.0, lambda: self._crash_now(node))
+
+    def _crash_now(self, node: OrderedNode) -> None:
+        node.disk.on_append = lambda: None
+        if node.alive:
+            node.crash(lose_rows=self.world.random.random() < 0.3)
+            self.problems += node.problems
+            node.problems.clear()
+            for device in self.devices:
+                if device.node is node:
+                    device.server_crashed()
+            self.world.after(self.world.random.choice([0.01, 0.5, 4.0]), node.start)
+
+    def _break(self) -> None:
+        self.breaks += 1
+        self.wires.break_some()
+
+    def _partition(self) -> None:
+        self.partitions += 1
+        self.wires.partition({name: self.world.random.randrange(2) for name in self.nodes})
+        self.world.after(self.world.random.uniform(0.1, 5.0), lambda: self.wires.partition({}))
+
+    def _fill(self) -> None:
+        node = self._node()
+        self.full_disks += 1
+        node.fill_disk(is_full=True)
+        self.world.after(self.world.random.uniform(0.05, 4.0), lambda: node.fill_disk(is_full=False))
+
+    def _drop_log(self) -> None:
+        self._node().drop_log()
+
+    def _lose(self) -> None:
+        self._device().lose()
+
+    def _move(self) -> None:
+        self._device().reconnect()
+
+    def _crash_device(self) -> None:
+        self.device_crashes += 1
+        self._device().crash()
+
+    # Checks ---------------------------------------------------------------------------------------------------------
+
+    def _check_rest(self, *, is_empty: bool) -> None:
+        events = [self._event() for _ in range(20)] if not is_empty else []
+        self.problems += check_tables(self.nodes, events, is_empty=is_empty)
+        for node in self.nodes.values():
+            self.problems += [*node.problems, *node.check_rows(), *node.check_nothing_waits()]
+            node.problems.clear()
+        for device in self.devices:
+            if not device.is_settled:
+                self.problems.append(f"{device.user}/{device.name} waits for answers")
+
+
+def run_ordered_seed(seed: int) -> OrderedResult:
+    """Return the result of ``seed``; the same every time."""
+    return OrderedScenario(seed).run()

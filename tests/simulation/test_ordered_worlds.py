@@ -1,0 +1,167 @@
+"""Seeded worlds of ordered domains: every promise holds, and a server that lacks a safeguard is noticed (SPEC K-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from wanderbus import protocol
+from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.messages import ArrivalsTaken
+from wanderbus.broker.publish import acceptance
+from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.domain.servers.leader_interest import LeaderInterest
+from wanderbus.domain.servers.leader_session import LeaderSession
+from wanderbus.simulation.domains.ordered_scenario import OrderedScenario, run_ordered_seed
+
+SEEDS = range(1, 13)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Any]:
+    return [run_ordered_seed(seed) for seed in SEEDS]
+
+
+def test_every_promise_holds(results: list[Any]) -> None:
+    failed = [each for each in results if each.problems]
+    replays = [f"wanderbus sim --layer ordered --seed {each.seed} --trace FILE" for each in failed]
+    assert [(replay, each.problems) for replay, each in zip(replays, failed, strict=True)] == []
+
+
+def test_twelve_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
+    for field, least in (
+        ("servers", 25),
+        ("subscriptions", 150),
+        ("events", 1_500),
+        ("arrivals", 300),
+        ("deliveries", 1_000),
+        ("crashes", 8),
+        ("device_crashes", 3),
+        ("breaks", 8),
+        ("partitions", 3),
+        ("full_disks", 3),
+    ):
+        assert sum(getattr(result, field) for result in results) > least, field
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    first, second = (OrderedScenario(5, keep_trace=True) for _ in range(2))
+    assert first.run() == second.run()
+    assert first.world.trace == second.world.trace
+
+
+def acknowledge_before_it_is_durable(patch: Patch) -> None:
+    emit = Journal.emit
+
+    def emitted(self: Journal, output: Any, size_bytes: int = 0) -> None:
+        if isinstance(output, ArrivalsTaken):
+            self.emit_now(output)
+        else:
+            emit(self, output, size_bytes)
+
+    patch.setattr(Journal, "emit", emitted)
+
+
+def resume_behind_what_is_not_durable(patch: Patch) -> None:
+    arrived = LeaderSession._on_event
+
+    def on_event(self: LeaderSession, message: protocol.NotifyServer) -> None:
+        arrived(self, message)
+        self.position = LeaderRow(self._stream, message.number)
+
+    patch.setattr(LeaderSession, "_on_event", on_event)
+
+
+def unsubscribe_before_the_replacement_is_confirmed(patch: Patch) -> None:
+    due_removals = LeaderInterest._due_removals
+
+    def due(self: LeaderInterest) -> Any:
+        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        messages = due_removals(self)
+        self._unconfirmed = unconfirmed
+        return messages
+
+    patch.setattr(LeaderInterest, "_due_removals", due)
+
+
+def answer_a_subscription_at_once(patch: Patch) -> None:
+    patch.setattr(InterestRequests, "when_it_counts", lambda self, subscription, link, answer: answer())
+
+
+def repeat_no_publish(patch: Patch) -> None:
+    opened = LeaderSession.opened
+
+    def without(self: LeaderSession, link: int) -> None:
+        publishes, self._publishes = self._publishes, {}
+        opened(self, link)
+        self._publishes = publishes
+
+    patch.setattr(LeaderSession, "opened", without)
+
+
+def recognise_no_repeat(patch: Patch) -> None:
+    patch.setattr(acceptance, "is_repeated", lambda publisher, epoch, number: False)
+
+
+def hold_nothing_up_over_a_link(patch: Patch) -> None:
+    patch.setattr(LeaderSession, "_is_in_turn", lambda self, publish: True)
+
+
+def match_no_ancestors(patch: Patch) -> None:
+    patch.setattr(Matcher, "_match_ancestors", lambda self, events, found, lineage: None)
+
+
+def compare_nothing_on_a_new_link(patch: Patch) -> None:
+    compare = LeaderInterest._compare
+
+    def nothing(self: LeaderInterest) -> Any:
+        self._queried = [each for each in self._queried if (each.subject, each.expression) in self._wanted]
+        return compare(self)
+
+    patch.setattr(LeaderInterest, "_compare", nothing)
+
+
+def ask_for_nothing_again(patch: Patch) -> None:
+    patch.setattr(LeaderSession, "begin_again", lambda self: None)
+
+
+def retry_no_subscription(patch: Patch) -> None:
+    patch.setattr(LeaderInterest, "retry", lambda self: [])
+
+
+def count_at_once(patch: Patch) -> None:
+    def counting(self: LeaderInterest) -> Iterable[str]:
+        names = [name for _, name in self._counting]
+        self._counting.clear()
+        return names
+
+    patch.setattr(LeaderInterest, "take_counting", counting)
+
+
+SABOTAGES = [
+    (acknowledge_before_it_is_durable, "has missed", range(23, 24)),
+    (resume_behind_what_is_not_durable, "has missed", range(7, 8)),
+    (unsubscribe_before_the_replacement_is_confirmed, "has missed", range(13, 15)),
+    (answer_a_subscription_at_once, "has missed", range(1, 4)),
+    (repeat_no_publish, "waits for", range(1, 4)),
+    (recognise_no_repeat, "was accepted as", range(1, 4)),
+    (hold_nothing_up_over_a_link, "is refused for good", range(13, 14)),
+    (match_no_ancestors, " is for ", range(1, 2)),
+    (compare_nothing_on_a_new_link, "which wants", range(1, 2)),
+    (ask_for_nothing_again, "has missed", range(7, 8)),
+    (retry_no_subscription, "is not settled", range(8, 9)),
+    (count_at_once, "has missed", range(1, 4)),
+]
+
+
+@pytest.mark.parametrize(("sabotage", "problem", "seeds"), SABOTAGES)
+def test_a_server_without_a_safeguard_is_noticed(
+    monkeypatch: Patch, sabotage: Callable[[Patch], None], problem: str, seeds: range
+) -> None:
+    sabotage(monkeypatch)
+    assert any(problem in each for seed in seeds for each in run_ordered_seed(seed).problems)
