@@ -80,14 +80,11 @@ class DomainRun(Run):
 
     async def _domain_command(self, *arguments: str) -> str:
         """Return the output of ``wanderbus domain``; :class:`CannotRunError` with its last line if it fails."""
-        argv = python("wanderbus", "domain", *arguments)
-        pipe = asyncio.subprocess.PIPE
-        async with asyncio.timeout(INIT_S):
-            child = await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=pipe)
-            out, errors = await child.communicate()
-        if child.returncode:
-            raise CannotRunError(errors.decode().strip().rpartition("\n")[2] or "'wanderbus domain' failed")
-        return out.decode()
+        lines: list[str] = []
+        child = await self._context.crew.start("domain", python("wanderbus", "domain", *arguments), lines.append)
+        if await child.wait(INIT_S) != 0:
+            raise CannotRunError(child.last_words())
+        return "\n".join(lines)
 
     def _plan(self) -> list[Step]:
         killed = (ACCESS[1], self._leader)

@@ -33,7 +33,7 @@ def matched(monkeypatch: pytest.MonkeyPatch) -> list[list[object]]:
     return found
 
 
-def test_what_follows_in_order_is_matched_together(matched: list[list[object]]) -> None:
+def test_arrivals_in_order_are_matched_together(matched: list[list[object]]) -> None:
     desk = Desk()
     alice = desk.attach()
     desk.subscribed(alice, "N != 3")

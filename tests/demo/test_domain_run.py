@@ -1,4 +1,4 @@
-"""The demonstration with a domain of servers: nothing is lost although one server of each kind is killed (SPEC J-01)."""
+"""The demonstration with a domain: nothing is lost although one server of each kind is killed (SPEC J-01)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ RUN_S_MAX = 300.0
 
 def test_travellers_at_three_access_servers_lose_nothing(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    options = ["--domain", "--rows", "400", "--rate", "100", "--json", str(result), "--report", str(tmp_path / "r.html")]
+    files = ["--json", str(result), "--report", str(tmp_path / "report.html")]
+    options = ["--domain", "--rows", "400", "--rate", "100", *files]
     ran = subprocess.run([sys.executable, "-m", "demo", *options], capture_output=True, text=True, timeout=RUN_S_MAX)
     assert ran.returncode == 0, f"{ran.stdout[-3000:]}\n{ran.stderr[-1000:]}"
     found = json.loads(result.read_text())

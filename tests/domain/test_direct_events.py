@@ -151,7 +151,7 @@ def test_a_repeated_publish_is_recognised(town: Town) -> None:
     assert town["s2"].stream(alice) == [1]
 
 
-def test_what_was_on_its_way_arrives_after_a_crash_of_either_side(town: Town) -> None:
+def test_an_event_on_its_way_arrives_after_a_crash_of_either_side(town: Town) -> None:
     alice, bob = town["s2"].attach(ALICE), town["s1"].attach(BOB)
     subscribed(town, "s2", alice)
     town.stopped = {("s1", "s2")}
@@ -190,7 +190,7 @@ def test_the_state_is_the_same_from_rows_and_from_the_log(town: Town) -> None:
         assert rows_of(town[name].recovered(from_log_alone=True)) == live
 
 
-def test_what_is_settled_is_forgotten(town: Town) -> None:
+def test_a_settled_event_is_forgotten(town: Town) -> None:
     alice, bob, carol = town["s1"].attach(ALICE), town["s2"].attach(BOB), town["s3"].attach(CAROL)
     subscribed(town, "s2", bob)
     subscribed(town, "s3", carol)

@@ -218,7 +218,7 @@ class RoutesAnswered(Output, frozen=True):
 
 
 class DirectInterestChanged(Output, frozen=True):
-    """As :class:`InterestChanged`, for the interest in decentralised channels."""
+    """The same as :class:`InterestChanged`, for decentralised channels."""
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
     removed: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CausalState:
-    """What survives a restart; without records it is empty.
+    """State that survives a restart; without records it is empty.
 
     The limits must be the same for all records of a log, because they bound what is kept.
     """

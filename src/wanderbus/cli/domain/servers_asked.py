@@ -77,11 +77,11 @@ async def _ask(
     try:
         async with asyncio.timeout(timeout_s), replace(connection, server=address).visitor() as agent:
             return Answer(server, address, found=await question(agent.operator))
-    except TimeoutError:
-        return Answer(server, address, error=f"no answer within {timeout_s:g} s")
     except ConfigurationError:
         raise
     except Refused as error:
         return Answer(server, address, error=f"it refuses: {error}")
     except WanderbusError as error:
         return Answer(server, address, error=str(error))
+    except TimeoutError:
+        return Answer(server, address, error=f"no answer within {timeout_s:g} s")

@@ -135,6 +135,8 @@ class ServerRunner:
         self._error, self._is_ready = "", False
         try:
             process = self._process = await ChildProcess.start(self._command, self._on_output, self._on_error)
+        except WanderbusError:
+            raise
         except OSError as error:
             raise ServerCannotRunError(self.name, f"cannot be started: {error.strerror}") from None
         try:
