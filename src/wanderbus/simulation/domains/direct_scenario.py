@@ -1,0 +1,200 @@
+"""Simulation of a domain with decentralised channels: real brokers, crashes, partitions, and leaders that are gone."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.directory import Directory, first_table
+from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.interest.interest_set import InterestMode
+from wanderbus.channels.merging import Merging
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.simulation.domains.direct_checkers import DeliveryTruth, causal_truth, check_routes
+from wanderbus.simulation.domains.direct_device import DirectDevice, Interest
+from wanderbus.simulation.domains.direct_links import DirectWires
+from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.world import World
+
+ACTIVE_S: Final = 40.0
+SETTLE_S: Final = 60.0
+EVENTS_MAX: Final = 400
+ORDERED: Final = "O"
+"""Subject of an ordered channel, in some worlds."""
+
+
+class DirectResult(msgspec.Struct, frozen=True):
+    """What happened in one world; ``problems`` is empty if every promise held."""
+
+    seed: int
+    problems: list[str]
+    servers: int
+    events: int
+    notifications: int
+    replies: int
+    refused: int
+    subscriptions: int
+    crashes: int
+    partitions: int
+    fingerprint: str
+
+
+class DirectScenario:
+    """A world with a domain of servers, set up by the seed."""
+
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.seed = seed
+        draw = self.world.random
+        self.problems: list[str] = []
+        self.partitions = self.replies = self._events = self._sequence = 0
+        names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4, 5]) + 1)]
+        leaders = draw.sample(names, draw.choice([1, 1, 2]))
+        key = bytes(32)
+        directory = Directory(ChannelGroups(key, 4), first_table(4, leaders, key))
+        self.mode: InterestMode = draw.choice(["none", "perfect", "perfect", "imperfect", "adaptive"])
+        merging = Merging(self.mode, 0.7)
+        self.has_ordered = draw.random() < 0.3
+        self.nodes: dict[str, DirectNode] = {}
+        wires = DirectWires(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
+        for name in names:
+            direct = DirectChannels(
+                directory, name, names, lambda subject: subject != ORDERED, lambda subject: merging, (merging,)
+            )
+            channels = OwnChannels(directory, name, lambda subject: merging, direct)
+            node = self.nodes[name] = DirectNode(self.world, name, channels, BrokerConfig(), self.next_sequence)
+            node.wires = wires
+        self.wires = wires
+        self.devices = {
+            name: DirectDevice(node, lambda: self.world.now, lambda event, name=name: self._on_event(name, event))  # type: ignore[misc]
+            for name, node in self.nodes.items()
+        }
+        self.leaders = leaders
+        self._is_active = True
+
+    def next_sequence(self) -> int:
+        """Return the next place in the history of the world."""
+        self._sequence += 1
+        return self._sequence
+
+    def run(self) -> DirectResult:
+        """Run the world, and check the promises; an exception is a broken promise too."""
+        notifications = events = 0
+        try:
+            self._play()
+            causal, delivery = causal_truth(self.nodes), DeliveryTruth(self.nodes, self.devices)
+            self.problems += [*causal.problems, *delivery.problems]
+            self.problems += [f"{dot} was lost for a server" for dot in causal.lost({})]
+            for node in self.nodes.values():
+                self.problems += [*node.problems, *node.check_rows(), *node.check_nothing_waits()]
+            is_exact = self.mode in ("none", "perfect")
+            self.problems += check_routes(self.nodes, self.devices, is_exact=is_exact)
+            notifications, events = len(delivery.notified), len(delivery.published)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
+            self.problems.append(what)
+        return DirectResult(
+            seed=self.seed,
+            problems=self.problems,
+            servers=len(self.nodes),
+            events=events,
+            notifications=notifications,
+            replies=self.replies,
+            refused=sum(device.refused for device in self.devices.values()),
+            subscriptions=sum(len(device.subscriptions) for device in self.devices.values()),
+            crashes=sum(node.crashes for node in self.nodes.values()),
+            partitions=self.partitions,
+            fingerprint=self.world.fingerprint(),
+        )
+
+    def _play(self) -> None:
+        world, draw = self.world, self.world.random
+        for name, node in self.nodes.items():
+            node.start()
+            self.devices[name].connect()
+        for device in self.devices.values():
+            for _ in range(draw.randint(0, 4)):
+                world.at(draw.uniform(0.5, ACTIVE_S / 4), lambda device=device: device.subscribe(self._interest()))  # type: ignore[misc]
+        for _ in range(draw.choice([10, 40, 100])):
+            name = draw.choice(list(self.nodes))
+            world.at(draw.uniform(2.0, ACTIVE_S), lambda name=name: self._publish(name))  # type: ignore[misc]
+        for _ in range(draw.choice([0, 5, 15])):
+            world.at(draw.uniform(2.0, ACTIVE_S), self._churn)
+        troubles = draw.sample(
+            [self._crash, self._crash, self._lose_leader, self._partition, self._break], draw.randint(0, 5)
+        )
+        for _ in range(draw.choice([2, 6, 12]) if troubles else 0):
+            world.at(draw.uniform(2.0, ACTIVE_S), draw.choice(troubles))
+        world.run(ACTIVE_S)
+        self._is_active = False
+        self.wires.partition({})
+        self.wires.delay_s_max = 0.02
+        world.run(ACTIVE_S + SETTLE_S)
+        for device in self.devices.values():
+            device.connect()
+        world.run(ACTIVE_S + SETTLE_S + 20.0)
+
+    # Events of the world ---------------------------------------------------------------------------------------------
+
+    def _interest(self) -> Interest:
+        draw = self.world.random
+        subjects = ["A", "B", "C", "*", *([ORDERED] if self.has_ordered else [])]
+        return Interest(draw.choice(subjects), draw.choice([3, 6, 10]), draw.randint(0, 9))
+
+    def _publish(self, name: str) -> None:
+        if self._events < EVENTS_MAX:
+            self._events += 1
+            draw = self.world.random
+            subject = draw.choice(["A", "B", "C", *([ORDERED] if self.has_ordered else [])])
+            self.devices[name].publish(Event(subject, {"K": draw.randint(0, 10), "N": self._events}))
+
+    def _on_event(self, name: str, event: Event) -> None:
+        if self._is_active and self.world.random.random() < 0.25:
+            self.replies += 1
+            self._publish(name)
+
+    def _churn(self) -> None:
+        draw = self.world.random
+        device = draw.choice(list(self.devices.values()))
+        live = [identity for identity, each in device.subscriptions.items() if not each.ended]
+        if live and draw.random() < 0.5:
+            device.unsubscribe(draw.choice(live))
+        else:
+            device.subscribe(self._interest())
+
+    def _crash(self, node: DirectNode | None = None, away_s: float | None = None) -> None:
+        draw = self.world.random
+        node = node or draw.choice(list(self.nodes.values()))
+        if not node.alive:
+            return
+        node.crash(lose_rows=draw.random() < 0.3)
+        self.world.after(draw.uniform(0.01, 5.0) if away_s is None else away_s, lambda: self._restart(node))
+
+    def _restart(self, node: DirectNode) -> None:
+        node.start()
+        self.world.after(self.world.random.uniform(0.0, 0.5), self.devices[node.name].connect)
+
+    def _lose_leader(self) -> None:
+        """A leader of channels is gone for a while."""
+        self._crash(self.nodes[self.world.random.choice(self.leaders)], self.world.random.uniform(5.0, 20.0))
+
+    def _partition(self) -> None:
+        draw = self.world.random
+        self.partitions += 1
+        self.wires.partition({name: draw.randrange(2) for name in self.nodes})
+        self.world.after(draw.uniform(0.1, 8.0), lambda: self.wires.partition({}))
+
+    def _break(self) -> None:
+        self.wires.break_some()
+
+
+def run_direct_seed(seed: int) -> DirectResult:
+    """Return the result of ``seed``; the same every time."""
+    return DirectScenario(seed).run()
