@@ -48,6 +48,7 @@ def test_x25_no_more_are_under_way_than_the_broker_remembers() -> None:
     [
         ("disk_full", True),
         ("forwarded_bytes_max", True),
+        ("routes_unknown", True),
         ("queue.notifications_max", True),
         ("subscription.queue.bytes_max", True),
         ("user_queued_bytes_max", True),

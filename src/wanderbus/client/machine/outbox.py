@@ -21,8 +21,11 @@ RETRY_S_MAX: Final = 30.0
 
 
 def passes(limit: str | None) -> bool:
-    """Return whether a refusal for ``limit`` is temporary: no space on disk, in a queue or on the way to its server."""
-    return limit is not None and (limit in ("disk_full", "forwarded_bytes_max") or "queue" in limit)
+    """Return whether a refusal for ``limit`` is temporary: no space on disk, in a queue or on the way to its server.
+
+    An event whose destinations its server does not know yet is also accepted later.
+    """
+    return limit is not None and (limit in ("disk_full", "forwarded_bytes_max", "routes_unknown") or "queue" in limit)
 
 
 class Outbox:
