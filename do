@@ -44,6 +44,7 @@ SOAK = (
     ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "50", "2000"),
     ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "50", "1000"),
     ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "50", "1000"),
+    ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "50", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),

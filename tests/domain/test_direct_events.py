@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.domain.town import SERVERS, Town
+from wanderbus.broker.messages import CausalMessageArrived, DiskFreed, DiskFull, LinkDropped
+from wanderbus.channels.causal.interface import Hello
 from wanderbus.protocol import Done, Notify, PublishAccepted, PublishRefused, Subscribe
-from wanderbus.records import Arrived, CausalChanged, Published
+from wanderbus.records import ArrivalsLost, Arrived, CausalChanged, Published
 
 CAROL = "sip:carol@example.org"
 
@@ -210,3 +213,51 @@ def test_a_subscription_to_every_subject_gets_direct_events(town: Town) -> None:
     town["s1"].publish(bob, 1)
     town.run()
     assert town["s2"].stream(alice) == [1]
+
+
+def test_a_server_with_another_numbering_is_refused(town: Town) -> None:
+    """Numbers of servers are their places in the domain file, so the files must be the same."""
+    post = town["s1"]
+    link = next(number for number, ends in town.wires.items() if ends == ("s1", "s2"))
+    other = msgspec.msgpack.encode(Hello(1, 0, 0, b"other"))
+    (dropped,) = [each for each in post.step(CausalMessageArrived(link, "s2", other)) if isinstance(each, LinkDropped)]
+    assert dropped.link == link
+    assert "use the same file" in dropped.reason
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc0", b"\x93\xa7Carried\xc4\x01\xff\xc4\x00"])
+def test_a_malformed_message_closes_the_link(town: Town, payload: bytes) -> None:
+    post = town["s1"]
+    link = next(number for number, ends in town.wires.items() if ends == ("s1", "s2"))
+    outputs = post.step(CausalMessageArrived(link, "s2", payload))
+    assert [each.link for each in outputs if isinstance(each, LinkDropped)] == [link]
+
+
+def test_after_a_full_disk_everything_is_sent_again(town: Town) -> None:
+    alice, bob = town["s2"].attach(ALICE), town["s1"].attach(BOB)
+    subscribed(town, "s2", alice)
+    town["s2"].give(DiskFull())
+    town["s1"].publish(bob, 1)
+    town.run()
+    assert town["s2"].stream(alice) == []
+    town["s2"].give(DiskFreed())
+    town.connect("s2")
+    town.later(3)
+    assert town["s2"].stream(alice) == [1]
+
+
+def test_a_lost_log_is_a_gap_for_those_that_wait(town: Town) -> None:
+    alice, bob = town["s2"].attach(ALICE), town["s1"].attach(BOB)
+    subscribed(town, "s2", alice)
+    town["s1"].publish(bob, 1)
+    town.run()
+    town.kill("s1")
+    town["s1"].log.clear()
+    town["s1"].now += 1000
+    town.restart("s1")
+    town.later(3)
+    assert [each.reason for each in town["s2"].written(ArrivalsLost)] == ["server_lost"]
+    assert town["s2"].stream(alice) == [1, (2, 2)]
+    town["s1"].publish(town["s1"].attach(BOB), 2)
+    town.run()
+    assert town["s2"].stream(alice) == [1, (2, 2), 2]

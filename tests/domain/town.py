@@ -42,7 +42,7 @@ KEY = bytes(32)
 def channels_of(name: str, is_direct: Callable[[str], bool], leaders: Sequence[str]) -> OwnChannels:
     """Channels as the server ``name`` sees them; all of them are led by the first of ``leaders`` unless hashed."""
     directory = Directory(ChannelGroups(KEY, 4), first_table(4, leaders, KEY))
-    return OwnChannels(directory, name, direct=DirectChannels(directory, name, SERVERS, is_direct))
+    return OwnChannels(directory, name, direct=DirectChannels(directory, name, SERVERS, is_direct, has_ordered=False))
 
 
 class Post(Desk):

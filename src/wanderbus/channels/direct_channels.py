@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import Final
 
 from wanderbus.channels.directory import Directory
@@ -25,6 +26,7 @@ class DirectChannels:
     :param is_direct: whether the channel of a subject is decentralised
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject
     :param mergings: all values of ``merging_of``, in the same order at all servers
+    :param has_ordered: whether there are ordered channels, too
     """
 
     def __init__(
@@ -35,15 +37,20 @@ class DirectChannels:
         is_direct: Callable[[str], bool] = lambda subject: True,
         merging_of: Callable[[str], Merging] = lambda subject: Merging(),
         mergings: Sequence[Merging] = (Merging(),),
+        *,
+        has_ordered: bool = True,
     ) -> None:
         self.directory = directory
         self.server = server
         self.servers = tuple(sorted(servers))
         self.number = self.servers.index(server)
+        self.numbering = blake2b("\n".join(self.servers).encode(), digest_size=8).digest()
+        """Digest of the numbers of the servers."""
         self.mergings = tuple(mergings)
         self.lineage = directory.groups.hierarchy.lineage
         self._is_direct = is_direct
         self._merging_of = merging_of
+        self._has_ordered = has_ordered
 
     def takes(self, subject: str) -> bool:
         """Return whether events of ``subject`` are sent directly."""
@@ -52,6 +59,10 @@ class DirectChannels:
     def concerns(self, subject: str) -> bool:
         """Return whether a subscription to ``subject`` can match events that are sent directly."""
         return subject == EVERY_SUBJECT or self._is_direct(subject)
+
+    def leaves(self, subject: str) -> bool:
+        """Return whether a subscription to ``subject`` can match events of ordered channels."""
+        return self._has_ordered and (subject == EVERY_SUBJECT or not self._is_direct(subject))
 
     @property
     def others(self) -> tuple[str, ...]:

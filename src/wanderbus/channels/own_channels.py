@@ -50,6 +50,6 @@ class OwnChannels:
         """
         leaders = self.directory.table.leaders
         if self.direct is not None:
-            subjects = [each for each in subjects if not self.direct.takes(each)]
+            subjects = [each for each in subjects if self.direct.leaves(each)]
         groups = self.directory.groups.groups_of(subjects)
         return frozenset(leaders[group].server for group in groups) - {self.server}

@@ -19,6 +19,7 @@ from rich.progress import track
 from wanderbus.cli.output import check_writable, machine, print_error, print_line, write_json
 from wanderbus.errors import ConfigurationError
 from wanderbus.simulation.domains.causal_scenario import CausalResult, CausalScenario, run_causal_seed
+from wanderbus.simulation.domains.direct_scenario import DirectResult, DirectScenario, run_direct_seed
 from wanderbus.simulation.domains.interest_scenario import InterestResult, InterestScenario, run_interest_seed
 from wanderbus.simulation.domains.links_scenario import LinksResult, LinksScenario, run_links_seed
 from wanderbus.simulation.domains.ordered_scenario import OrderedResult, OrderedScenario, run_ordered_seed
@@ -43,6 +44,7 @@ AnyScenario = (
     | type[InterestScenario]
     | type[LinksScenario]
     | type[OrderedScenario]
+    | type[DirectScenario]
 )
 AnyResult = (
     Result
@@ -55,6 +57,7 @@ AnyResult = (
     | InterestResult
     | LinksResult
     | OrderedResult
+    | DirectResult
 )
 
 
@@ -74,6 +77,7 @@ class Layer(StrEnum):
     INTEREST = "interest"
     LINKS = "links"
     ORDERED = "ordered"
+    DIRECT = "direct"
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -272,6 +276,20 @@ _KINDS: Final = {
             "gaps": "gaps",
         },
     ),
+    Layer.DIRECT: _Kind(
+        DirectScenario,
+        run_direct_seed,
+        {
+            "servers": "servers",
+            "events": "events",
+            "replies": "replies",
+            "notifications": "notifications",
+            "subscriptions": "subscriptions",
+            "refused": "refused publishes",
+            "crashes": "server crashes",
+            "partitions": "partitions",
+        },
+    ),
 }
 
 PROGRESS_EACH_S: Final = 5.0
@@ -287,7 +305,7 @@ def sim(
             " the whole system behind NATs, with a relay. weeks: the broker over weeks. causal: servers that"
             " send events to each other directly."
             " interest: filters between the servers of a domain. links: links between these."
-            " ordered: servers that share the channels of a domain."
+            " ordered, direct: servers that share the channels of a domain, in either model."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,

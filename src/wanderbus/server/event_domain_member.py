@@ -43,7 +43,7 @@ class EventDomainMember:
         self._key = _private_key(key or key_file(file, name))
         if self._key.public.hex() != servers[name].public_key.lower():
             raise ConfigurationError(f"event_key: the key is not that of {name} in {file}; copy keys/{name}.key here")
-        direct = self._direct_channels() if self.domain.has_decentralised else None
+        direct = self._direct_channels() if "decentralised" in self.domain.models else None
         self.channels = OwnChannels(self.domain.directory, name, self._merging_of, direct)
 
     @property
@@ -91,7 +91,13 @@ class EventDomainMember:
         subjects = [EVERY_SUBJECT, *domain.settings.channels]
         mergings = tuple(dict.fromkeys(map(self._merging_of, subjects)))
         return DirectChannels(
-            domain.directory, self.name, domain.settings.servers, domain.is_decentralised, self._merging_of, mergings
+            domain.directory,
+            self.name,
+            domain.settings.servers,
+            domain.is_decentralised,
+            self._merging_of,
+            mergings,
+            has_ordered="ordered" in domain.models,
         )
 
     def _merging_of(self, subject: str) -> Merging:

@@ -136,10 +136,10 @@ class EventDomain:
         return Channel(subject, *place, model, merging, bound if merging == "adaptive" else None)
 
     @property
-    def has_decentralised(self) -> bool:
-        """Return whether any channel is decentralised."""
-        models = [self.settings.model, *[each.model for each in self.settings.channels.values()]]
-        return "decentralised" in models
+    def models(self) -> frozenset[Model]:
+        """Return the models of all channels."""
+        own = [each.model for each in self.settings.channels.values()]
+        return frozenset([self.settings.model, *[each for each in own if each is not None]])
 
     def is_decentralised(self, subject: str) -> bool:
         """Return whether the channel of ``subject`` is decentralised."""

@@ -153,6 +153,8 @@ class DirectEvents:
             return
         try:
             message = _message.decode(given.payload)
+            if isinstance(message, causal.Hello) and message.numbering != self.channels.numbering:
+                raise RemoteProtocolError("its domain file has other servers than ours; use the same file", None)
             if isinstance(message, causal.Carried | causal.Answered) and message.payload:
                 # An event that was held is decoded again when it is delivered.
                 self._decoded = message.payload, _event_of(message.payload)
@@ -168,7 +170,7 @@ class DirectEvents:
         route = leader, message.stream
         before = state.direct.routes.position(route)
         try:
-            taken = state.direct.take_route(leader, message)
+            taken = state.direct.take_route(leader, message, self._links.now)
         except RemoteProtocolError as error:
             self._journal.emit_now(LinkDropped(given.link, f"{leader}: {error}"))
             return
@@ -212,6 +214,8 @@ class DirectEvents:
                 case causal.SendMessage(server=server, message=message):
                     self._write(changes)
                     if link := self._links_to.get(server):
+                        if isinstance(message, causal.Hello):
+                            message = msgspec.structs.replace(message, numbering=self.channels.numbering)
                         data = CAUSAL_PREFIX + msgspec.msgpack.encode(message)
                         self._journal.emit(SendOnLink(link, data), len(data))
                 case SetTimer(key=key, at=at):

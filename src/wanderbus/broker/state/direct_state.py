@@ -66,13 +66,16 @@ class DirectState:
 
     def route(self, record: records.RoutesChanged) -> Taken:
         """Apply a message about the interest of another server; a repeated one changes nothing."""
-        return self.take_route(record.leader, _sent(record.message))
+        return self.take_route(record.leader, _sent(record.message), 0.0)
 
-    def take_route(self, leader: str, message: FromSender) -> Taken:
-        """Take a message of ``leader``, and put the row if it changes the table."""
+    def take_route(self, leader: str, message: FromSender, now: float) -> Taken:
+        """Take a message of ``leader``, and put the row if it changes the table.
+
+        The time bounds how often the whole is asked for. No message in the log leads to that.
+        """
         route = leader, message.stream
         before = self.routes.position(route)
-        taken = self.routes.receive(leader, message, 0.0)
+        taken = self.routes.receive(leader, message, now)
         if (position := self.routes.position(route)) is not None and position != before:
             filters = sorted(self.routes.filters(route), key=lambda each: each.number)
             self._rows.put(_key_of(route), RouteRow(*position, tuple(filters)))

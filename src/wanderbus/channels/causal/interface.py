@@ -113,6 +113,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cursor_incarnation: int
     """Incarnation of the other server that the cursor belongs to; 0 if none is known."""
     cursor: int
+    numbering: bytes = b""
+    """Digest of the numbers of the servers, which the caller sets and compares: they must be the same everywhere."""
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -67,6 +67,10 @@ class LeaderSessions:
         """Return the requests for links to all leaders."""
         return [ConnectServer(leader) for leader in self._sessions]
 
+    def has(self, server: str) -> bool:
+        """Return whether there is a session at ``server``."""
+        return server in self._sessions
+
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of the session at each leader."""
         return [

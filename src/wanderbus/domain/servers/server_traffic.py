@@ -95,12 +95,13 @@ class ServerTraffic:
                     elif link in self._accepted:
                         for_broker.append(MessageArrived(link, payload))
                     else:
-                        for_leaders.append(output)
+                        if self._leaders.has(server):
+                            for_leaders.append(output)
                         read[link] = read.get(link, 0) + 1
                 case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
-                    if is_ours:
+                    if is_ours and self._leaders.has(server):
                         for_leaders.append(output)
-                    else:
+                    elif not is_ours:
                         self._accepted.add(link)
                         user = server_user(server, self._domain)
                         for_broker.append(LinkOpened(link, user, _DEVICE, is_server=True))
@@ -112,7 +113,7 @@ class ServerTraffic:
                     if link in self._accepted:
                         self._accepted.remove(link)
                         for_broker.append(LinkClosed(link, reason))
-                    else:
+                    elif self._leaders.has(server):
                         for_leaders.append(output)
                     if self._interest is not None:
                         for_interest.append(output)

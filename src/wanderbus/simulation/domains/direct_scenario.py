@@ -30,7 +30,7 @@ ORDERED: Final = "O"
 
 
 class DirectResult(msgspec.Struct, frozen=True):
-    """What happened in one world; ``problems`` is empty if every promise held."""
+    """Result of one seed; ``problems`` is empty if every promise held."""
 
     seed: int
     problems: list[str]
