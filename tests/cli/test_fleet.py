@@ -119,7 +119,7 @@ def test_status_shows_all_links_and_a_server_that_does_not_answer(fleet: Fleet, 
     heading, *lines, last = out.splitlines()
     assert heading.split()[:3] == ["server", "other", "link"]
     assert [tuple(line.split()[:2]) for line in lines] == [(one, o) for one in ("s1", "s3") for o in fleet.others(one)]
-    assert last.startswith(f"s2 at {fleet.places['s2']} gives no answer: ")
+    assert last.startswith(f"s2 at {fleet.places['s2']} gives no answer: cannot reach the broker")
 
 
 def test_only_an_operator_is_answered(fleet: Fleet, capsys: Output) -> None:
