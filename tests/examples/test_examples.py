@@ -33,6 +33,11 @@ EXPECTED = {
         "N11150 came 42 minutes late, and leaves 20 late",
         "2 events took part",
     ],
+    "domain": [
+        "the same order at both servers: True",
+        "eve reads: Are you there?",
+        "eve reads: Yes. You asked: Are you there?",
+    ],
     "extending": [
         "Bob receives 24.40",
         "the broker is away",
