@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench import domain_lookup, domain_messages, domain_processes, domain_single
+from bench import domain_lookup, domain_messages, domain_processes, domain_single, engine_conformance
 from harness.reporting import Goal, finish, goal, median
 
-SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput")
+SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput", "conformance")
+CONFORMANCE: Final = ("tests/conformance/test_delivery.py", "tests/conformance/test_domain_delivery.py")
 Result = Mapping[str, Any]
 Measured = tuple[Sequence[Result], Sequence[Goal]]
 
@@ -85,6 +87,12 @@ def _throughput(size: Size) -> Measured:
     return rows, domain_processes.throughput_goals(rows)
 
 
+def _conformance(size: Size) -> Measured:
+    with tempfile.TemporaryDirectory() as work:
+        failed = engine_conformance.failed(Path(work), CONFORMANCE)
+    return [], [goal("conformance_failed", failed, "tests", most=0)]
+
+
 _MEASURES: Final[dict[str, Callable[[Size], Measured]]] = {
     "lookup": _lookup,
     "messages": _messages,
@@ -92,6 +100,7 @@ _MEASURES: Final[dict[str, Callable[[Size], Measured]]] = {
     "processor": _processor,
     "delivery": _delivery,
     "throughput": _throughput,
+    "conformance": _conformance,
 }
 
 

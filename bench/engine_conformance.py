@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -18,20 +19,20 @@ TESTS_S_MAX: Final = 900.0
 _ROOT: Final = Path(__file__).parents[1]
 
 
-def failed(work: Path) -> float:
-    """Run the tests; return how many fail, not a number if they could not be run."""
-    progress("delivering with each engine")
+def failed(work: Path, tests: Sequence[str] = TESTS) -> float:
+    """Run the tests of these files; return how many fail, not a number if they could not be run."""
+    progress(f"delivering: {' and '.join(tests)}")
     report = work / "conformance.xml"
-    argv = python("pytest", "-q", f"--junitxml={report}", *TESTS)
-    with Process("the conformance tests", argv, work / "conformance.errors", cwd=_ROOT) as tests:
-        tests.wait(TESTS_S_MAX)
-    return count(report)
+    argv = python("pytest", "-q", f"--junitxml={report}", *tests)
+    with Process("the conformance tests", argv, work / "conformance.errors", cwd=_ROOT) as running:
+        running.wait(TESTS_S_MAX)
+    return count(report, tests)
 
 
-def count(report: Path) -> float:
-    """Return the failed tests of a report of pytest, not a number unless it has a test of each engine."""
+def count(report: Path, tests: Sequence[str] = TESTS) -> float:
+    """Return the failed tests of a report of pytest, not a number unless it has a test of each file."""
     cases = ElementTree.parse(report).findall(".//testcase") if report.exists() else []
     modules = {str(case.get("classname")).rpartition(".")[0] for case in cases if case.find("skipped") is None}
-    if not {each.removesuffix(".py").replace("/", ".") for each in TESTS} <= modules:
+    if not {each.removesuffix(".py").replace("/", ".") for each in tests} <= modules:
         return math.nan
     return sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
