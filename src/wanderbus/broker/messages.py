@@ -86,8 +86,8 @@ class KernelLoaded(Input, frozen=True):
 class EventArrived(Input, frozen=True, gc=False):
     """An event of this server's session at the server ``leader``: the content of a :class:`protocol.NotifyServer`.
 
-    ``epoch`` is that of the session. Either :class:`ArrivalsTaken` acknowledges it or :class:`ArrivalsWanted` asks for
-    an earlier one.
+    ``epoch`` is that of the session; ``encoded`` are the bytes of the event, if they are at hand. Either
+    :class:`ArrivalsTaken` acknowledges it or :class:`ArrivalsWanted` asks for an earlier one.
     """
 
     leader: str
@@ -97,6 +97,7 @@ class EventArrived(Input, frozen=True, gc=False):
     id: EventId
     accepted_us: int
     event: Event
+    encoded: bytes = b""
 
 
 class ArrivalsTaken(Output, frozen=True):

@@ -205,7 +205,8 @@ def test_events_and_gaps_go_to_the_broker_with_the_number_before_them(south: Sou
     south.attached()
     gap = protocol.NotifyGap(8, 9, (Loss("a", "log_keep", 1), Loss("b", "log_keep", 2)))
     event, lost, later = south.answers("north", notify(7, 3), gap, protocol.NotifyGap(11, 12, ()))
-    assert event == EventArrived("north", STREAM, 7, 3, NEW_ID, 8, Event("North", {"N": 1}))
+    sent = Event("North", {"N": 1})
+    assert event == EventArrived("north", STREAM, 7, 3, NEW_ID, 8, sent, protocol.encode_event(sent))
     assert lost == ArrivalsLost("north", STREAM, 7, 9, 2, "log_keep")
     assert later == ArrivalsLost("north", STREAM, 9, 12, 1, "unknown")
 

@@ -140,7 +140,7 @@ class Arrivals:
     def _deliver(self, given: EventArrived) -> None:
         self._subscriptions.end_expired()
         state = self._state
-        raw = msgspec.Raw(protocol.encode_event(given.event))
+        raw = msgspec.Raw(given.encoded or protocol.encode_event(given.event))
         # Other servers get it from its leader: a subscription to every subject would send it in circles.
         delivered = self._delivery.deliver(given.event, raw, self.received_us, self._servers.users)
         if self._channels is not None:

@@ -140,14 +140,14 @@ class LeaderSession:
             self._outputs.append(CloseServerLink(self._link, f"{self.leader}: {reason}"))
 
     def _on_event(self, message: protocol.NotifyServer) -> None:
-        self._last = message.number
+        self._last, encoded = message.number, bytes(message.event)
         try:
-            event = protocol.decode_event(bytes(message.event))
+            event = protocol.decode_event(encoded)
         except RemoteProtocolError as error:
             self._close(str(error))
             return
-        number, before = message.number, message.before
-        self._outputs.append(EventArrived(self.leader, self._stream, number, before, message.id, message.at_us, event))
+        position = self._stream, message.number, message.before
+        self._outputs.append(EventArrived(self.leader, *position, message.id, message.at_us, event, encoded))
 
     def _on_gap(self, message: protocol.NotifyGap) -> None:
         before, self._last = self._last, message.last
