@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
@@ -99,7 +100,8 @@ class DirectNode:
         leaders = LeaderSessions(self.channels, epoch=self._life, positions=dict(state.leaders.items()))
         self._parts = Composition()
         self._parts.add(BROKER, Part(self.broker.step, self._route_broker))
-        links: Any = _Links()
+        self._reports = _Links()
+        links: Any = self._reports
         servers = ServerParts(direct.server, links, leaders, self.interest)
         self._traffic = ServerTraffic(self._parts, servers, DOMAIN)
         self._note("starts")
@@ -173,6 +175,7 @@ class DirectNode:
                 case _:
                     self._parts.emit(output)
         self._traffic.give_broker_outputs(for_links, for_leaders)
+        self._traffic.consumed(self.broker.take_done())
 
     def _perform(self, output: Input | Output) -> None:
         match output:
@@ -287,6 +290,9 @@ class DirectNode:
             yield f"{self.name} retains {sorted(causal.outgoing.retained)}"
         if self.interest.pending or self.broker._interest._held:
             yield f"{self.name} has subscriptions that do not count: {self.interest.pending}"
+        for link in self._to:
+            if left := self._reports.unconsumed[link]:
+                yield f"{self.name} has consumed {left} messages of a link too few"
 
     def _note(self, what: str) -> None:
         self._world.note(self.name, what)
@@ -295,9 +301,21 @@ class DirectNode:
 class _Links:
     """In place of the links between servers: passes reports on, and requests to the world."""
 
+    def __init__(self) -> None:
+        self.unconsumed: Counter[int] = Counter()
+        """Messages of each link that were not reported as consumed; they keep the window of the sender closed."""
+
     def step(self, inputs: Sequence[Any], now: float) -> list[Any]:
         """Return the inputs, without the counts of consumed messages."""
-        return [each for each in inputs if not isinstance(each, ConsumedOnServerLink)]
+        passed = []
+        for each in inputs:
+            if isinstance(each, ConsumedOnServerLink):
+                self.unconsumed[each.link] -= each.messages
+                continue
+            if isinstance(each, ServerMessageReceived):
+                self.unconsumed[each.link] += 1
+            passed.append(each)
+        return passed
 
 
 def _rows(state: BrokerState) -> dict[str, dict[str, bytes]]:
