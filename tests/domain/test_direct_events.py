@@ -7,7 +7,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.domain.town import SERVERS, Town
-from wanderbus.broker.messages import CausalMessageArrived, DiskFreed, DiskFull, LinkDropped
+from wanderbus.broker.messages import CausalMessageArrived, DiskFreed, DiskFull, InterestCounts, LinkDropped
 from wanderbus.channels.causal.interface import Hello
 from wanderbus.protocol import Done, Notify, PublishAccepted, PublishRefused, Subscribe
 from wanderbus.records import ArrivalsLost, Arrived, CausalChanged, Published
@@ -261,3 +261,23 @@ def test_a_lost_log_is_a_gap_for_those_that_wait(town: Town) -> None:
     town["s1"].publish(town["s1"].attach(BOB), 2)
     town.run()
     assert town["s2"].stream(alice) == [1, (2, 2), 2]
+
+
+def test_a_message_of_a_closed_link_is_ignored(town: Town) -> None:
+    """What waited for the disk, or was on its way, must not be taken for part of a later link."""
+    link = next(number for number, ends in town.wires.items() if ends == ("s1", "s2"))
+    town.open("s1", "s2")
+    town.run()
+    assert town["s2"].step(CausalMessageArrived(link, "s1", msgspec.msgpack.encode(Hello(1, 0, 0, b"other")))) == []
+
+
+def test_a_subscription_of_both_models_waits_for_both() -> None:
+    """The sessions at leaders are not in this town, so their report is given by hand."""
+    town = Town(has_ordered=True)
+    post = town["s2"]
+    alice = post.attach(ALICE)
+    post.send(alice, Subscribe(7, "*", "", None, (), this_device_only=False))
+    town.run()
+    assert not post.received(alice, Done)
+    post.give(InterestCounts(tuple(post.broker._interest._held)))
+    assert [each.request for each in post.received(alice, Done)] == [7]

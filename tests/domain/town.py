@@ -39,10 +39,14 @@ SERVERS = ("s1", "s2", "s3")
 KEY = bytes(32)
 
 
-def channels_of(name: str, is_direct: Callable[[str], bool], leaders: Sequence[str]) -> OwnChannels:
-    """Channels as the server ``name`` sees them; all of them are led by the first of ``leaders`` unless hashed."""
+def channels_of(
+    name: str, is_direct: Callable[[str], bool], leaders: Sequence[str], *, has_ordered: bool
+) -> OwnChannels:
+    """Channels as the server ``name`` sees them; one of the ``leaders`` leads each."""
     directory = Directory(ChannelGroups(KEY, 4), first_table(4, leaders, KEY))
-    return OwnChannels(directory, name, direct=DirectChannels(directory, name, SERVERS, is_direct, has_ordered=False))
+    return OwnChannels(
+        directory, name, direct=DirectChannels(directory, name, SERVERS, is_direct, has_ordered=has_ordered)
+    )
 
 
 class Post(Desk):
@@ -109,7 +113,11 @@ class Town:
     """Servers, and links in both directions between all of them; messages of a stopped way wait."""
 
     def __init__(
-        self, is_direct: Callable[[str], bool] = lambda subject: True, leaders: Sequence[str] = ("s1",)
+        self,
+        is_direct: Callable[[str], bool] = lambda subject: True,
+        leaders: Sequence[str] = ("s1",),
+        *,
+        has_ordered: bool = False,
     ) -> None:
         self.wires: dict[int, tuple[str, str]] = {}
         """Opener and acceptor of each link."""
@@ -119,7 +127,9 @@ class Town:
         self.causal = 0
         """Messages of the causal order that were sent, by all servers."""
         self._links = 1000
-        self.posts = {name: Post(self, name, channels_of(name, is_direct, leaders)) for name in SERVERS}
+        self.posts = {
+            name: Post(self, name, channels_of(name, is_direct, leaders, has_ordered=has_ordered)) for name in SERVERS
+        }
         for name in SERVERS:
             self.connect(name)
 
