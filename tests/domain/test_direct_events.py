@@ -264,7 +264,7 @@ def test_a_lost_log_is_a_gap_for_those_that_wait(town: Town) -> None:
 
 
 def test_a_message_of_a_closed_link_is_ignored(town: Town) -> None:
-    """What waited for the disk, or was on its way, must not be taken for part of a later link."""
+    """A message that was on its way must not be taken for part of a later link."""
     link = next(number for number, ends in town.wires.items() if ends == ("s1", "s2"))
     town.open("s1", "s2")
     town.run()

@@ -50,7 +50,7 @@ def _changes(record: records.AnyRecord) -> list[AnyCausalRecord]:
 
 
 class DeliveryTruth:
-    """What was published anywhere, and what each subscription was notified of."""
+    """Published events of all servers, and the notifications of each subscription."""
 
     def __init__(self, nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice]) -> None:
         self.problems: list[str] = []
