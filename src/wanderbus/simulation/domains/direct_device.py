@@ -8,7 +8,8 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.event import Event
-from wanderbus.simulation.domains.direct_node import DOMAIN, DirectNode
+from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.domains.domain_node import DOMAIN
 
 
 class Interest(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class DirectDevice:
     def connect(self) -> None:
         """Open a link to the server, and repeat what was not answered."""
         if self._link is not None:
-            self.node.close(self._link)
+            self.node.close(self._link, "it failed")
         self._asked.clear()
         link = self._link = self.node.open(self.user, lambda payload: self._receive(link, payload))
         readers = [protocol.Reader(each.handle, identity) for identity, each in self.subscriptions.items()]

@@ -18,8 +18,8 @@ from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.direct_checkers import DeliveryTruth, causal_truth, check_routes
 from wanderbus.simulation.domains.direct_device import DirectDevice, Interest
-from wanderbus.simulation.domains.direct_links import DirectWires
 from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.domains.domain_links import PolledLinks
 from wanderbus.simulation.world import World
 
 ACTIVE_S: Final = 40.0
@@ -62,15 +62,15 @@ class DirectScenario:
         merging = Merging(self.mode, 0.7)
         self.has_ordered = draw.random() < 0.3
         self.nodes: dict[str, DirectNode] = {}
-        wires = DirectWires(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
+        links = PolledLinks(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
         for name in names:
             direct = DirectChannels(
                 directory, name, names, lambda subject: subject != ORDERED, lambda subject: merging, (merging,)
             )
             channels = OwnChannels(directory, name, lambda subject: merging, direct)
             node = self.nodes[name] = DirectNode(self.world, name, channels, BrokerConfig(), self.next_sequence)
-            node.wires = wires
-        self.wires = wires
+            node.links = links
+        self.links = links
         self.devices = {
             name: DirectDevice(node, lambda: self.world.now, lambda event, name=name: self._on_event(name, event))  # type: ignore[misc]
             for name, node in self.nodes.items()
@@ -134,8 +134,8 @@ class DirectScenario:
             world.at(draw.uniform(2.0, ACTIVE_S), draw.choice(troubles))
         world.run(ACTIVE_S)
         self._is_active = False
-        self.wires.partition({})
-        self.wires.delay_s_max = 0.02
+        self.links.partition({})
+        self.links.delay_s_max = 0.02
         world.run(ACTIVE_S + SETTLE_S)
         for device in self.devices.values():
             device.connect()
@@ -188,11 +188,11 @@ class DirectScenario:
     def _partition(self) -> None:
         draw = self.world.random
         self.partitions += 1
-        self.wires.partition({name: draw.randrange(2) for name in self.nodes})
-        self.world.after(draw.uniform(0.1, 8.0), lambda: self.wires.partition({}))
+        self.links.partition({name: draw.randrange(2) for name in self.nodes})
+        self.world.after(draw.uniform(0.1, 8.0), lambda: self.links.partition({}))
 
     def _break(self) -> None:
-        self.wires.break_some()
+        self.links.break_some()
 
 
 def run_direct_seed(seed: int) -> DirectResult:

@@ -22,9 +22,10 @@ from wanderbus.records import (
     Subscribed,
     Unsubscribed,
 )
+from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.ordered_device import OrderedDevice
 from wanderbus.simulation.domains.ordered_device import Published as Offered
-from wanderbus.simulation.domains.ordered_node import DOMAIN, OrderedNode
+from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 if TYPE_CHECKING:
@@ -240,10 +241,8 @@ class OrderedTruth:
 def check_tables(nodes: Mapping[str, OrderedNode], events: Sequence[Event], *, is_empty: bool) -> Iterator[str]:
     """Yield the differences between what each server wants and what the leaders have, when all is quiet."""
     for name, node in nodes.items():
-        assert node.sessions is not None
         for leader, session in node.sessions._sessions.items():
             broker = nodes[leader].broker
-            assert broker is not None
             row = broker.state.sessions.get(session_key(server_user(name, DOMAIN), "default"))
             there = [broker.state.subscriptions[each].subscription for each in row.subscriptions] if row else []
             has = sorted((each.subject, each.expression) for each in there)
@@ -279,7 +278,6 @@ def _uncovered(
     what: str, wanted: Sequence[tuple[str, str]], node: OrderedNode, leader: str, events: Sequence[Event]
 ) -> Iterator[str]:
     """Yield events that a subscription here matches and that the leader would not send."""
-    assert node.broker is not None
     local: list[tuple[str, Filter]] = [
         (row.subscription.subject, filters.parse(row.subscription.expression))
         for _, row in node.broker.state.subscriptions.items()

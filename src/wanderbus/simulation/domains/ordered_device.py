@@ -211,7 +211,6 @@ class OrderedDevice:
 
     def unsubscribe_all(self) -> None:
         """End every subscription of the session, as the server knows them."""
-        assert self.node.broker is not None
         session = self.node.broker.state.sessions.get(session_key(self.user, "default"))
         for identity in list(session.subscriptions) if session else ():
             self._submit(Ask(protocol.Unsubscribe(self._request(), identity)))
@@ -253,7 +252,7 @@ class OrderedDevice:
 
     def _read_all(self) -> None:
         broker = self.node.broker
-        if broker is None or not self._conversation.attached:
+        if not self.node.alive or not self._conversation.attached:
             return
         session = broker.state.sessions.get(session_key(self.user, "default"))
         for identity in (*session.ended, *session.subscriptions) if session is not None else ():

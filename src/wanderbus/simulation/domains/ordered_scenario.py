@@ -19,9 +19,9 @@ from wanderbus.channels.interest.interest_set import MODES
 from wanderbus.channels.own_channels import Merging, OwnChannels
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.simulation.domains.domain_links import RequestedLinks
 from wanderbus.simulation.domains.ordered_checkers import OrderedTruth, check_tables
 from wanderbus.simulation.domains.ordered_device import OrderedDevice
-from wanderbus.simulation.domains.ordered_links import ServerWires
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.world import World
 
@@ -81,9 +81,9 @@ class OrderedScenario:
             name: OrderedNode(self.world, name, OwnChannels(directory, name, self._merging_of), config)
             for name in names
         }
-        self.wires = ServerWires(self.world, self.nodes, delay_s_max)
+        self.links = RequestedLinks(self.world, self.nodes, delay_s_max)
         for node in self.nodes.values():
-            node.wires = self.wires
+            node.links = self.links
             node.start()
         self.devices: list[OrderedDevice] = []
         for number in range(draw.choice([1, 2, 4, 8]) + count // 4):
@@ -164,8 +164,8 @@ class OrderedScenario:
 
     def _settle(self) -> None:
         """Repair everything, and wait until it is quiet."""
-        self.wires.partition({})
-        self.wires.delay_s_max = 0.05
+        self.links.partition({})
+        self.links.delay_s_max = 0.05
         for node in self.nodes.values():
             node.fill_disk(is_full=False)
             node.disk.on_append = lambda: None
@@ -246,12 +246,12 @@ class OrderedScenario:
 
     def _break(self) -> None:
         self.breaks += 1
-        self.wires.break_some()
+        self.links.break_some()
 
     def _partition(self) -> None:
         self.partitions += 1
-        self.wires.partition({name: self.world.random.randrange(2) for name in self.nodes})
-        self.world.after(self.world.random.uniform(0.1, 5.0), lambda: self.wires.partition({}))
+        self.links.partition({name: self.world.random.randrange(2) for name in self.nodes})
+        self.world.after(self.world.random.uniform(0.1, 5.0), lambda: self.links.partition({}))
 
     def _fill(self) -> None:
         node = self._node()

@@ -1,0 +1,171 @@
+"""Simulated links between the servers of a domain: they keep order, are slow, break, and are half open for a while."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from wanderbus.simulation.weeks.wire import Direction
+from wanderbus.simulation.world import World
+
+if TYPE_CHECKING:
+    from wanderbus.simulation.domains.domain_node import DomainNode
+
+NOTICE_S_MAX: Final = 2.0
+"""Longest time after which a side notices that a link is broken."""
+
+RETRY_S_MAX: Final = 1.0
+"""Longest pause before a link is opened again."""
+
+
+class DomainLink:
+    """A link that ``source`` has opened to ``target``; each side has its own number for it."""
+
+    def __init__(self, world: World, source: DomainNode, target: DomainNode, delay_s: float) -> None:
+        self.source = source
+        self.target = target
+        self.numbers = {source.name: source.next_link(), target.name: target.next_link()}
+        self._directions = {
+            source.name: Direction(world, delay_s, lambda payloads: target.arrived(self, payloads)),
+            target.name: Direction(world, delay_s, lambda payloads: source.arrived(self, payloads)),
+        }
+
+    def other(self, node: DomainNode) -> DomainNode:
+        """Return the server at the other end."""
+        return self.target if node is self.source else self.source
+
+    def send(self, node: DomainNode, payload: bytes) -> None:
+        """Send a message of ``node``."""
+        self._directions[node.name].send(payload)
+
+    def cut(self) -> None:
+        """Break both directions; a prefix of what is on its way still arrives."""
+        for each in self._directions.values():
+            each.cut()
+
+
+class DomainLinks(ABC):
+    """All links between servers; a subclass decides when a link is opened again."""
+
+    def __init__(self, world: World, nodes: Mapping[str, DomainNode], delay_s_max: float) -> None:
+        self.delay_s_max = delay_s_max
+        self._world = world
+        self._nodes = nodes
+        self._sides: Mapping[str, int] = {}
+        """Side of the partition on which each server is; servers of different sides have no links."""
+        self._links: dict[tuple[str, str], DomainLink] = {}
+        """The newest link from each server to each other one."""
+
+    @abstractmethod
+    def watch(self, source: str, target: str) -> None:
+        """Open a link soon, and open it again whenever it is closed."""
+
+    def partition(self, sides: Mapping[str, int]) -> None:
+        """Break the links between servers of different sides; with no sides all can be reached."""
+        self._sides = sides
+        for (source, target), link in list(self._links.items()):
+            if not self._is_reachable(source, target):
+                self.break_link(link)
+
+    def break_some(self) -> None:
+        """Break one link."""
+        if self._links:
+            self.break_link(self._world.random.choice(list(self._links.values())))
+
+    def break_link(self, link: DomainLink, closed_by: DomainNode | None = None) -> None:
+        """Break a link; each side notices after its own time, the one that has closed it at once."""
+        self._world.note("links", f"{link.source.name} to {link.target.name} breaks")
+        self._world.after(0.0, link.cut)
+        for node in (link.source, link.target):
+            late_s = 0.0 if node is closed_by else self._world.random.uniform(0.0, NOTICE_S_MAX)
+            self._world.after(late_s, lambda node=node: self._notice(link, node))  # type: ignore[misc]
+
+    def server_crashed(self, node: DomainNode) -> None:
+        """Break all links of a server."""
+        for link in self._of(node):
+            self.break_link(link)
+
+    def _of(self, node: DomainNode) -> list[DomainLink]:
+        return [each for each in self._links.values() if node in (each.source, each.target)]
+
+    def _is_reachable(self, source: str, target: str) -> bool:
+        return self._sides.get(source, 0) == self._sides.get(target, 0)
+
+    def _may_open(self, source: str, target: str) -> bool:
+        return self._nodes[source].alive and self._nodes[target].alive and self._is_reachable(source, target)
+
+    def _open(self, source: str, target: str) -> None:
+        one, other = self._nodes[source], self._nodes[target]
+        delay_s = self._world.random.uniform(0.0005, self.delay_s_max)
+        link = self._links[source, target] = DomainLink(self._world, one, other, delay_s)
+        other.link_opened(link)
+        one.link_opened(link)
+
+    def _notice(self, link: DomainLink, node: DomainNode) -> None:
+        """Report a broken link to one of its servers."""
+        is_news = node.link_closed(link, "it failed")
+        if node is link.source:
+            self._closed_at_source(link, is_news=is_news)
+
+    @abstractmethod
+    def _closed_at_source(self, link: DomainLink, *, is_news: bool) -> None:
+        """Prepare for the next link; ``is_news`` is False if the source has lost this one in a crash."""
+
+
+class PolledLinks(DomainLinks):
+    """Links that are polled: the world tries to open each one again and again, also while a server is down."""
+
+    def __init__(self, world: World, nodes: Mapping[str, DomainNode], delay_s_max: float) -> None:
+        super().__init__(world, nodes, delay_s_max)
+        self._watched: set[tuple[str, str]] = set()
+
+    def watch(self, source: str, target: str) -> None:
+        """Open a link soon, and open it again whenever it is closed."""
+        if (source, target) not in self._watched:
+            self._watched.add((source, target))
+            self._world.after(self._world.random.uniform(0.0, RETRY_S_MAX), lambda: self._poll(source, target))
+
+    def server_crashed(self, node: DomainNode) -> None:
+        """Break all links of a server; its own side closes at once, so that they can be opened when it starts."""
+        for link in self._of(node):
+            self.break_link(link, node)
+
+    def _poll(self, source: str, target: str) -> None:
+        if (source, target) not in self._links and self._may_open(source, target):
+            self._open(source, target)
+        self._world.after(self._world.random.uniform(0.02, RETRY_S_MAX), lambda: self._poll(source, target))
+
+    def _closed_at_source(self, link: DomainLink, *, is_news: bool) -> None:
+        key = link.source.name, link.target.name
+        if self._links.get(key) is link:
+            del self._links[key]
+
+
+class RequestedLinks(DomainLinks):
+    """Links that their servers request: at the first start without a pause, and when one is closed."""
+
+    def __init__(self, world: World, nodes: Mapping[str, DomainNode], delay_s_max: float) -> None:
+        super().__init__(world, nodes, delay_s_max)
+        self._pending: set[tuple[str, str]] = set()
+
+    def watch(self, source: str, target: str) -> None:
+        """Open a link soon, and open it again whenever it is closed."""
+        self._request(source, target, at_once=not self._nodes[source].crashes)
+
+    def _request(self, source: str, target: str, *, at_once: bool = False) -> None:
+        if (source, target) not in self._pending:
+            self._pending.add((source, target))
+            pause_s = 0.0 if at_once else self._world.random.uniform(0.02, RETRY_S_MAX)
+            self._world.after(pause_s, lambda: self._try(source, target))
+
+    def _try(self, source: str, target: str) -> None:
+        self._pending.discard((source, target))
+        if self._may_open(source, target):
+            self._open(source, target)
+        elif self._nodes[source].alive:  # otherwise it requests the link when it starts
+            self._request(source, target)
+
+    def _closed_at_source(self, link: DomainLink, *, is_news: bool) -> None:
+        if is_news:
+            self._request(link.source.name, link.target.name)
