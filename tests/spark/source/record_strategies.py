@@ -9,13 +9,17 @@ import msgspec
 from hypothesis import strategies as st
 
 from tests.published import published as published_record
+from wanderbus.broker.state.direct_state import encode_change
+from wanderbus.channels.causal import interface as causal
 from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event, EventId
 from wanderbus.protocol import encode_event
 from wanderbus.records import (
     Acknowledged,
     Arrival,
+    ArrivalsLost,
     Arrived,
     Attached,
+    CausalChanged,
     Changed,
     Delivery,
     Detected,
@@ -30,6 +34,7 @@ from wanderbus.records import (
     Record,
     Replayed,
     ReplayedEvent,
+    RoutesChanged,
     SchemaDeclared,
     SessionFenced,
     SessionImported,
@@ -98,12 +103,26 @@ arrived = st.builds(
     ),
     delivery=st.builds(Delivery, st.lists(notified, max_size=2).map(tuple)),
 )
+causal_changes = st.builds(causal.Acknowledged, numbers, numbers).map(encode_change)
 _member = {"at_us": times, "user": texts, "session": texts}
 
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(Started, at_us=times, server=texts, incarnation=numbers),
     published,
     arrived,
+    st.builds(
+        ArrivalsLost,
+        at_us=times,
+        leader=texts,
+        epoch=numbers,
+        number=numbers,
+        count=numbers,
+        reason=texts,
+        notified=st.lists(notified, max_size=2).map(tuple),
+        causal=st.lists(causal_changes, max_size=2).map(tuple),
+    ),
+    st.builds(CausalChanged, at_us=times, changes=st.lists(causal_changes, max_size=2).map(tuple)),
+    st.builds(RoutesChanged, at_us=times, leader=texts, message=st.binary(max_size=20)),
     st.builds(Dropped, **_member, first=numbers, last=numbers, reason=texts),
     st.builds(Acknowledged, **_member, device=texts, number=numbers),
     st.builds(Subscribed, at_us=times, subscription=subscriptions, number=numbers),

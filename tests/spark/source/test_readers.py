@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from wanderbus.pipeline.source.columns import log_schema
 from wanderbus.pipeline.source.log_source import FilteringLogReader, LogReader, LogStreamReader
 from wanderbus.pipeline.source.options import LogOptions
 from wanderbus.pipeline.source.pushdown import Pushed
-from wanderbus.pipeline.source.record_columns import KINDS
+from wanderbus.pipeline.source.record_columns import KINDS, json_of
 from wanderbus.records import Acknowledged, Published, Record, Subscribed, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
@@ -88,6 +89,11 @@ def test_batch_and_stream_are_what_was_written(
         assert rows_of(batch, batch.partitions()) == wanted
         assert list(streamed(options, ReadMaxRows(rows_max))) == wanted
         assert list(streamed(options, ReadMaxBytes(bytes_max))) == wanted
+
+
+@given(records)
+def test_every_record_has_a_text_in_json(record: Record) -> None:
+    assert json.loads(json_of(encode_record(record)))["kind"] == record.__struct_config__.tag
 
 
 def test_every_kind_of_record_is_generated() -> None:

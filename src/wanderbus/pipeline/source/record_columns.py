@@ -13,7 +13,17 @@ from typing import Any, Final, get_args
 import msgspec
 
 from wanderbus.event import EventId
-from wanderbus.records import AnyRecord, Arrived, Published, decode_record
+from wanderbus.records import (
+    AnyRecord,
+    ArrivalsLost,
+    Arrived,
+    CausalChanged,
+    Detected,
+    Matched,
+    Published,
+    Replayed,
+    decode_record,
+)
 
 KINDS: Final = frozenset(str(record.__struct_config__.tag) for record in get_args(AnyRecord))
 """The kinds of record that this version knows."""
@@ -80,6 +90,9 @@ class _Named(msgspec.Struct, gc=False):
 NO_HEAD: Final = Head()
 """The head of a record that cannot be decoded."""
 
+_WITH_ENCODED: Final = (Matched, Detected, Replayed, ArrivalsLost, CausalChanged)
+"""Records with several events, or with changes of the causal order, that stay encoded."""
+
 _GETTERS: Final = {name: attrgetter(name) for name in ("kind", "user", "session", "device", "subject")}
 _heads: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
 _contents: msgspec.msgpack.Decoder[_Published] = msgspec.msgpack.Decoder(_Published)
@@ -118,6 +131,8 @@ def json_of(payload: bytes) -> str:
     elif isinstance(record, Arrived):
         event = msgspec.Raw(_json.encode(record.event))
         record = msgspec.structs.replace(record, arrival=msgspec.structs.replace(record.arrival, event=event))
+    elif isinstance(record, _WITH_ENCODED):
+        return _json.encode(msgspec.msgpack.decode(payload)).decode()
     return _json.encode(record).decode()
 
 
