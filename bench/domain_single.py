@@ -25,7 +25,7 @@ _SCRIPT: Final = Path(__file__).resolve().with_name("domain_single_rate.py")
 
 
 def compared(turns: int, events: int) -> list[dict[str, Any]]:
-    """Return the rates of each turn, now and before; an empty list if the earlier sources cannot be had."""
+    """Return the rates of each turn, now and before; an empty list without the earlier sources."""
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as name:
         if not _extract(Path(name)):
             return []

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ArrivalMatched, ArrivalsLost, ArrivalsTaken, ArrivalsWanted, EventArrived
 from wanderbus.broker.publish.delivery import Delivery
-from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import LeaderRow, SubscriptionRow, session_key
+from wanderbus.broker.state.rows import LeaderRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.channels.own_channels import OwnChannels
@@ -121,15 +120,12 @@ class Arrivals:
 
     def _concerned(self, leader: str) -> tuple[records.Notified, ...]:
         """Return a notification for the subscriptions of each session to subjects whose channels ``leader`` leads."""
-        rows: dict[str, list[SubscriptionRow]] = {}
-        for row in sorted(self._state.subscriptions.values(), key=by_number):
-            subscription = row.subscription
-            if subscription.owner in self._servers.users:
-                continue
-            if self._channels is None or leader in self._channels.other_leaders(subjects_of(subscription)):
-                rows.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
-        sessions = self._state.sessions
-        return tuple(notification_of(sessions[key], sessions[key].next, several) for key, several in rows.items())
+        channels = self._channels
+        return concerned(
+            self._state,
+            self._servers.users,
+            lambda subjects: channels is None or leader in channels.other_leaders(subjects),
+        )
 
     def _ask_again(self, given: EventArrived | ArrivalsLost, number: int) -> None:
         """Ask for the events behind ``number``, once: all that are on their way are behind the same hole."""

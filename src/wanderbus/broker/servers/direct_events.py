@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     CausalMessageArrived,
@@ -27,13 +26,13 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.publish.delivery import Delivery
-from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.sending import Sending
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.direct_state import encode_change, encode_header
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import SubscriptionRow, session_key
+from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.channels.causal import interface as causal
@@ -281,13 +280,7 @@ class DirectEvents:
 
     def _concerned(self) -> tuple[records.Notified, ...]:
         """Return a notification for the subscriptions of each session to decentralised channels."""
-        rows: dict[str, list[SubscriptionRow]] = {}
-        for row in sorted(self._state.subscriptions.values(), key=by_number):
-            subscription = row.subscription
-            if subscription.owner not in self.excluded and any(map(self.channels.concerns, subjects_of(subscription))):
-                rows.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
-        sessions = self._state.sessions
-        return tuple(notification_of(sessions[key], sessions[key].next, several) for key, several in rows.items())
+        return concerned(self._state, self.excluded, lambda subjects: any(map(self.channels.concerns, subjects)))
 
 
 def _event_of(payload: bytes) -> Event:

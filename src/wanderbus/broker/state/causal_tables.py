@@ -15,7 +15,7 @@ Row = TypeVar("Row", bound=msgspec.Struct)
 
 
 class SmallTable(Generic[Row]):
-    """A few rows, made anew whenever they are saved; those that differ from the saved ones are written.
+    """A few rows, which are made at each save; those that differ from the saved ones are written.
 
     :param make: returns the present rows of the state
     :param take: restores the state from rows

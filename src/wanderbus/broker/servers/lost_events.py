@@ -1,0 +1,27 @@
+"""Subscriptions that lost events of another server may have matched; each gets a gap in place of a notification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+
+from wanderbus import records
+from wanderbus.broker.interest.index_entries import subjects_of
+from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.state.rows import SubscriptionRow, session_key
+from wanderbus.broker.state.state import BrokerState
+
+
+def concerned(
+    state: BrokerState, servers: Container[str], may_match: Callable[[Sequence[str]], bool]
+) -> tuple[records.Notified, ...]:
+    """Return the next notification of each session for its subscriptions whose subjects ``may_match``.
+
+    The users of other ``servers`` get none: they get the events, and the gaps, from where these come.
+    """
+    rows: dict[str, list[SubscriptionRow]] = {}
+    for row in sorted(state.subscriptions.values(), key=by_number):
+        subscription = row.subscription
+        if subscription.owner not in servers and may_match(subjects_of(subscription)):
+            rows.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
+    sessions = state.sessions
+    return tuple(notification_of(sessions[key], sessions[key].next, several) for key, several in rows.items())
