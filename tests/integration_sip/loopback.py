@@ -25,6 +25,7 @@ from wanderbus.mobility.messages import (
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.net.sip_listening import listen_for_sip
 from wanderbus.runtime.net.tls import client_tls, server_tls
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.sip.message.message import parse_message
@@ -114,13 +115,11 @@ class ServerOnLoopback:
 
     def __init__(self, host: str, certificates: Certificates | None) -> None:
         self.driver = Driver(_Silent(), lambda report: None)
-        self.address = self.driver.bind({"sip": (host, 0)})["sip"]
-        wanted: Any = {"TCP": self.address}
-        if certificates:
-            wanted["TLS"] = (host, 0)
         own = server_tls(certificates.certificate, certificates.key) if certificates else None
         trust = client_tls(certificates.authority) if certificates else None
-        self.streams = self.driver.bind_streams("sip", wanted, server_tls=own, client_tls=trust, local_host=host)
+        self.address, self.streams = listen_for_sip(
+            self.driver, "sip", (host, 0), tcp=True, server_tls=own, client_tls=trust
+        )
         machine = SIPServer(DOMAIN, self.address, PASSWORDS.get, SystemRandom(), b"k" * 32, streams=self.streams)
         self.wire = Wire(machine)
         self.driver.machine = self.wire
