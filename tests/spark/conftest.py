@@ -17,6 +17,12 @@ from wanderbus.records import Notified, Published, Record
 START_US = 1_700_000_000_000_000
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test with a session, so that no other run starts Java by oversight."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.spark)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = spark_session("wanderbus-tests")
