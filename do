@@ -29,6 +29,8 @@ LOCK = os.path.join(ROOT, "requirements.lock")
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 SIM_SEEDS = "50"
+SLOWEST = ["--durations=15"]
+SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
@@ -259,7 +261,7 @@ def check(arguments: list[str]) -> None:
     step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
     step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
     step("types", ["-m", "mypy", *sources, "do"])
-    step("unit tests", ["-m", "pytest", "-q", "-m", "not integration and not spark", *arguments])
+    step("unit tests", ["-m", "pytest", "-q", *SLOWEST, *SHARED_OUT, "-m", "not integration and not spark", *arguments])
     step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
     step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
     step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
@@ -272,8 +274,8 @@ def test(arguments: list[str]) -> None:
         return
     check([])
     # Integration tests mostly wait; Spark tests share one session, so they stay in one process.
-    with meanwhile("Spark tests", ["-m", "pytest", "-q", "-m", "spark and not interop"]):
-        step("integration tests", ["-m", "pytest", "-q", "-m", "integration and not spark and not interop"])
+    with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "spark and not interop"]):
+        step("integration tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "integration and not spark and not interop"])
 
 
 def soak(arguments: list[str]) -> None:
