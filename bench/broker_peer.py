@@ -128,29 +128,39 @@ class Consumed(NamedTuple):
     latency_s: list[float]
 
 
+class Deliveries:
+    """The events that consumers of this process got, until ``wanted`` have come."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted, self._latency_s, self._ended_s = wanted, list[float](), time.monotonic()
+        self._loop, self._enough = asyncio.get_running_loop(), asyncio.Event()
+
+    def add(self, published_s: float) -> None:
+        """Count an event that was published then and came now; callable from any thread."""
+        self._ended_s = time.monotonic()
+        self._latency_s.append(self._ended_s - published_s)
+        if len(self._latency_s) >= self._wanted:
+            self._loop.call_soon_threadsafe(self._enough.set)
+
+    async def all(self) -> Consumed:
+        """Wait for the last event that is wanted, or until none comes for ``QUIET_S``."""
+        while not self._enough.is_set():
+            before = len(self._latency_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._enough.wait(), QUIET_S)
+            if len(self._latency_s) == before and not self._enough.is_set():
+                break
+        return Consumed(self._ended_s, self._latency_s)
+
+
 async def consume(line: Line, peer: Peer, place: Place, first: int, consumers: int, each: int) -> Consumed:
     """Run consumers from ``first`` on; report when all are subscribed; return after ``each`` events for each."""
-    wanted, latency_s, ended_s = each * consumers, list[float](), time.monotonic()
-    enough, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def on_event(published_s: float) -> None:
-        nonlocal ended_s
-        ended_s = time.monotonic()
-        latency_s.append(ended_s - published_s)
-        if len(latency_s) >= wanted:
-            loop.call_soon_threadsafe(enough.set)
-
+    deliveries = Deliveries(each * consumers)
     async with contextlib.AsyncExitStack() as stack:
         for number in range(first, first + consumers):
-            await stack.enter_async_context(peer.consuming(place, number, on_event))
+            await stack.enter_async_context(peer.consuming(place, number, deliveries.add))
         line.send("subscribed")
-        while not enough.is_set():
-            before = len(latency_s)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(enough.wait(), QUIET_S)
-            if len(latency_s) == before and not enough.is_set():
-                break
-        return Consumed(ended_s, latency_s)
+        return await deliveries.all()
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ from nats.errors import Error
 from nats.js.api import ConsumerConfig, StorageType
 
 from bench.broker_nats import program
-from bench.broker_peer import HOST, QUIET_S, Consumed, Place, Published, process, stamp_of, stamped
+from bench.broker_peer import HOST, Consumed, Deliveries, Place, Published, process, stamp_of, stamped
 from harness.ports import free_port
 from harness.workers import Line
 
@@ -85,14 +85,10 @@ async def publish(line: Line, place: Place, types: Sequence[int], events: int, w
 
 async def subscribe(line: Line, place: Place, types: Sequence[int], events: int) -> Consumed:
     """Consume these types; report when subscribed; return after ``events`` events, or a silence."""
-    latency_s, ended_s, enough = list[float](), time.monotonic(), asyncio.Event()
+    deliveries = Deliveries(events)
 
     async def received(message: Any) -> None:
-        nonlocal ended_s
-        ended_s = time.monotonic()
-        latency_s.append(ended_s - stamp_of(message.data))
-        if len(latency_s) >= events:
-            enough.set()
+        deliveries.add(stamp_of(message.data))
         await message.ack()
 
     async with _connected(place) as stream:
@@ -100,13 +96,7 @@ async def subscribe(line: Line, place: Place, types: Sequence[int], events: int)
             config = ConsumerConfig(max_ack_pending=10_000)
             await stream.subscribe(f"type.{each}", durable=f"type{each}", cb=received, manual_ack=True, config=config)
         line.send("subscribed")
-        while not enough.is_set():
-            before = len(latency_s)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(enough.wait(), QUIET_S)
-            if len(latency_s) == before and not enough.is_set():
-                break
-        return Consumed(ended_s, latency_s)
+        return await deliveries.all()
 
 
 @contextlib.asynccontextmanager

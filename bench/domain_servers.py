@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.broker_ours import connected, running
-from bench.broker_peer import EVENT_BYTES, HOST, QUIET_S, Consumed, Place, Published
+from bench.broker_peer import EVENT_BYTES, HOST, Consumed, Deliveries, Place, Published
 from harness.ports import free_port
 from harness.process_figures import processor_s
 from harness.workers import Line
@@ -114,18 +114,14 @@ async def subscribe(
 
     Return after ``events`` events at all subscribers together, or a silence.
     """
-    latency_s, ended_s, enough = list[float](), time.monotonic(), asyncio.Event()
+    deliveries = Deliveries(events)
 
     async def read(notifications: Any, seen: set[int]) -> None:
         """Read a subscription; an event that others of the subscriber match too counts once."""
-        nonlocal ended_s
         async for notification in notifications:
             if (number := notification.position.number) not in seen:
                 seen.add(number)
-                ended_s = time.monotonic()
-                latency_s.append(ended_s - float(notification.event["At"]))
-                if len(latency_s) >= events:
-                    enough.set()
+                deliveries.add(float(notification.event["At"]))
 
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
@@ -137,16 +133,11 @@ async def subscribe(
                     subscription = await stack.enter_async_context(agent.subscribe(subject, each, keep=True))
                     tasks.append(asyncio.create_task(read(subscription, seen)))
         line.send("subscribed")
-        while not enough.is_set():
-            before = len(latency_s)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(enough.wait(), QUIET_S)
-            if len(latency_s) == before and not enough.is_set():
-                break
+        consumed = await deliveries.all()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return Consumed(ended_s, latency_s)
+    return consumed
 
 
 def filling(event_bytes: int = EVENT_BYTES) -> str:
