@@ -12,6 +12,10 @@ import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 
+USERS = PASSWORDS | {"carol": "third", "dave": "fourth"}
+READERS = {"s1": "alice", "s2": "carol", "s3": "dave"}
+"""A user for each server: all devices of one user would be at the server that owns the session."""
+
 
 class Domain:
     """A domain of servers, each with a data directory of its own."""
@@ -43,7 +47,7 @@ class Domain:
         server = wanderbus.Server(
             domain="localhost",
             data_dir=self.data_dir(name),
-            users=PASSWORDS,
+            users=USERS,
             port=self.ports.get(name, 0),
             event_domain=self.file,
             event_server=name,
@@ -63,7 +67,7 @@ class Domain:
     def agent(self, server: str, name: str = "alice", **options: Any) -> wanderbus.Agent:
         """An agent of a user at a server."""
         settings: dict[str, Any] = {
-            "password": PASSWORDS[name],
+            "password": USERS[name],
             "server": f"127.0.0.1:{self.ports[server]}",
             "state_dir": self.directory / f"{name}-{server}",
         }

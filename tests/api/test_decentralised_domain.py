@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.event_domain import Domain
+from tests.api.event_domain import READERS, Domain
 from tests.api.world import nothing_more, numbers, run, service
 
 NAMES = ("s1", "s2", "s3")
@@ -24,9 +24,9 @@ def test_every_subscriber_gets_the_events_of_every_server_once(domain: Domain) -
         async with domain.servers() as servers, AsyncExitStack() as stack:
             subject = domain.subject_of("s2")
             readers = []
-            for name in NAMES:
-                alice = await stack.enter_async_context(domain.agent(name))
-                readers.append(await stack.enter_async_context(alice.subscribe(subject, "n >= 0")))
+            for server, name in READERS.items():
+                reader = await stack.enter_async_context(domain.agent(server, name))
+                readers.append(await stack.enter_async_context(reader.subscribe(subject, "n >= 0")))
             bobs = {name: await stack.enter_async_context(domain.agent(name, "bob")) for name in NAMES}
             for n in range(30):
                 identity = await bobs[NAMES[n % 3]].publish(subject, {"n": n})
@@ -49,7 +49,7 @@ def test_replies_follow_their_causes_while_the_channels_server_is_gone(domain: D
             for name in NAMES:
                 await stack.enter_async_context(domain.server(name))
             async with domain.server("s4"):
-                carol = await stack.enter_async_context(domain.agent("s3"))
+                carol = await stack.enter_async_context(domain.agent("s3", "carol"))
                 heard = await stack.enter_async_context(carol.subscribe(subject))
                 bob = await stack.enter_async_context(domain.agent("s2", "bob"))
                 questions = await stack.enter_async_context(bob.subscribe(subject, "n < 100"))
@@ -77,7 +77,7 @@ def test_events_wait_for_a_server_that_is_down(domain: Domain) -> None:
         subject = domain.subject_of("s1")
         async with domain.server("s1"), AsyncExitStack() as stack:
             async with domain.server("s2"), domain.server("s3"):
-                carol = await stack.enter_async_context(domain.agent("s3"))
+                carol = await stack.enter_async_context(domain.agent("s3", "carol"))
                 heard = await stack.enter_async_context(carol.subscribe(subject))
                 bob = await stack.enter_async_context(domain.agent("s1", "bob"))
             await bob.publish(subject, {"n": 7})

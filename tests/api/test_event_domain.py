@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import wanderbus
-from tests.api.event_domain import Domain
+from tests.api.event_domain import READERS, Domain
 from tests.api.world import PASSWORDS, SUBJECT, nothing_more, numbers, run, service
 from wanderbus.errors import ConfigurationError, Refused
 
@@ -24,9 +24,9 @@ def test_an_event_published_anywhere_reaches_subscribers_everywhere_once_and_in_
     async def story() -> None:
         async with domain.servers(), AsyncExitStack() as stack:
             readers = []
-            for server in ("s1", "s2", "s3"):
-                alice = await stack.enter_async_context(domain.agent(server))
-                readers.append(await stack.enter_async_context(alice.subscribe(SUBJECT, "n >= 0")))
+            for server, name in READERS.items():
+                reader = await stack.enter_async_context(domain.agent(server, name))
+                readers.append(await stack.enter_async_context(reader.subscribe(SUBJECT, "n >= 0")))
             bobs = [await stack.enter_async_context(domain.agent(server, "bob")) for server in ("s1", "s2", "s3")]
             for start in range(0, 30, 3):
                 await asyncio.gather(*(bob.publish(SUBJECT, {"n": start + at}) for at, bob in enumerate(bobs)))
@@ -74,9 +74,9 @@ def test_a_subscription_to_a_parent_hears_the_child_wherever_it_is_published(tmp
     async def story() -> None:
         async with domain.servers(), AsyncExitStack() as stack:
             readers = []
-            for server in ("s1", "s2", "s3"):
-                alice = await stack.enter_async_context(domain.agent(server))
-                readers.append(await stack.enter_async_context(alice.subscribe("Flight", "n > 1")))
+            for server, name in READERS.items():
+                reader = await stack.enter_async_context(domain.agent(server, name))
+                readers.append(await stack.enter_async_context(reader.subscribe("Flight", "n > 1")))
             bob = await stack.enter_async_context(domain.agent("s1", "bob"))
             for value in (1, 2, 3):
                 await bob.publish(SUBJECT, {"n": value})

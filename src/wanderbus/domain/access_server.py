@@ -42,6 +42,7 @@ from wanderbus.domain.messages import DevicesRestored
 from wanderbus.domain.parts import BASELINE, BROKER, SERVER_LINKS, TRANSPORTS, USER_AGENT
 from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
+from wanderbus.domain.servers.session_owners import SessionOwners
 from wanderbus.domain.session_channels import SessionChannels
 from wanderbus.domain.session_table import SessionTable
 from wanderbus.machine import (
@@ -132,8 +133,10 @@ class AccessServer:
         )
         self._sessions = SessionTable()
         self._parts = Composition()
-        self._signalling = DeviceSignalling(self._parts, self._user_agent, broker, self._sessions, channels)
-        self._servers = None if servers is None else ServerTraffic(self._parts, servers, broker.config.domain)
+        self._signalling = DeviceSignalling(
+            self._parts, self._user_agent, broker, self._sessions, channels, asks_owner=servers is not None
+        )
+        self._servers = None if servers is None else self._make_traffic(servers)
         traffic = LinkTraffic(
             self._parts,
             self._transports,
@@ -183,6 +186,12 @@ class AccessServer:
         self._parts.give(SERVER_LINKS, for_servers)
         self._parts.run(now)
         return self._parts.take_outputs()
+
+    def _make_traffic(self, servers: ServerParts) -> ServerTraffic:
+        """Return the traffic with the other servers, which decides where new calls are served, too."""
+        owners = SessionOwners(servers.others, self.broker.state, self._user_agent.contact_uri)
+        domain = self.broker.config.domain
+        return ServerTraffic(self._parts, servers, domain, owners, self._signalling.on_decided)
 
     @property
     def refused(self) -> Counter[str]:

@@ -16,7 +16,8 @@ from wanderbus.composition import Composition
 from wanderbus.domain.connect_pacing import ConnectPacing
 from wanderbus.domain.device_session import DeviceSession
 from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
-from wanderbus.domain.parts import BROKER, TRANSPORTS, USER_AGENT
+from wanderbus.domain.parts import BROKER, OWNERS, TRANSPORTS, USER_AGENT
+from wanderbus.domain.servers.owner_messages import CallRedirected, CallServed, CallWithdrawn, OwnerWanted
 from wanderbus.domain.session_channels import SessionChannels
 from wanderbus.domain.session_table import SessionTable
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
@@ -43,7 +44,10 @@ REGISTER_AGAIN_S: Final = 30.0
 
 
 class DeviceSignalling:
-    """Routes the outputs of the ``user_agent`` to the other ``parts`` of the access server."""
+    """Routes the outputs of the ``user_agent`` to the other ``parts`` of the access server.
+
+    :param asks_owner: whether another server of the domain may own the session of a new caller
+    """
 
     def __init__(
         self,
@@ -52,6 +56,8 @@ class DeviceSignalling:
         broker: Broker,
         sessions: SessionTable,
         channels: SessionChannels,
+        *,
+        asks_owner: bool = False,
     ) -> None:
         self.refused: Counter[str] = Counter()
         """Refused data channels by reason; there are few different reasons."""
@@ -61,6 +67,9 @@ class DeviceSignalling:
         self._sessions = sessions
         self._channels = channels
         self._pacing = ConnectPacing(broker.config.user_connects_per_s)
+        self._asks_owner = asks_owner
+        self._undecided: dict[str, sip.SessionOffered] = {}
+        """Offers of new sessions whose server is not decided yet, by id."""
 
     def restore(self, now: float) -> None:
         """Restore the sessions that the broker's log has, and renew them paced."""
@@ -83,13 +92,15 @@ class DeviceSignalling:
             match output:
                 case sip.SessionOffered(id=identity) if identity in self._sessions.by_id:
                     self._on_session_offered(output)
+                case sip.SessionOffered(id=identity) if identity in self._undecided:
+                    self._undecided[identity] = output
                 case sip.SessionOffered():
                     self._on_new_session_offered(output, now)
                 case sip.SessionEstablished(id=identity, media=media):
                     if session := self._sessions.by_id.get(identity):
                         self._on_session_established(session, media)
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
-                    self._pacing.withdraw(identity)
+                    self._withdraw(identity)
                     self._on_session_removed(identity, reason)
                 case sip.Registered():
                     self._parts.emit(BrokerRegistered())
@@ -105,8 +116,7 @@ class DeviceSignalling:
     def _on_new_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
         """Serve the offer of a new session, or let it wait while its user opens sessions too fast.
 
-        Every new session passes here before this server stores anything about it, so this is the place to check that
-        its user belongs to this server.
+        Every new session passes here before this server stores anything about it.
         """
         if not self._pacing.add(offer):
             self._parts.emit(Limited("broker.user_connects_per_s", offer.remote_uri, "refused"))
@@ -115,13 +125,35 @@ class DeviceSignalling:
             self._parts.emit(Limited("broker.user_connects_per_s", offer.remote_uri, "a new session waits"))
 
     def serve_waiting(self, user: str, now: float) -> list[sip.SessionOffered]:
-        """Serve the offers of ``user`` that are due, and return them."""
+        """Serve the offers of ``user`` that are due, or ask which server owns the session; return the offers."""
         due, next_at = self._pacing.take_due(user, now)
         if next_at is not None:
             self._parts.emit(SetTimer(("connect", user), next_at))
         for offer in due:
-            self._on_session_offered(offer)
+            if self._asks_owner and not offer.update:
+                self._undecided[offer.id] = offer
+                self._parts.give(OWNERS, [OwnerWanted(offer.id, user)])
+            else:
+                self._on_session_offered(offer)
         return due
+
+    def on_decided(self, decision: CallServed | CallRedirected) -> None:
+        """Serve the offer of a new session, or redirect it to its owner (RFC 3261 21.3.3), unless it was withdrawn."""
+        offer = self._undecided.pop(decision.call, None)
+        if offer is None:
+            return
+        if isinstance(decision, CallRedirected):
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=(decision.contact,))])
+            if previous := self._sessions.by_device.get((offer.remote_uri, _device_of(offer))):
+                self.end(previous, "its device was redirected to the server that owns the session")
+        else:
+            self._on_session_offered(offer)
+
+    def _withdraw(self, identity: str) -> None:
+        """Forget the offer of a new session that its caller gave up, if it is not served yet."""
+        self._pacing.withdraw(identity)
+        if self._undecided.pop(identity, None) is not None:
+            self._parts.give(OWNERS, [CallWithdrawn(identity)])
 
     def _on_session_offered(self, offer: sip.SessionOffered) -> None:
         """Answer an authenticated agent that opens its session, or moves to another address in it."""
@@ -146,10 +178,9 @@ class DeviceSignalling:
         self._parts.give(USER_AGENT, [sip.Answer(offer.id, self._channels.describe(session.channel), renews=True)])
 
     def _new_session(self, offer: sip.SessionOffered) -> DeviceSession:
-        device = (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")
         known = self._user_agent.sessions.get(offer.id)
         channel = self._channels.make(offer.id, offer.remote_uri, known.local_media if known else None)
-        return DeviceSession(offer.id, offer.remote_uri, device, channel)
+        return DeviceSession(offer.id, offer.remote_uri, _device_of(offer), channel)
 
     def _check_room(self, session: DeviceSession) -> None:
         """Raise :class:`LimitExceeded` if a new session would be one device too many for its user."""
@@ -229,3 +260,8 @@ class DeviceSignalling:
         self._parts.give(
             BROKER, [LinkClosed(session.link, reason), DialogChanged(session.user, session.device, "", b"")]
         )
+
+
+def _device_of(offer: sip.SessionOffered) -> str:
+    """Return the name of the caller's device; a call without one is a device of its own."""
+    return (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")

@@ -118,6 +118,11 @@ class UserAgent:
         return self._sessions.sessions
 
     @property
+    def contact_uri(self) -> str:
+        """Our contact URI: our user at our address, over our transport."""
+        return self._composer.contact_uri
+
+    @property
     def contact(self) -> Address:
         """The present address of this user agent."""
         return self._composer.contact

@@ -84,7 +84,7 @@ class EventDomainMember:
         # A server that has lost its log begins with a higher epoch, too: others know its interest by the last one.
         channels = self.channels.direct
         direct = None if channels is None else DirectInterest(channels, epoch=max(epoch, wall_us))
-        return ServerParts(self.name, links, leaders, direct)
+        return ServerParts(self.name, links, leaders, direct, tuple(others))
 
     def _direct_channels(self) -> DirectChannels:
         domain = self.domain

@@ -12,10 +12,12 @@ from wanderbus.domain.servers.links import ServerLinks
 class ServerParts(NamedTuple):
     """The links to the other servers of the domain, and what uses them.
 
-    ``direct`` is the interest in decentralised channels, None if there are none.
+    ``direct`` is the interest in decentralised channels, None if there are none. ``others`` are the names of the other
+    servers.
     """
 
     name: str
     links: ServerLinks
     leaders: LeaderSessions
     direct: DirectInterest | None = None
+    others: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ order between two servers use the link that the one with the lower name has open
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from wanderbus.broker.messages import (
@@ -26,7 +26,7 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.composition import Composition, Part
-from wanderbus.domain.parts import BROKER, DIRECT_INTEREST, LEADERS, SERVER_LINKS
+from wanderbus.domain.parts import BROKER, DIRECT_INTEREST, LEADERS, OWNERS, SERVER_LINKS
 from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
@@ -37,7 +37,9 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.domain.servers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed
 from wanderbus.domain.servers.server_parts import ServerParts
+from wanderbus.domain.servers.session_owners import SessionOwners
 from wanderbus.machine import Input, Output, scoped
 
 FIRST_LINK: Final = 2**48
@@ -54,11 +56,22 @@ class ServerTraffic:
 
     :param servers: the links, and the parts that use them
     :param domain: the domain of the servers, which their users at the broker have
+    :param owners: decides where new calls are served; None serves all here
+    :param on_decided: is called with each decision
     """
 
-    def __init__(self, parts: Composition, servers: ServerParts, domain: str) -> None:
+    def __init__(
+        self,
+        parts: Composition,
+        servers: ServerParts,
+        domain: str,
+        owners: SessionOwners | None = None,
+        on_decided: Callable[[CallServed | CallRedirected], None] = lambda decision: None,
+    ) -> None:
         self._parts = parts
-        self._name, links, self._leaders, self._interest = servers
+        self._name, links, self._leaders, self._interest, _ = servers
+        self._owners = owners
+        self._on_decided = on_decided
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
@@ -66,27 +79,35 @@ class ServerTraffic:
         parts.add(LEADERS, Part(self._leaders.step, self.route_leaders))
         if self._interest is not None:
             parts.add(DIRECT_INTEREST, Part(self._interest.step, self.route_interest))
+        if owners is not None:
+            parts.add(OWNERS, Part(owners.step, self.route_owners))
 
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
         return self._leaders.statuses()
 
     def start(self, now: float) -> None:
-        """Open the links to all leaders, and with decentralised channels to all servers."""
+        """Open the links to all leaders, and to all servers if channels are decentralised or sessions have owners."""
         self._parts.give(SERVER_LINKS, self._leaders.start())
+        if self._owners is not None:
+            self._parts.give(SERVER_LINKS, self._owners.start(now))
         if self._interest is not None:
             self.route_interest(scoped(DIRECT_INTEREST, self._interest.start(now)), now)
 
     def route_links(self, outputs: list[Output], now: float) -> None:
-        """Pass what arrived to the sessions at leaders and to the broker, each as one batch."""
+        """Pass what arrived to the parts and to the broker, each as one batch."""
         for_broker: list[Input] = []
         for_leaders: list[Output] = []
         for_interest: list[Output] = []
+        for_owners: list[Output] = []
         read: dict[int, int] = {}
         for output in outputs:
             match output:
                 case ServerMessageReceived(link=link, server=server, payload=payload):
-                    if self._interest is not None and payload[:1] in _PREFIXES:
+                    if self._owners is not None and payload[:1] == OWNER_PREFIX:
+                        for_owners.append(ServerMessageReceived(link, server, payload[1:]))
+                        read[link] = read.get(link, 0) + 1
+                    elif self._interest is not None and payload[:1] in _PREFIXES:
                         if payload[:1] == CAUSAL_PREFIX:
                             for_broker.append(CausalMessageArrived(link, server, payload[1:]))
                         else:
@@ -99,6 +120,7 @@ class ServerTraffic:
                             for_leaders.append(output)
                         read[link] = read.get(link, 0) + 1
                 case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
+                    for_owners.append(output)
                     if is_ours and self._leaders.has(server):
                         for_leaders.append(output)
                     elif not is_ours:
@@ -110,6 +132,7 @@ class ServerTraffic:
                         if is_ours is (self._name < server):
                             for_broker.append(DirectLinkOpened(link, server))
                 case ServerLinkClosed(link=link, server=server, reason=reason):
+                    for_owners.append(output)
                     if link in self._accepted:
                         self._accepted.remove(link)
                         for_broker.append(LinkClosed(link, reason))
@@ -123,6 +146,8 @@ class ServerTraffic:
         self._parts.give(LEADERS, for_leaders)
         self._parts.give(DIRECT_INTEREST, for_interest)
         self._parts.give(BROKER, for_broker)
+        if self._owners is not None:
+            self._parts.give(OWNERS, for_owners)
         # The windows of the session bound the events, so a link needs no other bound.
         self._parts.give(SERVER_LINKS, [ConsumedOnServerLink(link, count) for link, count in read.items()])
 
@@ -133,6 +158,16 @@ class ServerTraffic:
     def route_interest(self, outputs: list[Input | Output], now: float) -> None:
         """Pass messages to the links, and changed routes and answers to the broker, each as one batch."""
         self._route(outputs)
+
+    def route_owners(self, outputs: list[Input | Output], now: float) -> None:
+        """Pass messages to the links as one batch, and report the decisions."""
+        others: list[Input | Output] = []
+        for output in outputs:
+            if isinstance(output, CallServed | CallRedirected):
+                self._on_decided(output)
+            else:
+                others.append(output)
+        self._route(others)
 
     def _route(self, outputs: list[Input | Output]) -> None:
         for_links: list[Input] = []
