@@ -129,7 +129,7 @@ class Phone(Reporting):
         self._published = 0
         defaults: dict[str, Any] = {"device": f"{number:032x}", "epoch": number, "password": password_of(name)}
         self.properties = AgentProperties(
-            uri=self.uri, server=SERVER_ADDRESS, **({"broker": BROKER_URI} | defaults | options)
+            uri=self.uri, **({"server": SERVER_ADDRESS, "broker": BROKER_URI} | defaults | options)
         )
         sip, data = self.addresses()
         self.agent = AgentMachine(self.properties, SeededRandom(town.world), sip=sip, data=data, rudp=town.rudp)

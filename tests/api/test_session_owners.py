@@ -86,16 +86,20 @@ def test_a_caller_who_cannot_reach_the_owner_is_served_after_the_redirection(dom
 
 def test_a_device_that_moves_in_its_session_is_not_redirected(domain: Domain) -> None:
     async def story() -> None:
-        async with domain.server("s1") as s1, domain.server("s2") as s2, device(domain, "s2") as phone:
-            async with device(domain, "s1", "laptop") as laptop:
-                assert broker_of(laptop) == contact_of(s1)
-                await laptop.subscribe(SUBJECT, keep=True)
-                calls = call_ids(s2)
-                await phone.rebind("127.0.0.7")
-                await asyncio.sleep(0.3)
-                assert broker_of(phone) == contact_of(s2)
-                assert call_ids(s2) == calls, "the re-INVITE has kept the session"
-                await phone.publish(SUBJECT, {"n": 1})
+        async with (
+            domain.server("s1") as s1,
+            domain.server("s2") as s2,
+            device(domain, "s2") as phone,
+            device(domain, "s1", "laptop") as laptop,
+        ):
+            assert broker_of(laptop) == contact_of(s1)
+            await laptop.subscribe(SUBJECT, keep=True)
+            calls = call_ids(s2)
+            await phone.rebind("127.0.0.7")
+            await asyncio.sleep(0.3)
+            assert broker_of(phone) == contact_of(s2)
+            assert call_ids(s2) == calls, "the re-INVITE has kept the session"
+            await phone.publish(SUBJECT, {"n": 1})
 
     run(story())
 

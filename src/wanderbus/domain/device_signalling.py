@@ -17,7 +17,7 @@ from wanderbus.domain.connect_pacing import ConnectPacing
 from wanderbus.domain.device_session import DeviceSession
 from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.domain.parts import BROKER, OWNERS, TRANSPORTS, USER_AGENT
-from wanderbus.domain.servers.owner_messages import CallRedirected, CallServed, CallWithdrawn, OwnerWanted
+from wanderbus.domain.servers.owner_messages import CallRedirected, CallServed, OwnerWanted
 from wanderbus.domain.session_channels import SessionChannels
 from wanderbus.domain.session_table import SessionTable
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
@@ -100,7 +100,8 @@ class DeviceSignalling:
                     if session := self._sessions.by_id.get(identity):
                         self._on_session_established(session, media)
                 case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
-                    self._withdraw(identity)
+                    self._pacing.withdraw(identity)
+                    self._undecided.pop(identity, None)
                     self._on_session_removed(identity, reason)
                 case sip.Registered():
                     self._parts.emit(BrokerRegistered())
@@ -148,12 +149,6 @@ class DeviceSignalling:
                 self.end(previous, "its device was redirected to the server that owns the session")
         else:
             self._on_session_offered(offer)
-
-    def _withdraw(self, identity: str) -> None:
-        """Forget the offer of a new session that its caller gave up, if it is not served yet."""
-        self._pacing.withdraw(identity)
-        if self._undecided.pop(identity, None) is not None:
-            self._parts.give(OWNERS, [CallWithdrawn(identity)])
 
     def _on_session_offered(self, offer: sip.SessionOffered) -> None:
         """Answer an authenticated agent that opens its session, or moves to another address in it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from wanderbus.broker.core import Broker
 from wanderbus.broker.history.piece import find_position, read_piece
@@ -17,8 +17,11 @@ from wanderbus.broker.messages import (
     OffsetWanted,
 )
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
 from wanderbus.domain.baseline import Baseline
+from wanderbus.domain.parts import SERVER_LINKS
+from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
@@ -41,10 +44,13 @@ DOMAIN: Final = "sim.test"
 BROKER_URI: Final = f"sip:broker@{DOMAIN}"
 SERVER_IP: Final = "10.0.0.1"
 SERVER_ADDRESS: Final[Address] = (SERVER_IP, 5060)
-_BROKER_ADDRESS: Final[Address] = (SERVER_IP, 5070)
-_DATA_ADDRESS: Final[Address] = (SERVER_IP, 5071)
-_STREAM_ADDRESS: Final[Address] = (SERVER_IP, 5072)
-_NG_ADDRESS: Final[Address] = (SERVER_IP, 5074)
+_SIP_PORT: Final = 5060
+_BROKER_PORT: Final = 5070
+_DATA_PORT: Final = 5071
+_STREAM_PORT: Final = 5072
+_NG_PORT: Final = 5074
+LINKS_PORT: Final = 5075
+"""Port of the links to the other servers of an event domain."""
 ECI_ADDRESS: Final[Address] = (SERVER_IP, 5073)
 _FINGERPRINT: Final = bytes(range(32))
 
@@ -52,6 +58,13 @@ _FINGERPRINT: Final = bytes(range(32))
 def password_of(user: str) -> str:
     """Return the password of a simulated user name."""
     return f"secret of {user}"
+
+
+class SimulatedMember(NamedTuple):
+    """Part of a server in an event domain; ``make_parts`` returns its links, and what uses them, for a state."""
+
+    channels: OwnChannels
+    make_parts: Callable[[BrokerState], ServerParts]
 
 
 class AccessNode(Node):
@@ -65,7 +78,7 @@ class AccessNode(Node):
 class SimulatedServer:
     """Starts, crashes and restarts the server machines over one disk; with ``eci`` it serves the original ECI too.
 
-    Calls with a side behind NAT pass one of the ``relays``.
+    Calls with a side behind NAT pass one of the ``relays``. ``member`` is its part in an event domain.
     """
 
     def __init__(
@@ -78,7 +91,11 @@ class SimulatedServer:
         encryption: bool = True,
         eci: BaselineConfig | None = None,
         relays: Sequence[Address] = (),
+        ip: str = SERVER_IP,
+        member: SimulatedMember | None = None,
     ) -> None:
+        self.ip = ip
+        self._member = member
         self.disk = Disk(world)
         self.engine = SimulatedEngine(())
         """The matching engine beside the server; a crash of the server leaves it running."""
@@ -120,31 +137,35 @@ class SimulatedServer:
 
     def start(self) -> None:
         """Boot from the disk."""
-        random = SeededRandom(self._world)
+        random, state, member = SeededRandom(self._world), self.recovered_state(), self._member
         # Dialogs through the proxy survive a restart if its key is the same.
         key = self._path_key or random.token(16)
         media = RelayDriver(self._relays, random) if self._relays else None
-        sip = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, key, media=media)
-        served = {"sip": SERVER_ADDRESS} | ({"ng": _NG_ADDRESS} if self._relays else {})
+        address = self.ip, _SIP_PORT
+        sip = SIPServer(DOMAIN, address, password_of, random, key, media=media)
+        served = {"sip": address} | ({"ng": (self.ip, _NG_PORT)} if self._relays else {})
         self._sip = Node("registrar", sip, served, self._world, self._network, self._report)
         access = AccessServer(
-            Properties(uri=BROKER_URI, server=SERVER_ADDRESS, password=password_of("broker")),
-            Broker(self.recovered_state(), self._config),
+            Properties(uri=BROKER_URI, server=address, password=password_of("broker")),
+            Broker(state, self._config, channels=None if member is None else member.channels),
             random,
-            sip_address=_BROKER_ADDRESS,
-            data_address=_DATA_ADDRESS,
-            stream_address=_STREAM_ADDRESS,
+            sip_address=(self.ip, _BROKER_PORT),
+            data_address=(self.ip, _DATA_PORT),
+            stream_address=(self.ip, _STREAM_PORT),
             authenticator=Authenticator(DOMAIN, password_of, random.token(16)),
             encryption=self.encryption,
             reset_key=self._reset_key,
             fingerprint=_FINGERPRINT if self.encryption else b"",
             rudp=self._rudp,
             baseline=None if self.eci is None else Baseline(self.eci, key=self._reset_key),
+            servers=None if member is None else member.make_parts(state),
         )
-        sockets = {SIP_SOCKET: _BROKER_ADDRESS, DATA_SOCKET: _DATA_ADDRESS}
+        sockets = {SIP_SOCKET: (self.ip, _BROKER_PORT), DATA_SOCKET: (self.ip, _DATA_PORT)}
+        if member is not None:
+            sockets[SERVER_LINKS] = (self.ip, LINKS_PORT)
         if self.eci is not None:
             sockets[ECI_SOCKET] = ECI_ADDRESS
-        streams = {STREAM_SOCKET: _STREAM_ADDRESS}
+        streams = {STREAM_SOCKET: (self.ip, _STREAM_PORT)}
         self._access = AccessNode(
             "access",
             access,

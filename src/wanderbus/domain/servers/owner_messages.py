@@ -29,12 +29,6 @@ class OwnerWanted(Input, frozen=True):
     user: str
 
 
-class CallWithdrawn(Input, frozen=True):
-    """The caller gave the call up; nothing is reported any more. It is ignored for a call that is decided."""
-
-    call: str
-
-
 class CallServed(Output, frozen=True):
     """This server serves the call."""
 

@@ -31,7 +31,6 @@ from wanderbus.domain.servers.messages import (
 from wanderbus.domain.servers.owner_messages import (
     CallRedirected,
     CallServed,
-    CallWithdrawn,
     Message,
     OwnerAnswered,
     OwnerAsked,
@@ -112,8 +111,6 @@ class SessionOwners:
             match given:
                 case OwnerWanted():
                     self._on_wanted(given, now)
-                case CallWithdrawn(call=call):
-                    self._close(call)
                 case ServerMessageReceived():
                     self._on_message(given, now)
                 case ServerLinkOpened(link=link, server=server):
@@ -155,14 +152,12 @@ class SessionOwners:
                     answer = OwnerAnswered(request, self._contact if self.owns(user) else "")
                     self._outputs.append(SendOnServerLink(received.link, encode(answer)))
                 case OwnerAnswered(request=request, contact=contact):
-                    self._on_answer(server, request, contact, now)
+                    if question := self._questions.get(request):
+                        self._on_answer(question, server, contact, now)
         except (RemoteProtocolError, SIPParseError) as error:
             self._outputs.append(CloseServerLink(received.link, f"{server}: {error}"))
 
-    def _on_answer(self, server: str, request: int, contact: str, now: float) -> None:
-        question = self._questions.get(request)
-        if question is None or server not in question.unanswered:
-            return
+    def _on_answer(self, question: _Question, server: str, contact: str, now: float) -> None:
         if contact:
             target = str(SIPUri.parse(contact))
             self._close(question.call)
@@ -201,11 +196,10 @@ class SessionOwners:
         self._outputs.append(CallServed(call))
 
     def _close(self, call: str) -> None:
-        """Forget the question about a call, if there is one."""
-        request = self._requests.pop(call, None)
-        if request is not None:
-            del self._questions[request]
-            self._outputs.append(CancelTimer(request))
+        """Forget the question about a call."""
+        request = self._requests.pop(call)
+        del self._questions[request]
+        self._outputs.append(CancelTimer(request))
 
     def _remember(self, call: str, now: float) -> None:
         while self._redirected and (
