@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import wanderbus
-from tests.api.event_domain import Domain
+from tests.api.event_domain import USERS, Domain
 from tests.api.test_access_servers import broker_of
 from tests.api.world import SUBJECT, numbers, run
+from wanderbus.errors import AuthenticationError
 from wanderbus.machine import shown
 
 pytestmark = pytest.mark.integration
@@ -102,6 +104,50 @@ def test_a_device_that_moves_in_its_session_is_not_redirected(domain: Domain) ->
             await phone.publish(SUBJECT, {"n": 1})
 
     run(story())
+
+
+def second(domain: Domain, at: wanderbus.Server, password: str) -> wanderbus.Server:
+    """The server s2 without a proxy, which registers at that of another server."""
+    settings: dict[str, Any] = {"domain": "localhost", "users": USERS, "broker_password": password}
+    settings |= {"event_domain": domain.file, "event_server": "s2", "data_dir": domain.data_dir("s2")}
+    return wanderbus.Server(**settings, sip_server=shown(at.address))
+
+
+def test_a_second_broker_registers_at_the_proxy_of_the_first_server(domain: Domain) -> None:
+    """One SIP domain on two machines: the first has the proxy (SPEC J-01)."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as of_s2:
+            async with domain.server("s1", broker_password="shared") as s1, AsyncExitStack() as stack:
+                s2 = await of_s2.enter_async_context(second(domain, s1, "shared"))
+                agents = {name: await stack.enter_async_context(domain.agent("s1", name)) for name in USERS}
+                assert {broker_of(each) for each in agents.values()} == {contact_of(s1), contact_of(s2)}
+                readers = [await stack.enter_async_context(each.subscribe(SUBJECT)) for each in agents.values()]
+                await agents["bob"].publish(SUBJECT, {"n": 1})
+                for reader in readers:
+                    assert await numbers(reader, 1) == [1]
+            async with domain.server("s1", broker_password="shared") as s1:
+                assert set(brokers_at(s1)) == {contact_of(s1), contact_of(s2)}, "that of s2 has survived"
+
+    run(story())
+
+
+@pytest.mark.parametrize("shared", [None, "shared"])
+def test_a_second_broker_without_the_password_is_refused(domain: Domain, shared: str | None) -> None:
+    async def story() -> None:
+        async with domain.server("s1", broker_password=shared) as s1:
+            with pytest.raises(AuthenticationError):
+                async with second(domain, s1, "guess"):
+                    pass
+            assert brokers_at(s1) == (contact_of(s1),)
+
+    run(story())
+
+
+def brokers_at(server: wanderbus.Server) -> tuple[str, ...]:
+    """The Contacts of the brokers that are registered at the server."""
+    sip: Any = server._sip
+    return tuple(each.contact for each in sip.machine.location.bindings("sip:broker@localhost", float("-inf")))
 
 
 def call_ids(server: wanderbus.Server) -> list[str]:

@@ -48,8 +48,7 @@ def server(**given: Any) -> wanderbus.Server:
             "access.nearest: '10.0.0.1:x' cannot be used: .*; write address or address:port",
         ),
         (ELSEWHERE | {"routing": DefaultRouting()}, "routing: the proxy is at sip_server"),
-        ({"broker_password": "guess"}, "broker_password: applies only with sip_server"),
-        ({"broker_password_file": "word"}, "broker_password_file: applies only with sip_server"),
+        ({"broker_password": "a", "broker_password_file": "b"}, "broker_password: conflicts with broker_password_file"),
         ({"ca_file": "ca.pem"}, "ca_file: applies only with sip_server"),
         (
             ELSEWHERE | {"broker_password": "a", "broker_password_file": "b"},
@@ -157,6 +156,17 @@ def test_credentials_of_the_broker(tmp_path: Path) -> None:
     assert server(**ELSEWHERE)._broker_password is None
     with pytest.raises(ConfigurationError, match="users, line 2: the name 'broker' is taken"):
         server(users=users)
+
+
+def test_the_password_of_other_brokers_at_this_server(tmp_path: Path) -> None:
+    """It is that of the own broker, too; unless it is given, nobody knows that of the own broker."""
+    word = tmp_path / "word"
+    word.write_text("other\n")
+    for given, password in (({"broker_password": "own"}, "own"), ({"broker_password_file": word}, "other")):
+        made = server(**given)
+        assert made._broker_password == made._secrets["broker"] == password
+    one, two = server(), server()
+    assert one._secrets["broker"] != two._secrets["broker"]
 
 
 def test_a_proxy_takes_the_brokers_line(tmp_path: Path) -> None:

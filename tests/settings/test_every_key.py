@@ -172,7 +172,6 @@ SERVER: Final[dict[str, Callable[[wanderbus.Server], Any]]] = {
 
 NEEDED: Final[dict[str, dict[str, Any]]] = {
     "relay_calls": {"relays": ["127.0.0.1"]},
-    "broker_password": {"sip_server": "127.0.0.1"},
 }
 """Other keys that some keys require."""
 

@@ -90,7 +90,10 @@ SipServer = Annotated[
 ]
 BrokerPasswordFile = Annotated[
     Path | None,
-    typer.Option(help="File with the broker's password at --sip-server; unless given, the one in --users."),
+    typer.Option(
+        help="File with the broker's password at --sip-server; unless given, the one in --users. Without --sip-server, "
+        "other brokers register here with this password."
+    ),
 ]
 CaFile = Annotated[
     Path | None, typer.Option(help="PEM file of the certificate authorities to trust for --sip-server (TLS).")

@@ -62,6 +62,7 @@ from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, Port, SIPPort, StreamPort, UdpPort
 from wanderbus.server.role import Offer, StatefulRole
+from wanderbus.server.validation import user_uri
 from wanderbus.settings.bounds import bounds_of
 from wanderbus.sip.authentication.digest import Authenticator, Secret
 from wanderbus.sip.authentication.login_guard import LoginGuard
@@ -130,6 +131,12 @@ class BrokerRole(StatefulRole):
         self._state = BrokerState(server, self._config.publishes_remembered)
         return self._state
 
+    @property
+    def instance(self) -> str:
+        """Return the instance id of this broker for a registrar, stable over restarts (RFC 5626 4.1)."""
+        uri = user_uri(self._settings.broker_user, self._settings.domain)
+        return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={self._state.server}').urn}>"
+
     async def open(self, offer: Offer) -> None:
         """Make the broker. Loading a kernel now delays nobody; a few subscriptions need none."""
         self._offer = offer
@@ -158,16 +165,14 @@ class BrokerRole(StatefulRole):
     def ports(self) -> Sequence[Port]:
         """Return the sockets of SIP and of data channels, of the original ECI, and of the links between servers."""
         settings, host = self._settings, self._settings.host
-        properties = self._make_properties()
-        instance = _instance(properties.uri, self._state.server)
-        self.properties = msgspec.structs.replace(properties, instance=instance)
+        self.properties = msgspec.structs.replace(self._make_properties(), instance=self.instance)
         sip = SIPPort(
             name=SIP_SOCKET,
             host=host,
             port=settings.broker_port,
             setting="broker_port",
             # The SIP server may connect to us, as it must after its restart; over TLS that would need a certificate.
-            tcp=properties.transport == "TCP",
+            tcp=self.properties.transport == "TCP",
             client_tls=self._tls,
             limits=settings.sip_connections,
         )
@@ -342,11 +347,6 @@ class BrokerRole(StatefulRole):
             advice = "give that user's password with --broker-password-file, or a line in users"
         self._rejection = AuthenticationError(f"the SIP server {server} rejects {uri}: {response}; {advice}")
         self._registered.set()
-
-
-def _instance(uri: str, server: str) -> str:
-    """Return the instance id of this broker for a registrar, stable over restarts (RFC 5626 4.1)."""
-    return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={server}').urn}>"
 
 
 def _unread(unread: SubscriptionUnread) -> str:

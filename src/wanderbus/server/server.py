@@ -122,7 +122,8 @@ class Server(HostedServer):
         name = settings.broker_user
         if settings.sip_server is None:
             self._users = validation.secrets(settings, taken=name)
-            own = SystemRandom().token(16).hex()
+            # With a given password, other brokers of the domain can register here, too.
+            own = validation.broker_password(settings, {}) or SystemRandom().token(16).hex()
             self._broker_password: str | None = own
             self._secrets: Mapping[str, Secret] = ChainMap({name: own}, cast(dict[str, Secret], self._users))
             return
@@ -154,14 +155,14 @@ class Server(HostedServer):
     def _make_roles(self) -> list[Role]:
         """Return the roles of this process, in the order of their start."""
         settings = self._settings
-        self._broker = BrokerRole(
+        broker = self._broker = BrokerRole(
             settings, self._broker_config, self._extensions, self._secrets, self._properties, self._tls, self._member
         )
         if self.sip_server is not None:
-            return [self._broker]
+            return [broker]
         relay = validation.relay_role(settings)
-        self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay, lodger=self.broker_uri)
-        return [*([] if relay is None else [relay]), self._sip, self._broker]
+        self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay, lodger=lambda: broker.instance)
+        return [*([] if relay is None else [relay]), self._sip, broker]
 
     def _properties(self) -> Properties:
         """Return the properties of the broker's user agent; a registrar in this process has its address by now."""

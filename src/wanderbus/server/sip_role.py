@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -53,7 +53,7 @@ class SIPRole(Role):
 
     :param secrets: the secret of each user
     :param relay: the media relay of this process, which starts before this role
-    :param lodger: URI of a user that registers from this process; its stored bindings are discarded
+    :param lodger: returns the instance that registers from this process; its stored binding is discarded
     """
 
     name = "SIP server"
@@ -65,7 +65,7 @@ class SIPRole(Role):
         *,
         routing: RoutingScript | None = None,
         relay: RelayRole | None = None,
-        lodger: str = "",
+        lodger: Callable[[], str] = lambda: "",
     ) -> None:
         self._settings = settings
         self._secrets = secrets
@@ -161,7 +161,7 @@ class SIPRole(Role):
         """Restore the registrations."""
         assert self.machine is not None
         assert self._registrations is not None
-        return self._registrations.restore_into(self.machine, without=self._lodger)
+        return self._registrations.restore_into(self.machine, without=self._lodger())
 
     def report(self, output: Output) -> None:
         """Store registrations, look up domains, and log failures of others."""

@@ -37,7 +37,7 @@ _OF_REGISTRAR: Final = (
 )
 """Keys without a meaning in a process that has no registrar."""
 
-_OF_REGISTERED_BROKER: Final = ("broker_password", "broker_password_file", "ca_file")
+_OF_REGISTERED_BROKER: Final = ("ca_file",)
 """Keys without a meaning in a process that has one."""
 
 
@@ -77,7 +77,7 @@ def check_server(settings: ServerSettings) -> None:
     if settings.sip_server is None:
         if given := _given(settings, _OF_REGISTERED_BROKER):
             raise ConfigurationError(
-                f"{given}: applies only with sip_server, where the broker authenticates itself; leave it out"
+                f"{given}: applies only with sip_server, which the broker connects to; leave it out"
             )
     elif given := _given(settings, _OF_REGISTRAR):
         raise ConfigurationError(f"{given}: registrar and proxy are at sip_server, not here; leave one of them out")
@@ -108,12 +108,15 @@ def secrets(settings: ProxySettings, *, taken: str | None) -> Mapping[str, Secre
     if isinstance(settings.users, Path):
         return Users(settings.users, domain=settings.domain, taken=taken)
     if taken in settings.users:
-        raise ConfigurationError(f"users: the name {taken!r} is taken")
+        raise ConfigurationError(
+            f"users: the name {taken!r} is taken by this server's broker; if other brokers register here, give their "
+            "password in broker_password_file"
+        )
     return settings.users
 
 
 def broker_password(settings: ServerSettings, users: Mapping[str, Secret]) -> str | None:
-    """Return the broker's password at ``sip_server``, None if it has none."""
+    """Return the broker's password, None if it has none."""
     if settings.broker_password_file is not None:
         return password_in(settings.broker_password_file)
     found = settings.broker_password or users.get(settings.broker_user)

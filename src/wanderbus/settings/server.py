@@ -195,7 +195,8 @@ class ServerSettings(ProxySettings, frozen=True, kw_only=True):
     """User name of the broker."""
 
     broker_password: str | None = None
-    """Password of the broker at ``sip_server``; the one in ``users`` unless given."""
+    """Password of the broker at ``sip_server``; the one in ``users`` unless given. Without ``sip_server``, the password
+    with which other brokers of an event domain register here; none can unless given."""
 
     broker_password_file: Path | None = None
     """File with that password on its first line, instead of ``broker_password``."""

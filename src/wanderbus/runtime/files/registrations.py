@@ -31,13 +31,14 @@ class Registrations:
         return cls(BindingStore.open(path))
 
     def restore_into(self, machine: SIPServer, *, without: str) -> list[Output]:
-        """Restore the stored registrations into ``machine``, except for the address of record ``without``.
+        """Restore the stored registrations into ``machine``, except for those of the instance ``without``.
 
         Returns the outputs of the machine. Registrations that it does not accept are removed from the file.
         """
         now = self._loop.time()
         loaded = self._store.load(_wall_s(), now)
-        outputs = machine.restore({aor: bindings for aor, bindings in loaded.items() if aor != without}, now)
+        kept = {aor: [each for each in bindings if each.instance != without] for aor, bindings in loaded.items()}
+        outputs = machine.restore({aor: bindings for aor, bindings in kept.items() if bindings}, now)
         for aor in loaded.keys() - set(machine.location):
             self.note(aor, ())
         return outputs
