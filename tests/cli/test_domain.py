@@ -64,6 +64,8 @@ def test_a_server_has_the_place_that_the_domain_gives_it(tmp_path: Path) -> None
     place = operator.itemgetter("host", "port", "domain")
     assert place(given_to(ServerSettings, options, None)) == ("127.0.0.2", 5060, "example.org")
     assert place(given_to(ServerSettings, {**options, "port": 0}, None)) == ("127.0.0.2", 0, "example.org")
+    registered = given_to(ServerSettings, {**options, "sip_server": "127.0.0.1"}, None)
+    assert (registered["host"], "port" in registered) == ("127.0.0.2", False), "the port is that of a proxy"
     settings = tmp_path / "broker.toml"
     settings.write_text('host = "127.0.0.9"\n')
     assert place(given_to(ServerSettings, options, settings)) == ("127.0.0.9", 5060, "example.org")

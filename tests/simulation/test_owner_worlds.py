@@ -39,7 +39,7 @@ class Device:
 
     @property
     def received(self) -> list[int]:
-        """What it has received, in all lives."""
+        """Numbers of the events that it has received, in all lives."""
         return [value for phone in self.lives for value in phone.received]
 
     def live(self) -> None:

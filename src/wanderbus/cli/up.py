@@ -194,7 +194,7 @@ def given_to(kind: type[msgspec.Struct], options: Mapping[str, Any], config: Pat
     if "relays" in given:
         given["relays"] = tuple(given["relays"])
     given = {**from_file, **given}
-    settings = {**_UNLESS_GIVEN, **_in_event_domain(given.get("event_domain"), given.get("event_server")), **given}
+    settings = {**_UNLESS_GIVEN, **_in_event_domain(given), **given}
     if "users" not in settings:
         raise ConfigurationError(
             "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"
@@ -215,15 +215,21 @@ def check_admins(names: Iterable[str], users: Path | Mapping[str, str]) -> None:
             )
 
 
-def _in_event_domain(file: Path | None, server: str | None) -> dict[str, Any]:
-    """Return the settings of ``server`` in the file of its event domain; none without such a file."""
+def _in_event_domain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the ``given`` server in the file of its event domain; none without such a file.
+
+    A server that registers at another one has no port for SIP of its own.
+    """
+    file: Path | None = given.get("event_domain")
     if file is None:
         return {}
     domain = read_domain(file).settings
-    described = domain.servers.get(server or "")
+    described = domain.servers.get(given.get("event_server") or "")
     address = None if described is None or described.sip is None else address_in(described.sip)
-    place = {} if address is None else {"host": address[0], "port": address[1]}
-    return {"domain": domain.name, **place}
+    if address is None:
+        return {"domain": domain.name}
+    port = {} if given.get("sip_server") else {"port": address[1]}
+    return {"domain": domain.name, "host": address[0], **port}
 
 
 async def serve(
