@@ -131,7 +131,8 @@ class DeviceSignalling:
         if next_at is not None:
             self._parts.emit(SetTimer(("connect", user), next_at))
         for offer in due:
-            if self._asks_owner and not offer.update:
+            # The requests of an operator are about the server that was called.
+            if self._asks_owner and not offer.update and user not in self._broker.config.roles:
                 self._undecided[offer.id] = offer
                 self._parts.give(OWNERS, [OwnerWanted(offer.id, user)])
             else:

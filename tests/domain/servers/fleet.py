@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.agent.town import Phone, Sent
@@ -17,7 +17,7 @@ from wanderbus.domain.servers.links import ServerLinks
 from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import FIRST_LINK
 from wanderbus.machine import Address
-from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.network import Conditions, Network
@@ -35,9 +35,11 @@ class Fleet:
         seed: int = 1,
         names: Sequence[str] = ("s1", "s2"),
         leaders: Sequence[str] = ("s1", "s2"),
+        roles: Mapping[str, Role] | None = None,
     ) -> None:
         self.names = tuple(names)
         self.leaders = tuple(leaders)
+        self.roles = dict(roles or {})
         self.world = World(seed)
         self.network = Network(self.world, conditions or Conditions(delay_min_s=0.005, delay_max_s=0.005))
         self.rudp = RudpConfig()
@@ -58,7 +60,7 @@ class Fleet:
         key = bytes(16)
         directory = Directory(ChannelGroups(key, 4), first_table(4, self.leaders, key))
         member = SimulatedMember(OwnChannels(directory, name), lambda state: self._parts(name, state))
-        config = BrokerConfig(server=name, domain=DOMAIN)
+        config = BrokerConfig(server=name, domain=DOMAIN, roles=self.roles)
         return SimulatedServer(self.world, self.network, config, self.rudp, ip=ip_of(name), member=member)
 
     def _parts(self, name: str, state: BrokerState) -> ServerParts:

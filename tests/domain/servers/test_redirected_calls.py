@@ -73,6 +73,14 @@ def test_servers_that_lead_no_channel_ask_each_other_too() -> None:
     assert redirections(fleet) == [("sip:broker@10.0.0.2:5070", ip_of("s3"))]
 
 
+def test_operators_are_served_by_the_server_that_they_call() -> None:
+    fleet = Fleet(roles={ALICE: "operator"})
+    subscribed(fleet, "s1")
+    assert fleet.phone("s2", number=2).connect().statuses == ["CONNECTED"]
+    assert redirections(fleet) == []
+    assert fleet.users_at("s2") == [ALICE]
+
+
 def test_a_move_within_a_session_is_never_redirected(fleet: Fleet) -> None:
     roamer = fleet.phone("s2", number=2).connect()
     subscribed(fleet, "s1")
