@@ -241,7 +241,7 @@ def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
     assert south.decided == []
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_questions_and_redirections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_owners, "QUESTIONS_MAX", 3)
     monkeypatch.setattr(session_owners, "REDIRECTED_MAX", 3)
     south = South()
