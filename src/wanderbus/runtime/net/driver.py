@@ -38,6 +38,9 @@ from wanderbus.runtime.system_random import wall_us
 if TYPE_CHECKING:
     from wanderbus.runtime.net.streams import Streams
 
+Receive = Callable[[int], tuple[bytes, Any]]
+"""Method of a socket that returns a datagram of at most so many bytes, and its sender."""
+
 _log = logging.getLogger("wanderbus.driver")
 
 RECEIVE_BUFFER_BYTES: Final = 4 * 2**20
@@ -100,11 +103,16 @@ class Driver:
         }
 
     def bind(
-        self, addresses: Mapping[str, Address], *, datagrams_a_turn: int = _DATAGRAMS_A_TURN
+        self,
+        addresses: Mapping[str, Address],
+        *,
+        datagrams_a_turn: int = _DATAGRAMS_A_TURN,
+        waited_s_max: float | None = None,
     ) -> dict[str, Address]:
         """Open these UDP sockets by name, then close those that they replace; return the addresses in use.
 
-        No more than ``datagrams_a_turn`` of each are read before other sockets have their turn.
+        No more than ``datagrams_a_turn`` of each are read before other sockets have their turn. Datagrams that waited
+        longer than ``waited_s_max`` are discarded.
 
         Raises ``OSError`` if an address cannot be bound, ``OverflowError`` for an invalid port; the previous sockets
         then stay open.
@@ -121,7 +129,8 @@ class Driver:
             self._unbind(name)
             self._sockets[name] = each
             self._most[name] = datagrams_a_turn
-            self._loop.add_reader(each, self._readable, name, each)
+            receive = each.recvfrom if waited_s_max is None else _fresh(each, waited_s_max)
+            self._loop.add_reader(each, self._readable, name, receive)
         return {name: each.getsockname()[:2] for name, each in opened.items()}
 
     def bind_streams(
@@ -196,22 +205,22 @@ class Driver:
             self._loop.remove_reader(old)
             old.close()
 
-    def _readable(self, name: str, source: socket.socket) -> None:
+    def _readable(self, name: str, receive: Receive) -> None:
         """Read what has arrived: one datagram at a time while they arrive singly, else a batch."""
         alone = not self._bursts
-        if alone and self._receive(name, source, 1):
+        if alone and self._receive(name, receive, 1):
             self._run()
-        self._bursts = self._receive(name, source, self._most[name]) > (0 if alone else 1)
+        self._bursts = self._receive(name, receive, self._most[name]) > (0 if alone else 1)
         self._run()
 
-    def _receive(self, name: str, source: socket.socket, most: int) -> int:
+    def _receive(self, name: str, receive: Receive, most: int) -> int:
         """Put up to ``most`` datagrams that have arrived into the inbox; return their number."""
         count = size = 0
         for _ in range(most):
             if size >= _BYTES_A_TURN:
                 break
             try:
-                data, address = source.recvfrom(_DATAGRAM_BYTES)
+                data, address = receive(_DATAGRAM_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -319,6 +328,13 @@ class Unmade:
     def step(self, inputs: object, now: float) -> list[Output]:
         """Do nothing."""
         return []
+
+
+def _fresh(source: socket.socket, waited_s_max: float) -> Receive:
+    # Agents do not load what only servers use.
+    from wanderbus.runtime.net.fresh_datagrams import FreshDatagrams
+
+    return FreshDatagrams(source, waited_s_max).receive
 
 
 def open_udp(address: Address) -> socket.socket:

@@ -16,6 +16,10 @@ _TRIES: Final = 32
 DATAGRAMS_A_TURN: Final = 4
 """Datagrams to read before other sockets have their turn: a challenge to a stranger takes half a millisecond."""
 
+WAITED_S_MAX: Final = 1.0
+"""Age from which on a message is discarded unread: its sender has sent it again after 0.5 s (T1 of RFC 3261), and an
+agent gives up a call after 4 s."""
+
 
 def listen_for_sip(
     driver: Driver,
@@ -66,7 +70,7 @@ def listen_for_sip(
 
 def _bind_udp(driver: Driver, name: str, address: Address) -> Address:
     try:
-        return driver.bind({name: address}, datagrams_a_turn=DATAGRAMS_A_TURN)[name]
+        return driver.bind({name: address}, datagrams_a_turn=DATAGRAMS_A_TURN, waited_s_max=WAITED_S_MAX)[name]
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"UDP port {shown(address)}") from None
     except OverflowError as error:
