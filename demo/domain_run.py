@@ -17,12 +17,12 @@ from demo.hosts import ServerHost
 from demo.plan import Step, plan
 from demo.run import Evidence, Run
 from demo.users import PUBLISHER, TRAVELLERS
+from harness.domain_file import Place, place_servers
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.launch import python
 
 ACCESS: Final = ("s1", "s2", "s3")
 RESOLUTION: Final = ("s4", "s5")
-LINK_PORT: Final = 5601
 INIT_S: Final = 30.0
 
 _LEADER: Final = re.compile(r"leader (\w+)")
@@ -64,19 +64,8 @@ class DomainRun(Run):
         """Write the file of the domain, with the addresses and roles of this network."""
         size = str(len(self.SERVERS))
         await self._domain_command("init", str(self._directory), "--size", size, "--name", DOMAIN)
-        network, lines, server = self._context.network, list[str](), ""
-        for line in self._file.read_text().splitlines():
-            key = line.partition(" =")[0]
-            if line.startswith("[servers."):
-                server = line.removeprefix("[servers.").removesuffix("]")
-            if key == "address":
-                line = f'address = "{network.address(server)}:{LINK_PORT}"'
-            elif key == "sip":
-                line = f'sip = "{network.address(server)}:{self._context.sip_port}"'
-            elif key == "roles":
-                line = f"roles = {_roles(server)}"
-            lines.append(line)
-        self._file.write_text("\n".join(lines) + "\n")
+        network, port = self._context.network, self._context.sip_port
+        place_servers(self._file, {name: Place(network.address(name), port, _roles(name)) for name in self.SERVERS})
 
     async def _domain_command(self, *arguments: str) -> str:
         """Return the output of ``wanderbus domain``; :class:`CannotRunError` with its last line if it fails."""
@@ -100,7 +89,7 @@ class DomainRun(Run):
         await asyncio.gather(*(server.stop() for server in self._servers.values()))
 
 
-def _roles(server: str) -> str:
+def _roles(server: str) -> list[str]:
     if server in ACCESS:
-        return '["access"]'
-    return '["resolution", "directory"]' if server == RESOLUTION[0] else '["resolution"]'
+        return ["access"]
+    return ["resolution", "directory"] if server == RESOLUTION[0] else ["resolution"]

@@ -1,0 +1,35 @@
+"""The file of an event domain, changed for the network of a run: places and roles of its servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LINK_PORT: Final = 5601
+
+
+class Place(NamedTuple):
+    """Place of a server: its IP address, the port of its SIP, and its roles."""
+
+    host: str
+    sip_port: int
+    roles: Sequence[str]
+
+
+def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> None:
+    """Give each server in ``file``, as ``wanderbus domain init`` writes it, its place; append ``tables``."""
+    lines, server = list[str](), ""
+    for line in file.read_text().splitlines():
+        if line.startswith("[servers."):
+            server = line.removeprefix("[servers.").removesuffix("]")
+        match line.partition(" =")[0]:
+            case "address":
+                line = f'address = "{places[server].host}:{LINK_PORT}"'
+            case "sip":
+                line = f'sip = "{places[server].host}:{places[server].sip_port}"'
+            case "roles":
+                line = f"roles = {json.dumps(list(places[server].roles))}"
+        lines.append(line)
+    file.write_text("\n".join([*lines, tables]) + "\n")
