@@ -51,6 +51,12 @@ SOAK = (
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--cycles"], "12", "200"),
     ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "6", "100"),
+    (
+        "kills in a domain",
+        ["faults", "domainkill", "--short-log", "--agents", "24", "--rate", "60", "--seconds"],
+        "20",
+        "1200",
+    ),
 )
 
 # Help text of each command; the first line is the summary.
@@ -74,6 +80,8 @@ COMMANDS = {
         ./do lakekill [ARGUMENTS of python -m faults lakekill]""",
     "enginekill": """kill the matching engine on Spark and its server repeatedly, and compare what agents got
         ./do enginekill [ARGUMENTS of python -m faults enginekill]""",
+    "domainkill": """kill the servers of a domain and fill their disks under load, and compare what agents got
+        ./do domainkill [ARGUMENTS of python -m faults domainkill]""",
     "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
     "hostile": """attack a server that also serves good agents, and report their losses and latency (needs root)
@@ -97,7 +105,7 @@ SETUP_PACKAGES = (
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
 )
 NEEDS_JAVA = ("demo", "test", "lakekill", "enginekill", "soak", "bench", "interop")
-NEEDS_IP = ("demo", "test", "bench", "interop", "goals", "hostile")
+NEEDS_IP = ("demo", "test", "domainkill", "soak", "bench", "interop", "goals", "hostile")
 # Debian package of each program or file pattern: systems for comparison, and programs that drop packets.
 PEERS = {
     "kamailio": "kamailio",
@@ -155,6 +163,7 @@ def main(arguments: list[str]) -> int:
             "crash": crash,
             "lakekill": lakekill,
             "enginekill": enginekill,
+            "domainkill": domainkill,
             "powercut": powercut,
             "hostile": hostile,
             "interop": interop,
@@ -189,6 +198,7 @@ def show_help(command: str) -> int:
         "crash": ["faults", "crash"],
         "lakekill": ["faults", "lakekill"],
         "enginekill": ["faults", "enginekill"],
+        "domainkill": ["faults", "domainkill"],
         "powercut": ["faults", "powercut"],
         "hostile": ["hostile"],
         "bench": ["bench"],
@@ -233,6 +243,10 @@ def lakekill(arguments: list[str]) -> None:
 
 def enginekill(arguments: list[str]) -> None:
     pass_on("the kills of the engine", ["-m", "faults", "enginekill", *arguments])
+
+
+def domainkill(arguments: list[str]) -> None:
+    pass_on("the kills in a domain", ["-m", "faults", "domainkill", *arguments])
 
 
 def powercut(arguments: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +22,24 @@ class Died(Exception):
 
 
 class Victim:
-    """A program of ours; ``starts`` counts its processes, ``ready_s`` is the duration of the last awaited start."""
+    """A program of ours; ``starts`` counts its processes, ``ready_s`` is the duration of the last awaited start.
 
-    def __init__(self, name: str, module: str, *arguments: str, errors: Path, ready_s_max: float = READY_S_MAX) -> None:
+    ``on_host`` returns the command line that runs another one on its host, under the same process id.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        *arguments: str,
+        errors: Path,
+        ready_s_max: float = READY_S_MAX,
+        on_host: Callable[[Sequence[str]], list[str]] = list,
+    ) -> None:
         self.name = name
         self.starts = 0
         self.ready_s = 0.0
-        self._argv = python(module, *arguments)
+        self._argv = on_host(python(module, *arguments))
         self._errors = errors
         self._ready_s_max = ready_s_max
         self._process: AsyncProcess | None = None

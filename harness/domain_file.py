@@ -11,11 +11,12 @@ LINK_PORT: Final = 5601
 
 
 class Place(NamedTuple):
-    """Place of a server: its IP address, the port of its SIP, and its roles."""
+    """Place of a server: its IP address, the port of its SIP, its roles, and the port of its links to other servers."""
 
     host: str
     sip_port: int
     roles: Sequence[str]
+    link_port: int = LINK_PORT
 
 
 def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> None:
@@ -26,7 +27,7 @@ def place_servers(file: Path, places: Mapping[str, Place], tables: str = "") -> 
             server = line.removeprefix("[servers.").removesuffix("]")
         match line.partition(" =")[0]:
             case "address":
-                line = f'address = "{places[server].host}:{LINK_PORT}"'
+                line = f'address = "{places[server].host}:{places[server].link_port}"'
             case "sip":
                 line = f'sip = "{places[server].host}:{places[server].sip_port}"'
             case "roles":

@@ -1,0 +1,217 @@
+"""``python -m faults.domain_agents``: many agents in one process that publish, subscribe and move, and keep a journal.
+
+Each agent has one merged iteration over its subscriptions. Half of the events are published by an agent that has just
+received one of the same subject, if there is one, so that effects follow their causes as closely as possible.
+
+Input: ``go`` begins to publish, ``move ADDRESS`` uses another address, and ``stop`` ends publishing; the end of the
+input ends the process.
+Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN MOVED``, twice a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections import deque
+from collections.abc import Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+import wanderbus
+from faults.agents import DOMAIN, INTERESTS, PASSWORD, READY
+from faults.domain_journal import AgentRole, Entry, HostRole, Journal, Kind, Name
+from wanderbus.errors import Closed, LimitExceeded, Refused
+
+CONNECT_S_MAX: Final = 60.0
+"""Longest time until an agent is connected: all of them connect at once."""
+
+UNANSWERED_MAX: Final = 24
+"""Publishes of one agent without an answer, from which on it waits: its server or a leader is down."""
+
+REPLY_SHARE: Final = 0.5
+DECENTRALISED_SHARE: Final = 0.6
+REPORT_S: Final = 0.5
+TICK_S: Final = 0.01
+
+
+class _Member:
+    """One agent with its journal and counts."""
+
+    def __init__(self, role: AgentRole, host: HostRole, journal: Journal) -> None:
+        self.role = role
+        self.acknowledged = self.unanswered = self.taken = self.moved = 0
+        self._n = 0
+        self._journal = journal
+        self.agent = wanderbus.connect(
+            f"sip:{role.user}@{DOMAIN}",
+            password=PASSWORD,
+            server=role.server,
+            state_dir=Path(host.directory, role.user),
+            local_address=host.local_address,
+            connect_s_max=CONNECT_S_MAX,
+        )
+
+    def _note(self, kind: Kind, event: Name, subject: str, text: object = "") -> None:
+        self._journal.note(Entry(kind, self.role.number, event, subject, str(text)))
+
+    async def publish(self, subject: str) -> None:
+        """Publish the next event, and note the answer."""
+        self._n += 1
+        self.unanswered += 1
+        event = Name(self.role.number, self._n)
+        self._note("sent", event, subject)
+        try:
+            identity = await self.agent.publish(subject, {"by": event.by, "n": event.n, "k": event.n % 4})
+        except (LimitExceeded, Refused) as error:
+            self._note("refused", event, subject, error)
+        except Closed:
+            return  # never answered
+        else:
+            self.acknowledged += 1
+            self._note("acknowledged", event, subject, identity)
+        self.unanswered -= 1
+
+    async def take(self, ready: asyncio.Event, causes: deque[tuple[_Member, str]]) -> None:
+        """Take the events of all subscriptions, and let ``causes`` name what may be answered."""
+        agent = self.agent
+        subscriptions = [
+            agent.subscribe(each.subject, INTERESTS[each.interest].expression, keep=True, gaps=True)
+            for each in self.role.subscriptions
+        ]
+        async with agent.merged(*subscriptions) as items:
+            ready.set()
+            async for item in items:
+                if isinstance(item, wanderbus.Gap):
+                    self._note("gap", Name(0, 0), "", f"{item.count} {item.reason}")
+                    continue
+                self.taken += 1
+                event = Name(item.event.attributes["by"], item.event.attributes["n"])
+                self._note("took", event, item.event.subject, item.id)
+                causes.append((self, item.event.subject))
+
+    async def watch(self) -> None:
+        """Count the moves that have ended."""
+        address = ""
+        async for change in self.agent.changes():
+            if change.status == "CONNECTED" and change.address != address:
+                self.moved += bool(address)
+                address = change.address
+                self._note("moved", Name(0, 0), "", address)
+
+
+class _Party:
+    """All agents of the process."""
+
+    def __init__(self, role: HostRole) -> None:
+        self._role = role
+        self._random = Random(role.seed)
+        journal = Journal(role.journal)
+        self._members = [_Member(each, role, journal) for each in role.agents]
+        self._causes: deque[tuple[_Member, str]] = deque(maxlen=8)
+        self._decentralised = frozenset(role.decentralised)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.stop, self.end, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def live(self) -> None:
+        """Connect and subscribe, publish until the order to stop, and take events until the end of the input."""
+        await asyncio.gather(*(each.agent.__aenter__() for each in self._members))
+        ready = [asyncio.Event() for _ in self._members]
+        for member, subscribed in zip(self._members, ready, strict=True):
+            self._begin(member.take(subscribed, self._causes))
+            self._begin(member.watch())
+        for subscribed in ready:
+            await subscribed.wait()
+        print(READY, flush=True)
+        self._begin(self._report())
+        await self.go.wait()
+        await self._publish()
+        await self.end.wait()
+        os._exit(0)  # nobody needs a goodbye
+
+    async def _publish(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while not self.stop.is_set():
+            now = loop.time()
+            # After a long pause the rate is not made up for.
+            due = max(due, now - 1.0)
+            while due <= now:
+                due += 1 / self._role.rate_per_s
+                if (choice := self._choose()) is not None:
+                    self._begin(choice[0].publish(choice[1]))
+            await asyncio.sleep(TICK_S)
+
+    def _choose(self) -> tuple[_Member, str] | None:
+        """Return who publishes next, and in which subject; None if too much is unanswered."""
+        random = self._random
+        if self._causes and random.random() < REPLY_SHARE:
+            member, subject = self._causes.pop()
+        else:
+            member = random.choice(self._members)
+            is_direct = random.random() < DECENTRALISED_SHARE
+            subject = random.choice(self._role.decentralised if is_direct else self._role.ordered)
+        return (member, subject) if member.unanswered < UNANSWERED_MAX else None
+
+    async def move(self, address: str) -> None:
+        """Let all agents use another address."""
+        for member in self._members:
+            await member.agent.rebind(address)
+
+    async def _report(self) -> None:
+        while True:
+            counts = [(each.acknowledged, each.unanswered, each.taken, each.moved) for each in self._members]
+            print(*map(sum, zip(*counts, strict=True)), flush=True)
+            await asyncio.sleep(REPORT_S)
+
+    def order(self, line: str) -> None:
+        """Obey a line of the input."""
+        word, _, rest = line.partition(" ")
+        if word == "move":
+            self._begin(self.move(rest))
+        elif word == "go":
+            self.go.set()
+        else:
+            self.stop.set()
+
+    def _begin(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(doing)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+async def run(role: HostRole) -> None:
+    """Do the job until standard input ends."""
+    party = _Party(role)
+    loop, buffer = asyncio.get_running_loop(), bytearray()
+
+    def read() -> None:
+        if not (data := os.read(0, 4_096)):
+            loop.remove_reader(0)
+            party.stop.set()
+            party.end.set()
+            return
+        buffer.extend(data)
+        *lines, rest = bytes(buffer).split(b"\n")
+        buffer[:] = rest
+        for line in lines:
+            party.order(line.decode())
+
+    loop.add_reader(0, read)
+    await party.live()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(msgspec.json.decode(sys.argv[1], type=HostRole)))

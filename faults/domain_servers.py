@@ -1,0 +1,152 @@
+"""Servers of a domain as processes on hosts of their own, which are killed, and whose disks are filled.
+
+Three servers have users, two lead channels, and one of these is the directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from demo.network import Network
+from faults.agents import DOMAIN, PASSWORD
+from faults.small_disks import SmallDisk
+from faults.victim import Died, Victim
+from harness.domain_file import LINK_PORT, Place, place_servers
+from harness.ports import free_port
+from wanderbus.runtime.files.domain_file import create_domain
+
+ACCESS: Final = ("s1", "s2", "s3")
+LEADERS: Final = ("s4", "s5")
+DIRECTORY: Final = LEADERS[0]
+SERVERS: Final = (*ACCESS, *LEADERS)
+KINDS: Final[Mapping[str, Sequence[str]]] = {"access": ACCESS, "leader": LEADERS[1:], "directory": (DIRECTORY,)}
+"""Servers of each kind."""
+
+SIP_PORT: Final = 5060
+DISK_BYTES: Final = 256 * 2**20
+RESERVE_BYTES: Final = 2 * 2**20
+DOWN_S_MAX: Final = 2.5
+FULL_S_MIN: Final = 1.0
+FULL_S_MAX: Final = 4.0
+
+_FULL: Final = "the disk is full"
+_LEFT_BYTES: Final = (0, RESERVE_BYTES // 2)
+"""Bytes that a full disk has left: none, or less than the reserve."""
+
+
+class DomainServers:
+    """All servers of one domain, each with a data directory and a lock: one fault at a time.
+
+    With ``short_log`` the logs have short segments, which are removed as soon as nobody needs them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        network: Network,
+        places: Mapping[str, Place],
+        users: Sequence[str],
+        decentralised: Sequence[str],
+        disks: Mapping[str, SmallDisk],
+        *,
+        short_log: bool = False,
+    ) -> None:
+        self.disks = disks
+        self._directory = directory
+        self._locks = {name: asyncio.Lock() for name in SERVERS}
+        file = create_domain(directory / "domain", DOMAIN, len(SERVERS))
+        tables = "".join(f'[channels.{subject}]\nmodel = "decentralised"\n' for subject in decentralised)
+        place_servers(file, places, tables)
+        passwords = directory / "users"
+        passwords.touch(0o600)
+        passwords.write_text("".join(f"{name}:{PASSWORD}\n" for name in users))
+        settings = directory / "server.toml"
+        settings.write_text(f"disk_reserve_bytes = {RESERVE_BYTES}\n" + "log_keep_bytes = 0\n" * short_log)
+        self._victims = {}
+        for name in SERVERS:
+            options: dict[str, object] = {
+                "--config": settings,
+                "--host": places[name].host,
+                "--port": places[name].sip_port,
+                "--data-dir": data_of(directory, name),
+                "--users": passwords,
+                "--domain": DOMAIN,
+                "--event-domain": file,
+                "--event-server": name,
+            }
+            arguments = [str(word) for option in options.items() for word in option]
+
+            def on_host(argv: Sequence[str], name: str = name) -> list[str]:
+                return network.command(name, argv)
+
+            errors = self._errors(name)
+            module = "faults.short_log" if short_log else "wanderbus"
+            self._victims[name] = Victim(name, module, "up", *arguments, errors=errors, on_host=on_host)
+
+    async def start(self) -> None:
+        """Start all servers, and wait until they are ready."""
+        for victim in self._victims.values():
+            await victim.start()
+        for victim in self._victims.values():
+            await victim.ready()
+
+    async def kill(self, server: str, random: Random) -> None:
+        """Kill a server, and start it again a moment later; return when it is ready."""
+        victim, down_s = self._victims[server], random.uniform(0, DOWN_S_MAX)
+        async with self._locks[server]:
+            await victim.kill()
+            await asyncio.sleep(down_s)
+            await victim.start()
+            await victim.ready()
+
+    async def fill(self, server: str, random: Random) -> None:
+        """Fill the disk of a server for a moment; :class:`Died` if the server does not notice."""
+        disk, left_bytes = self.disks[server], random.choice(_LEFT_BYTES)
+        full_s = random.uniform(FULL_S_MIN, FULL_S_MAX)
+        async with self._locks[server]:
+            before = self.times_full(server)
+            try:
+                await asyncio.to_thread(disk.fill, left_bytes)
+                await asyncio.sleep(full_s)
+            finally:
+                disk.empty()
+            if self.times_full(server) == before:
+                raise Died(f"{server} has not noticed that its disk was full for {full_s:.1f} s")
+
+    def times_full(self, server: str) -> int:
+        """Return how often a server has reported a full disk."""
+        errors = self._errors(server)
+        return errors.read_text(errors="replace").count(_FULL) if errors.exists() else 0
+
+    async def end(self) -> None:
+        """Kill all servers; raise :class:`Died` if one had ended by itself."""
+        for victim in self._victims.values():
+            await victim.kill()
+
+    def _errors(self, server: str) -> Path:
+        return self._directory / f"{server}.stderr"
+
+
+def places_in(network: Network) -> dict[str, Place]:
+    """Return the place of each server; hosts that share the loopback interface with other runs have free ports."""
+    places = {}
+    for name in SERVERS:
+        host = network.address(name)
+        ports = (free_port(host), free_port(host)) if network.needs_order else (SIP_PORT, LINK_PORT)
+        places[name] = Place(host, ports[0], _roles(name), ports[1])
+    return places
+
+
+def data_of(directory: Path, server: str) -> Path:
+    """Return the data directory of a server."""
+    return directory / f"data-{server}"
+
+
+def _roles(server: str) -> list[str]:
+    if server in ACCESS:
+        return ["access"]
+    return ["resolution", "directory"] if server == DIRECTORY else ["resolution"]

@@ -1,0 +1,199 @@
+"""Comparison of what the agents of a domain run received with what they were due.
+
+It uses their journals alone. Causes are those that the agents could see: an event is caused by what its publisher
+received from decentralised channels, or published there, earlier. Vector clocks over the publishers represent this; no
+server knows them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faults.agents import INTERESTS
+from faults.domain_journal import AgentRole, Entry, Name
+from faults.verdict import Verdict
+from wanderbus.event import EventId
+
+Clock = NDArray[np.int64]
+
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+class Truth:
+    """The events of a run and everything that was due; ``journals`` has the entries of each agent in their order."""
+
+    def __init__(
+        self,
+        roles: Sequence[AgentRole],
+        journals: Sequence[Sequence[Entry]],
+        decentralised: frozenset[str],
+        verdict: Verdict,
+    ) -> None:
+        self._roles = roles
+        self._journals = journals
+        self._decentralised = decentralised
+        self._verdict = verdict
+        everything = [entry for entries in journals for entry in entries]
+        self.subjects = {each.event: each.subject for each in everything if each.kind == "sent"}
+        self.acknowledged = {each.event: EventId.parse(each.text) for each in everything if each.kind == "acknowledged"}
+        self.refused = {each.event: each.text for each in everything if each.kind == "refused"}
+        self._taken = [[each for each in entries if each.kind == "took"] for entries in journals]
+        taken = {each.event for entries in self._taken for each in entries}
+        self.accepted = self.acknowledged.keys() | taken
+        """Events that must reach everybody who is due: an event without an answer may have been accepted."""
+        self.due = [self._due_to(role) for role in roles]
+        self.causal_pairs = 0
+        """Number of notifications that followed a cause that was due to the same agent, and came from another agent."""
+
+    def _due_to(self, role: AgentRole) -> list[Name]:
+        """Return the accepted events that an agent must receive, those of one publisher in their order."""
+        wanted = {each.subject: INTERESTS[each.interest].matches for each in role.subscriptions}
+        return [
+            event
+            for event in sorted(self.accepted)
+            if (matches := wanted.get(self.subjects.get(event, ""))) is not None and matches(event.n)
+        ]
+
+    @property
+    def unanswered(self) -> list[Name]:
+        """Return the events whose publisher never got an answer."""
+        return sorted(self.subjects.keys() - self.acknowledged.keys() - self.refused.keys())
+
+    @property
+    def deliveries(self) -> int:
+        """Return the number of notifications that the agents have received."""
+        return sum(map(len, self._taken))
+
+    def check(self) -> None:
+        """Compare everything; differences go to the verdict."""
+        for role, due, taken, entries in zip(self._roles, self.due, self._taken, self._journals, strict=True):
+            self._check_once(role, due, taken)
+            for gap in (each for each in entries if each.kind == "gap"):
+                self._verdict.broken("lost", f"{role.user} received a gap: {gap.text}")
+        self._check_answers()
+        self._check_orders()
+        self._check_causes()
+
+    def _check_once(self, role: AgentRole, due: Sequence[Name], taken: Sequence[Entry]) -> None:
+        counted = Counter(each.event for each in taken)
+        if lacking := [event for event in due if event not in counted]:
+            shown = [(*event, self.subjects[event]) for event in lacking[:3]]
+            self._verdict.broken("lost", f"{role.user} lacks {len(lacking)} events: {shown}", len(lacking))
+        if strange := sorted(counted.keys() - set(due)):
+            self._verdict.broken("integrity_errors", f"{strange[:3]} were never due to {role.user}", len(strange))
+        if twice := [event for event, count in counted.items() if count > 1]:
+            self._verdict.broken("repeated", f"{role.user} received {twice[:3]} more than once", len(twice))
+
+    def _check_answers(self) -> None:
+        if unanswered := self.unanswered:
+            words = f"{len(unanswered)} publishes were never answered: {unanswered[:3]}"
+            self._verdict.broken("integrity_errors", words, len(unanswered))
+        if false := sorted(self.refused.keys() & self.accepted):
+            self._verdict.broken("integrity_errors", f"{false[:3]} were refused and delivered", len(false))
+
+    # Order ------------------------------------------------------------------------------------------------------------
+
+    def _check_orders(self) -> None:
+        """Check that ids give ordered channels one order for all, and that each publisher's order is kept in any."""
+        ids: dict[Name, str] = {event: str(identity) for event, identity in self.acknowledged.items()}
+        for role, taken in zip(self._roles, self._taken, strict=True):
+            last: dict[str, tuple[int, int]] = {}
+            last_of: dict[tuple[str, int], int] = {}
+            for each in _first_of_each(taken):
+                if ids.setdefault(each.event, each.text) != each.text:
+                    words = f"{each.event} is {ids[each.event]} and, for {role.user}, {each.text}"
+                    self._verdict.broken("integrity_errors", words)
+                before = last_of.get((each.subject, each.event.by), 0)
+                place = _place(each.text)
+                is_late = each.subject not in self._decentralised and place < last.get(each.subject, place)
+                if each.event.n < before or is_late:
+                    words = f"{role.user} received {each.event} of {each.subject}, {each.text}, after a later one"
+                    self._verdict.broken("out_of_order", words)
+                last_of[each.subject, each.event.by] = max(before, each.event.n)
+                last[each.subject] = max(place, last.get(each.subject, place))
+
+    # Causes -----------------------------------------------------------------------------------------------------------
+
+    def _check_causes(self) -> None:
+        clocks = self._clocks()
+        for role, due, taken in zip(self._roles, self.due, self._taken, strict=True):
+            direct = [each.event for each in taken if each.subject in self._decentralised]
+            self._check_causes_at(role, direct, frozenset(due), clocks)
+
+    def _check_causes_at(
+        self, role: AgentRole, taken: Sequence[Name], due: frozenset[Name], clocks: Mapping[Name, Clock]
+    ) -> None:
+        """Check that each event of decentralised channels comes after those of its causes that come at all."""
+        waiting: dict[int, list[int]] = {}
+        for by, n in sorted(due.intersection(taken), reverse=True):
+            waiting.setdefault(by, []).append(n)
+        first = np.full(len(self._roles), _NEVER)
+        begin = np.full(len(self._roles), _NEVER)
+        for by, numbers in waiting.items():
+            first[by] = begin[by] = numbers[-1]
+        seen: set[Name] = set()
+        for event in taken:
+            if event in seen or event not in clocks:
+                continue  # repeated or unknown, which is counted elsewhere
+            seen.add(event)
+            if np.any(clocks[event] >= first):
+                self._verdict.broken("causal_violations", f"{role.user} received {event} before a cause")
+            others = clocks[event] >= begin
+            self.causal_pairs += int(others.sum() - others[event.by]) > 0
+            numbers = waiting.get(event.by, [])
+            while numbers and Name(event.by, numbers[-1]) in seen:
+                numbers.pop()
+            first[event.by] = numbers[-1] if numbers else _NEVER
+
+    def _clocks(self) -> dict[Name, Clock]:
+        """Return the causes of each event of decentralised channels: the highest number of each publisher."""
+        clocks: dict[Name, Clock] = {}
+        now = [np.zeros(len(self._roles), np.int64) for _ in self._roles]
+        places = [0] * len(self._roles)
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            for agent, entries in enumerate(self._journals):
+                begin = places[agent]
+                places[agent] = self._advance(agent, entries, begin, now[agent], clocks)
+                has_moved = has_moved or places[agent] > begin
+        if left := [role.user for role, place in zip(self._roles, places, strict=True) if place < self._end(role)]:
+            self._verdict.broken("integrity_errors", f"{left[:5]} received what nobody had sent", len(left))
+        return clocks
+
+    def _end(self, role: AgentRole) -> int:
+        return len(self._journals[self._roles.index(role)])
+
+    def _advance(self, agent: int, entries: Sequence[Entry], place: int, now: Clock, clocks: dict[Name, Clock]) -> int:
+        """Follow an agent from ``place`` until it receives an event whose causes are not known yet."""
+        while place < len(entries):
+            entry = entries[place]
+            if entry.subject in self._decentralised:
+                if entry.kind == "sent":
+                    clocks[entry.event] = now.copy()
+                    now[agent] = entry.event.n
+                elif entry.kind == "took":
+                    if (causes := clocks.get(entry.event)) is None:
+                        break
+                    np.maximum(now, causes, out=now)
+                    now[entry.event.by] = max(int(now[entry.event.by]), entry.event.n)
+            place += 1
+        return place
+
+
+def _first_of_each(taken: Sequence[Entry]) -> list[Entry]:
+    """Return the notifications without repeats."""
+    found: dict[Name, Entry] = {}
+    for each in taken:
+        found.setdefault(each.event, each)
+    return list(found.values())
+
+
+def _place(text: str) -> tuple[int, int]:
+    identity = EventId.parse(text)
+    return identity.incarnation, identity.number

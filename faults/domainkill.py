@@ -1,0 +1,388 @@
+"""Kill the servers of a domain and fill their disks while agents publish, receive and move, and compare what they got.
+
+Three servers have users, two lead channels, and one of these is the directory; each is a process on a host of its own.
+Agents publish through ordered and decentralised channels, and move meanwhile. One server of each kind is killed with
+``kill -9`` and started again, and the disk of one of each kind is full for a moment, several times in a long run. Then
+the journals of the agents are compared: nothing acknowledged is lost, nothing is repeated, all subscribers of an
+ordered channel see one order, and in decentralised channels no effect comes before its cause.
+
+As root, hosts are network namespaces and disks are small file systems in memory. Otherwise hosts are loopback
+addresses, and disks are not filled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from demo.network import Network, choose
+from faults.agents import INTERESTS
+from faults.domain_journal import AgentRole, Entry, HostRole, Reader, entries
+from faults.domain_servers import ACCESS, DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
+from faults.domain_truth import Truth
+from faults.kill_options import INTERRUPTED, cancel_on_signals
+from faults.small_disks import SmallDisk, small_disks
+from faults.verdict import DOMAIN_KINDS, Verdict
+from faults.victim import Died, Victim
+from harness.domain_file import Place
+from harness.reporting import Goal, finish, goal, progress
+from wanderbus.testbed import CannotRunError
+
+HOSTS_MAX: Final = 8
+"""Processes of agents; with the servers, as many hosts as the network has addresses for."""
+
+AGENTS_PER_HOST: Final = 8
+FAN_OUT: Final = 4
+"""Subscribers of an event, before filters."""
+
+DECENTRALISED_EACH: Final = 2
+"""Decentralised subjects that each agent subscribes to: causes and effects may be of different subjects."""
+
+FAULT_EACH_S: Final = 8.0
+MOVE_EACH_S: Final = 2.0
+PROGRESS_EACH_S: Final = 2.0
+DRAIN_S_MAX: Final = 180.0
+QUIET_S_MAX: Final = 60.0
+SETTLE_S: Final = 1.0
+SILENT_S_MAX: Final = 60.0
+LEAST_SHARE: Final = 0.1
+"""Least share of the asked rate with which a run proves something."""
+
+
+def cast(
+    count: int, network: Network, places: Mapping[str, Place], seed: int, directory: Path, rate_per_s: float
+) -> list[HostRole]:
+    """Return the roles of ``count`` agents, spread over hosts, servers, subjects and filters."""
+    random = Random(seed)
+    ordered = [f"Ordered{number}" for number in range(max(2, count // FAN_OUT))]
+    decentralised = [f"Free{number}" for number in range(max(2, count * DECENTRALISED_EACH // FAN_OUT))]
+    agents: list[AgentRole] = []
+    for number in range(count):
+        subjects = [ordered[number % len(ordered)], *random.sample(decentralised, DECENTRALISED_EACH)]
+        readers = tuple(Reader(subject, _interest(random)) for subject in subjects)
+        place = places[ACCESS[number % len(ACCESS)]]
+        agents.append(AgentRole(number, f"{place.host}:{place.sip_port}", readers))
+    names = host_names(count)
+    return [
+        HostRole(
+            name,
+            str(directory),
+            tuple(agents[place :: len(names)]),
+            tuple(ordered),
+            tuple(decentralised),
+            rate_per_s / len(names),
+            random.getrandbits(32),
+            network.address(name) if network.needs_order else None,
+        )
+        for place, name in enumerate(names)
+    ]
+
+
+def host_names(agents: int) -> list[str]:
+    """Return the hosts of so many agents."""
+    return [f"h{number}" for number in range(max(1, min(HOSTS_MAX, agents // AGENTS_PER_HOST)))]
+
+
+def _interest(random: Random) -> str:
+    return random.choice(["everything", "everything", *INTERESTS])
+
+
+class Planned(NamedTuple):
+    """A fault or a move, by its kind or the host that moves, and when it begins."""
+
+    at_s: float
+    name: str
+    begin: Callable[[str], Coroutine[Any, Any, None]]
+
+
+class Run:
+    """One run in one directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        network: Network,
+        disks: Mapping[str, SmallDisk],
+        agents: int,
+        rate_per_s: float,
+        seed: int,
+        *,
+        short_log: bool = False,
+    ) -> None:
+        self.verdict = Verdict()
+        self.faults = {f"{what} {kind}": 0 for what in ("kill", "fill") for kind in KINDS if disks or what == "kill"}
+        self.published_s = 0.0
+        """Duration of publishing."""
+        self.is_interrupted = False
+        self.counts = [0, 0, 0, 0]
+        """Events acknowledged and without an answer, notifications taken, and moves ended, of all agents."""
+        self._network = network
+        self._random = Random(seed)
+        self._rate_per_s = rate_per_s
+        places = places_in(network)
+        self.hosts = cast(agents, network, places, seed, directory, rate_per_s)
+        self.decentralised = self.hosts[0].decentralised
+        self.roles = sorted((role for host in self.hosts for role in host.agents), key=lambda role: role.number)
+        users = [role.user for role in self.roles]
+        self._servers = DomainServers(directory, network, places, users, self.decentralised, disks, short_log=short_log)
+        self._processes = {host.name: self._process(host) for host in self.hosts}
+        self._disturbing: list[asyncio.Task[None]] = []
+        self._latest = {host.name: [0, 0, 0, 0] for host in self.hosts}
+
+    def _process(self, host: HostRole) -> Victim:
+        argument = msgspec.json.encode(host).decode()
+
+        def on_host(argv: Sequence[str]) -> list[str]:
+            return self._network.command(host.name, argv)
+
+        errors = host.journal.with_suffix(".stderr")
+        return Victim(host.name, "faults.domain_agents", argument, errors=errors, on_host=on_host)
+
+    async def play(self, seconds: float) -> None:
+        """Publish for ``seconds`` with faults, or until this is cancelled; then let everything settle."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._begin()
+                listening = [group.create_task(self._listen(name)) for name in self._processes]
+                try:
+                    await self._disturb(seconds, group)
+                except asyncio.CancelledError:
+                    self.is_interrupted = True
+                await self._drain()
+                for task in listening:
+                    task.cancel()
+        except* (Died, CannotRunError) as group_of_errors:
+            for error in group_of_errors.exceptions:
+                self.verdict.broken("integrity_errors", str(error))
+        except* asyncio.CancelledError:
+            self.is_interrupted = True
+        finally:
+            for end in (self._servers.end, *(process.kill for process in self._processes.values())):
+                try:
+                    await end()
+                except Died as died:
+                    self.verdict.broken("integrity_errors", str(died))
+
+    async def _begin(self) -> None:
+        """Start all processes; all agents have subscribed before the first event is published."""
+        await self._servers.start()
+        for process in self._processes.values():
+            await process.start()
+        for process in self._processes.values():
+            await process.ready()
+
+    async def _listen(self, name: str) -> None:
+        """Keep the latest counts of a process of agents."""
+        while True:
+            self._latest[name] = [int(word) for word in (await self._processes[name].line(SILENT_S_MAX)).split()]
+            self.counts = [sum(each) for each in zip(*self._latest.values(), strict=True)]
+
+    async def _disturb(self, seconds: float, group: asyncio.TaskGroup) -> None:
+        """Let agents publish, and begin each fault and each move at its time."""
+        began = time.monotonic()
+        self._tell("go")
+        try:
+            for each in self._plan(seconds):
+                await asyncio.sleep(began + each.at_s - time.monotonic())
+                self._disturbing.append(group.create_task(each.begin(each.name)))
+            await asyncio.sleep(began + seconds - time.monotonic())
+        finally:
+            self._tell("stop")
+            self.published_s = time.monotonic() - began
+
+    def _plan(self, seconds: float) -> list[Planned]:
+        """Return what happens when: each kind of fault at least once, in a random order, and moves."""
+        count = max(len(self.faults), round(seconds / FAULT_EACH_S))
+        names: list[str] = []
+        while len(names) < count:
+            names += self._random.sample(list(self.faults), len(self.faults))
+        plan = []
+        for place, name in enumerate(names[:count]):
+            at_s = seconds * (0.05 + 0.85 * (place + self._random.random()) / count)
+            plan.append(Planned(at_s, name, self._fault))
+        for place in range(max(len(self.hosts), round(seconds / MOVE_EACH_S))):
+            host = self.hosts[place % len(self.hosts)]
+            plan.append(Planned(seconds * self._random.uniform(0.05, 0.95), host.name, self._move))
+        return sorted(plan, key=lambda each: each.at_s)
+
+    async def _fault(self, name: str) -> None:
+        what, kind = name.split()
+        server = self._random.choice(KINDS[kind])
+        if what == "kill":
+            await self._servers.kill(server, self._random)
+        else:
+            await self._servers.fill(server, self._random)
+        self.faults[name] += 1
+
+    async def _move(self, host: str) -> None:
+        address = await asyncio.to_thread(self._network.move, host)
+        if self._network.needs_order:
+            self._processes[host].tell(f"move {address}")
+
+    def _tell(self, word: str) -> None:
+        for process in self._processes.values():
+            process.tell(word)
+
+    async def _drain(self) -> None:
+        """Wait until every publish is answered and all that is due has arrived, or nothing arrives any more."""
+        if self._disturbing:
+            await asyncio.wait(self._disturbing)
+        await self._quiet(lambda: self.counts[1] == 0)
+        due = sum(map(len, self.truth(Verdict()).due))
+        await self._quiet(lambda: self.counts[2] >= due)
+        await asyncio.sleep(SETTLE_S)
+
+    async def _quiet(self, is_done: Callable[[], bool]) -> None:
+        """Wait until ``is_done``, but not longer than something still happens."""
+        await asyncio.sleep(SETTLE_S)  # the counts are as old as this
+        began = moved = time.monotonic()
+        before = self.counts
+        while not is_done() and time.monotonic() < min(began + DRAIN_S_MAX, moved + QUIET_S_MAX):
+            await asyncio.sleep(0.1)
+            if self.counts != before:
+                before, moved = self.counts, time.monotonic()
+
+    def truth(self, verdict: Verdict) -> Truth:
+        """Return what the journals say; differences go to ``verdict`` when it is checked."""
+        journals: list[list[Entry]] = [[] for _ in self.roles]
+        for host in self.hosts:
+            for entry in entries(host.journal):
+                journals[entry.agent].append(entry)
+        return Truth(self.roles, journals, frozenset(self.decentralised), verdict)
+
+    def results(self) -> dict[str, Any]:
+        """Compare what the agents got with what was due; return the figures of the report."""
+        truth = self.truth(self.verdict)
+        truth.check()
+        seconds = max(self.published_s, 1e-9)
+        events = len(truth.acknowledged)
+        broken: dict[str, Any] = {kind: self.verdict.counts[kind] for kind in DOMAIN_KINDS}
+        figures = broken | {
+            "events": events,
+            "deliveries": truth.deliveries,
+            "causal_pairs": truth.causal_pairs,
+            "refused": len(truth.refused),
+            "moves": self.counts[3],
+            "faults": self.faults,
+            "published_s": round(self.published_s, 1),
+            "rate_asked_per_s": self._rate_per_s,
+            "rate_per_s": round(events / seconds, 1),
+            "deliveries_per_s": round(truth.deliveries / seconds, 1),
+        }
+        return {**figures, "too_little": self._lacking(figures)}
+
+    def _lacking(self, figures: Mapping[str, Any]) -> list[str]:
+        """Return why the figures prove nothing."""
+        found = [f"no {name}" for name, count in self.faults.items() if not count]
+        found += [f"no {name}" for name in ("causal_pairs", "moves") if not figures[name]]
+        if (rate_per_s := figures["rate_per_s"]) < (least := LEAST_SHARE * self._rate_per_s):
+            found.append(f"{rate_per_s} events/s, less than {least:g}")
+        if figures["deliveries"] < figures["events"]:
+            found.append(f"{figures['deliveries']} deliveries of {figures['events']} events")
+        return found
+
+    def goals(self) -> list[Goal]:
+        """Return the goals of the report."""
+        return [goal(f"domain_{kind}", self.verdict.counts[kind], "found", most=0) for kind in DOMAIN_KINDS]
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./do domainkill",
+        description=__doc__,
+        epilog=f"Ctrl-C ends the faults, and what was published is judged: the status is {INTERRUPTED}, or 1.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--agents", type=int, default=200, help="number of agents (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="duration of publishing (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=500.0, help="events per second (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="seed of agents and faults (default: a new one)")
+    parser.add_argument(
+        "--limit-s", type=float, default=900.0, help="publish no longer than this (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--network", choices=("auto", "netns", "loopback"), default="auto", help="network (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--short-log", action="store_true", help="short segments of the logs, removed as soon as nobody needs them"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file")
+    parser.add_argument("--strict", action="store_true", help="as always: broken promises end with status 1")
+    return parser.parse_args(arguments)
+
+
+@contextlib.contextmanager
+def _disks(directory: Path) -> Iterator[Mapping[str, SmallDisk]]:
+    """Mount the disk of each server; none where that is impossible, which is reported in one line."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(small_disks([data_of(directory, name) for name in SERVERS], DISK_BYTES))
+        except CannotRunError as error:
+            print(f"no disk is filled: {error}", flush=True)
+            made = []
+        yield dict(zip(SERVERS, made, strict=False))
+
+
+async def _play(run: Run, seconds: float) -> None:
+    cancel_on_signals()
+    showing = asyncio.create_task(_show_progress(run))
+    try:
+        await run.play(seconds)
+    finally:
+        showing.cancel()
+
+
+async def _show_progress(run: Run) -> None:
+    while True:
+        await asyncio.sleep(PROGRESS_EACH_S)
+        acknowledged, unanswered, taken, moved = run.counts
+        faults = sum(run.faults.values())
+        progress(
+            f"domainkill: {acknowledged} events, {unanswered} open, {taken} deliveries, {moved} moves, {faults} faults"
+        )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line asks for; return the exit status."""
+    options = _parsed(arguments)
+    seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
+    print(f"seed {seed}", flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="wanderbus-domainkill-"))
+    began = time.monotonic()
+    network, why = choose(options.network, [*SERVERS, *host_names(options.agents)])
+    print(why, flush=True)
+    try:
+        with _disks(directory) as disks:
+            run = Run(directory, network, disks, options.agents, options.rate, seed, short_log=options.short_log)
+            asyncio.run(_play(run, min(options.seconds, options.limit_s)))
+    finally:
+        network.close()
+    results = run.results()
+    for word in run.verdict.words:
+        print(word, file=sys.stderr)
+    for word in results["too_little"]:
+        print(f"too little to prove anything: {word}", file=sys.stderr)
+    is_good = run.verdict.good and not results["too_little"]
+    if is_good:
+        shutil.rmtree(directory)
+    else:
+        print(f"what is left is in {directory}; again with: ./do domainkill --seed {seed}", file=sys.stderr)
+    wall_s = round(time.monotonic() - began, 1)
+    more = {"seed": seed, "agents": options.agents, "network": network.mode, "interrupted": run.is_interrupted}
+    line = {**more, **results, "wall_s": wall_s}
+    print(", ".join(f"{name} {value}" for name, value in line.items()))
+    status = finish("domainkill", [line], run.goals(), file=options.json, strict=options.strict)
+    if run.is_interrupted and run.verdict.good:
+        return status or INTERRUPTED
+    return status or int(not is_good)
