@@ -1,11 +1,12 @@
 """``python -m faults.domain_agents``: many agents in one process that publish, subscribe and move, and keep a journal.
 
-Each agent has one merged iteration over its subscriptions. Half of the events are published by an agent that has just
-received one of the same subject, if there is one, so that effects follow their causes as closely as possible.
+Each agent has one merged iteration over its subscriptions, and another subscription that comes and goes. Half of the
+events are published by an agent that has just received one of the same subject, if there is one, so that effects follow
+their causes as closely as possible.
 
 Input: ``go`` begins to publish, ``move ADDRESS`` uses another address, and ``stop`` ends publishing; the end of the
 input ends the process.
-Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN MOVED``, twice a second.
+Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN HEARD MOVED``, twice a second.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -34,6 +36,9 @@ CONNECT_S_MAX: Final = 60.0
 UNANSWERED_MAX: Final = 24
 """Publishes of one agent without an answer, from which on it waits: its server or a leader is down."""
 
+NOTHING: Final = Name(0, 0)
+PAUSE_S_MAX: Final = 6.0
+STAYS_S_MAX: Final = 10.0
 REPLY_SHARE: Final = 0.5
 DECENTRALISED_SHARE: Final = 0.6
 REPORT_S: Final = 0.5
@@ -45,8 +50,9 @@ class _Member:
 
     def __init__(self, role: AgentRole, host: HostRole, journal: Journal) -> None:
         self.role = role
-        self.acknowledged = self.unanswered = self.taken = self.moved = 0
+        self.acknowledged = self.unanswered = self.taken = self.heard = self.moved = 0
         self._n = 0
+        self._subjects = {each.subject for each in role.subscriptions}
         self._journal = journal
         self.agent = wanderbus.connect(
             f"sip:{role.user}@{DOMAIN}",
@@ -58,7 +64,7 @@ class _Member:
         )
 
     def _note(self, kind: Kind, event: Name, subject: str, text: object = "") -> None:
-        self._journal.note(Entry(kind, self.role.number, event, subject, str(text)))
+        self._journal.note(Entry(kind, self.role.number, event, subject, str(text), time.monotonic_ns()))
 
     async def publish(self, subject: str) -> None:
         """Publish the next event, and note the answer."""
@@ -88,12 +94,38 @@ class _Member:
             ready.set()
             async for item in items:
                 if isinstance(item, wanderbus.Gap):
-                    self._note("gap", Name(0, 0), "", f"{item.count} {item.reason}")
+                    self._note("gap", NOTHING, "", f"{item.count} {item.reason}")
                     continue
                 self.taken += 1
-                event = Name(item.event.attributes["by"], item.event.attributes["n"])
-                self._note("took", event, item.event.subject, item.id)
+                self._note("took", _name(item.event), item.event.subject, item.id)
                 causes.append((self, item.event.subject))
+
+    async def visit(self, subjects: Sequence[str], random: Random, stop: asyncio.Event) -> None:
+        """Subscribe and end the subscription, again and again; the last one stays when publishing stops."""
+        while not stop.is_set():
+            await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))
+            stays_s = random.uniform(0, STAYS_S_MAX)
+            # An agent cannot read the same subscription twice.
+            subject = random.choice([each for each in subjects if each not in self._subjects])
+            interest = random.choice(list(INTERESTS))
+            subscription = self.agent.subscribe(subject, INTERESTS[interest].expression, gaps=True)
+            with contextlib.suppress(LimitExceeded):  # the disk is full
+                async with subscription as items:
+                    self._note("began", NOTHING, subject, interest)
+                    hearing = asyncio.create_task(self._hear(items))
+                    await asyncio.wait((hearing,), timeout=stays_s)
+                    if stop.is_set() or hearing.done():
+                        await hearing
+                    hearing.cancel()
+                    self._note("ended", NOTHING, subject)
+
+    async def _hear(self, items: AsyncIterator[wanderbus.Notification | wanderbus.Gap]) -> None:
+        async for item in items:
+            if isinstance(item, wanderbus.Gap):
+                self._note("gap", NOTHING, "", f"{item.count} {item.reason}")
+                continue
+            self.heard += 1
+            self._note("heard", _name(item.event), item.event.subject, item.id)
 
     async def watch(self) -> None:
         """Count the moves that have ended."""
@@ -102,7 +134,11 @@ class _Member:
             if change.status == "CONNECTED" and change.address != address:
                 self.moved += bool(address)
                 address = change.address
-                self._note("moved", Name(0, 0), "", address)
+                self._note("moved", NOTHING, "", address)
+
+
+def _name(event: wanderbus.Event) -> Name:
+    return Name(event.attributes["by"], event.attributes["n"])
 
 
 class _Party:
@@ -130,6 +166,9 @@ class _Party:
         print(READY, flush=True)
         self._begin(self._report())
         await self.go.wait()
+        subjects = (*self._role.ordered, *self._role.decentralised)
+        for member in self._members:
+            self._begin(member.visit(subjects, Random(self._random.getrandbits(32)), self.stop))
         await self._publish()
         await self.end.wait()
         os._exit(0)  # nobody needs a goodbye
@@ -165,7 +204,9 @@ class _Party:
 
     async def _report(self) -> None:
         while True:
-            counts = [(each.acknowledged, each.unanswered, each.taken, each.moved) for each in self._members]
+            counts = [
+                (each.acknowledged, each.unanswered, each.taken, each.heard, each.moved) for each in self._members
+            ]
             print(*map(sum, zip(*counts, strict=True)), flush=True)
             await asyncio.sleep(REPORT_S)
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-Kind = Literal["sent", "acknowledged", "refused", "took", "gap", "moved"]
+Kind = Literal["sent", "acknowledged", "refused", "took", "gap", "moved", "began", "heard", "ended"]
 
 _KINDS: Final = frozenset(get_args(Kind))
 
@@ -30,6 +30,9 @@ class Entry(msgspec.Struct, frozen=True):
 
     ``event`` and ``subject`` are those of a publish or of a notification. ``text`` is the id of an acknowledged event
     or of a notification, the reason of a refusal, the count and reason of a gap, or the new address.
+
+    Beside the subscriptions that last for the whole run (``took``), an agent has one at a time that begins and ends
+    during it: ``began`` has its subject and, as ``text``, its interest; ``heard`` is a notification of it.
     """
 
     kind: Kind
@@ -37,6 +40,8 @@ class Entry(msgspec.Struct, frozen=True):
     event: Name
     subject: str
     text: str
+    at_ns: int
+    """Time on the monotonic clock, which all processes of a machine share."""
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -88,7 +93,7 @@ class Journal:
 
     def note(self, entry: Entry) -> None:
         """Write a line."""
-        words = (entry.kind, entry.agent, entry.event.by, entry.event.n, entry.subject or "-", entry.text or "-")
+        words = (entry.kind, entry.agent, *entry.event, entry.at_ns, entry.subject or "-", entry.text or "-")
         os.write(self._file, f"{' '.join(map(str, words))}\n".encode())
 
 
@@ -99,6 +104,6 @@ def entries(path: Path) -> Iterator[Entry]:
     except FileNotFoundError:
         return
     for line in text[: text.rfind("\n") + 1].splitlines():
-        kind, agent, by, n, subject, rest = line.split(" ", 5)
+        kind, agent, by, n, at_ns, subject, rest = line.split(" ", 6)
         assert kind in _KINDS, line
-        yield Entry(kind, int(agent), Name(int(by), int(n)), subject, rest)  # type: ignore[arg-type]
+        yield Entry(kind, int(agent), Name(int(by), int(n)), subject, rest, int(at_ns))  # type: ignore[arg-type]

@@ -8,20 +8,30 @@ server knows them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faults.agents import INTERESTS
-from faults.domain_journal import AgentRole, Entry, Name
+from faults.domain_journal import AgentRole, Entry, Name, Reader
 from faults.verdict import Verdict
 from wanderbus.event import EventId
 
 Clock = NDArray[np.int64]
 
+_NOTIFIED: Final = ("took", "heard")
 _NEVER: Final = np.iinfo(np.int64).max
+
+
+class Stream(NamedTuple):
+    """What one iteration of an agent returned, and the events that it had to return; it may return ``others`` too."""
+
+    user: str
+    taken: Sequence[Entry]
+    due: Sequence[Name]
+    others: frozenset[Name]
 
 
 class Truth:
@@ -39,55 +49,88 @@ class Truth:
         self._decentralised = decentralised
         self._verdict = verdict
         everything = [entry for entries in journals for entry in entries]
-        self.subjects = {each.event: each.subject for each in everything if each.kind == "sent"}
+        self._sent = {each.event: each for each in everything if each.kind == "sent"}
         self.acknowledged = {each.event: EventId.parse(each.text) for each in everything if each.kind == "acknowledged"}
         self.refused = {each.event: each.text for each in everything if each.kind == "refused"}
-        self._taken = [[each for each in entries if each.kind == "took"] for entries in journals]
-        taken = {each.event for entries in self._taken for each in entries}
-        self.accepted = self.acknowledged.keys() | taken
+        self.accepted = self.acknowledged.keys() | {each.event for each in everything if each.kind in _NOTIFIED}
         """Events that must reach everybody who is due: an event without an answer may have been accepted."""
-        self.due = [self._due_to(role) for role in roles]
+        self.subscriptions = sum(each.kind == "began" for each in everything)
+        """Number of subscriptions that began during the run."""
+        self._of_subject: dict[str, list[Name]] = {}
+        for event in sorted(self.accepted & self._sent.keys()):
+            self._of_subject.setdefault(self._sent[event].subject, []).append(event)
+        pairs = zip(roles, journals, strict=True)
+        self._streams = [stream for role, entries in pairs for stream in self._streams_of(role, entries)]
         self.causal_pairs = 0
-        """Number of notifications that followed a cause that was due to the same agent, and came from another agent."""
+        """Number of notifications that followed a cause of another agent, of which the same iteration was due."""
 
-    def _due_to(self, role: AgentRole) -> list[Name]:
-        """Return the accepted events that an agent must receive, those of one publisher in their order."""
-        wanted = {each.subject: INTERESTS[each.interest].matches for each in role.subscriptions}
-        return [
-            event
-            for event in sorted(self.accepted)
-            if (matches := wanted.get(self.subjects.get(event, ""))) is not None and matches(event.n)
-        ]
+    def _streams_of(self, role: AgentRole, entries: Sequence[Entry]) -> Iterator[Stream]:
+        """Return the merged iteration of an agent, and each subscription that began during the run."""
+        due = [event for each in role.subscriptions for event in self._matching(each)]
+        yield Stream(role.user, [each for each in entries if each.kind == "took"], due, frozenset())
+        began: Entry | None = None
+        heard: list[Entry] = []
+        for entry in entries:
+            if entry.kind == "heard":
+                heard.append(entry)
+            elif entry.kind in ("began", "ended"):
+                if began is not None:
+                    yield self._visit(role, began, heard, is_over=True)
+                began, heard = (entry if entry.kind == "began" else None), []
+        if began is not None:
+            yield self._visit(role, began, heard, is_over=False)
+
+    def _visit(self, role: AgentRole, began: Entry, heard: Sequence[Entry], *, is_over: bool) -> Stream:
+        """Return the stream of a subscription: what is published after its begin is due, what was before may come.
+
+        Of one that is over, only what it has returned is known: more may have been on its way.
+        """
+        matching = self._matching(Reader(began.subject, began.text))
+        due = [event for event in matching if not is_over and self._sent[event].at_ns > began.at_ns]
+        return Stream(f"{role.user}, subscribed to {began.subject},", heard, due, frozenset(matching))
+
+    def _matching(self, reader: Reader) -> list[Name]:
+        """Return the accepted events that a subscription matches, those of each publisher in their order."""
+        matches = INTERESTS[reader.interest].matches
+        return [event for event in self._of_subject.get(reader.subject, ()) if matches(event.n)]
 
     @property
     def unanswered(self) -> list[Name]:
         """Return the events whose publisher never got an answer."""
-        return sorted(self.subjects.keys() - self.acknowledged.keys() - self.refused.keys())
+        return sorted(self._sent.keys() - self.acknowledged.keys() - self.refused.keys())
+
+    @property
+    def missing(self) -> int:
+        """Return how many notifications are due and have not been received."""
+        return sum(len(set(each.due) - {entry.event for entry in each.taken}) for each in self._streams)
 
     @property
     def deliveries(self) -> int:
         """Return the number of notifications that the agents have received."""
-        return sum(map(len, self._taken))
+        return sum(len(each.taken) for each in self._streams)
 
     def check(self) -> None:
         """Compare everything; differences go to the verdict."""
-        for role, due, taken, entries in zip(self._roles, self.due, self._taken, self._journals, strict=True):
-            self._check_once(role, due, taken)
+        for stream in self._streams:
+            self._check_once(stream)
+        for role, entries in zip(self._roles, self._journals, strict=True):
             for gap in (each for each in entries if each.kind == "gap"):
                 self._verdict.broken("lost", f"{role.user} received a gap: {gap.text}")
         self._check_answers()
         self._check_orders()
-        self._check_causes()
+        clocks = self._clocks()
+        for stream in self._streams:
+            self._check_causes(stream, clocks)
 
-    def _check_once(self, role: AgentRole, due: Sequence[Name], taken: Sequence[Entry]) -> None:
-        counted = Counter(each.event for each in taken)
-        if lacking := [event for event in due if event not in counted]:
-            shown = [(*event, self.subjects[event]) for event in lacking[:3]]
-            self._verdict.broken("lost", f"{role.user} lacks {len(lacking)} events: {shown}", len(lacking))
-        if strange := sorted(counted.keys() - set(due)):
-            self._verdict.broken("integrity_errors", f"{strange[:3]} were never due to {role.user}", len(strange))
+    def _check_once(self, stream: Stream) -> None:
+        counted, user = Counter(each.event for each in stream.taken), stream.user
+        if lacking := [event for event in stream.due if event not in counted]:
+            shown = [(*event, self._sent[event].subject) for event in lacking[:3]]
+            self._verdict.broken("lost", f"{user} lacks {len(lacking)} events: {shown}", len(lacking))
+        if strange := sorted(counted.keys() - set(stream.due) - stream.others):
+            self._verdict.broken("integrity_errors", f"{strange[:3]} were never due to {user}", len(strange))
         if twice := [event for event, count in counted.items() if count > 1]:
-            self._verdict.broken("repeated", f"{role.user} received {twice[:3]} more than once", len(twice))
+            self._verdict.broken("repeated", f"{user} received {twice[:3]} more than once", len(twice))
 
     def _check_answers(self) -> None:
         if unanswered := self.unanswered:
@@ -101,36 +144,29 @@ class Truth:
     def _check_orders(self) -> None:
         """Check that ids give ordered channels one order for all, and that each publisher's order is kept in any."""
         ids: dict[Name, str] = {event: str(identity) for event, identity in self.acknowledged.items()}
-        for role, taken in zip(self._roles, self._taken, strict=True):
+        for stream in self._streams:
             last: dict[str, tuple[int, int]] = {}
             last_of: dict[tuple[str, int], int] = {}
-            for each in _first_of_each(taken):
+            for each in _first_of_each(stream.taken):
                 if ids.setdefault(each.event, each.text) != each.text:
-                    words = f"{each.event} is {ids[each.event]} and, for {role.user}, {each.text}"
+                    words = f"{each.event} is {ids[each.event]} and, for {stream.user} {each.text}"
                     self._verdict.broken("integrity_errors", words)
                 before = last_of.get((each.subject, each.event.by), 0)
                 place = _place(each.text)
                 is_late = each.subject not in self._decentralised and place < last.get(each.subject, place)
                 if each.event.n < before or is_late:
-                    words = f"{role.user} received {each.event} of {each.subject}, {each.text}, after a later one"
+                    words = f"{stream.user} received {each.event} of {each.subject}, {each.text}, after a later one"
                     self._verdict.broken("out_of_order", words)
                 last_of[each.subject, each.event.by] = max(before, each.event.n)
                 last[each.subject] = max(place, last.get(each.subject, place))
 
     # Causes -----------------------------------------------------------------------------------------------------------
 
-    def _check_causes(self) -> None:
-        clocks = self._clocks()
-        for role, due, taken in zip(self._roles, self.due, self._taken, strict=True):
-            direct = [each.event for each in taken if each.subject in self._decentralised]
-            self._check_causes_at(role, direct, frozenset(due), clocks)
-
-    def _check_causes_at(
-        self, role: AgentRole, taken: Sequence[Name], due: frozenset[Name], clocks: Mapping[Name, Clock]
-    ) -> None:
+    def _check_causes(self, stream: Stream, clocks: Mapping[Name, Clock]) -> None:
         """Check that each event of decentralised channels comes after those of its causes that come at all."""
+        taken = [each.event for each in stream.taken if each.subject in self._decentralised]
         waiting: dict[int, list[int]] = {}
-        for by, n in sorted(due.intersection(taken), reverse=True):
+        for by, n in sorted(set(taken), reverse=True):
             waiting.setdefault(by, []).append(n)
         first = np.full(len(self._roles), _NEVER)
         begin = np.full(len(self._roles), _NEVER)
@@ -142,7 +178,7 @@ class Truth:
                 continue  # repeated or unknown, which is counted elsewhere
             seen.add(event)
             if np.any(clocks[event] >= first):
-                self._verdict.broken("causal_violations", f"{role.user} received {event} before a cause")
+                self._verdict.broken("causal_violations", f"{stream.user} received {event} before a cause")
             others = clocks[event] >= begin
             self.causal_pairs += int(others.sum() - others[event.by]) > 0
             numbers = waiting.get(event.by, [])
@@ -177,7 +213,7 @@ class Truth:
                 if entry.kind == "sent":
                     clocks[entry.event] = now.copy()
                     now[agent] = entry.event.n
-                elif entry.kind == "took":
+                elif entry.kind in _NOTIFIED:
                     if (causes := clocks.get(entry.event)) is None:
                         break
                     np.maximum(now, causes, out=now)

@@ -42,6 +42,9 @@ from wanderbus.testbed import CannotRunError
 HOSTS_MAX: Final = 8
 """Processes of agents; with the servers, as many hosts as the network has addresses for."""
 
+COUNTS: Final = 5
+"""Numbers of a report of a process of agents."""
+
 AGENTS_PER_HOST: Final = 8
 FAN_OUT: Final = 4
 """Subscribers of an event, before filters."""
@@ -55,6 +58,7 @@ PROGRESS_EACH_S: Final = 2.0
 DRAIN_S_MAX: Final = 180.0
 QUIET_S_MAX: Final = 60.0
 SETTLE_S: Final = 1.0
+LOOK_EACH_S: Final = 1.0
 SILENT_S_MAX: Final = 60.0
 LEAST_SHARE: Final = 0.1
 """Least share of the asked rate with which a run proves something."""
@@ -124,9 +128,10 @@ class Run:
         self.faults = {f"{what} {kind}": 0 for what in ("kill", "fill") for kind in KINDS if disks or what == "kill"}
         self.published_s = 0.0
         """Duration of publishing."""
-        self.is_interrupted = False
-        self.counts = [0, 0, 0, 0]
-        """Events acknowledged and without an answer, notifications taken, and moves ended, of all agents."""
+        self._interrupted = asyncio.Event()
+        self.counts = [0] * COUNTS
+        """Events acknowledged and without an answer, notifications of subscriptions that stay and of others, and moves
+        ended, of all agents."""
         self._network = network
         self._random = Random(seed)
         self._rate_per_s = rate_per_s
@@ -138,7 +143,7 @@ class Run:
         self._servers = DomainServers(directory, network, places, users, self.decentralised, disks, short_log=short_log)
         self._processes = {host.name: self._process(host) for host in self.hosts}
         self._disturbing: list[asyncio.Task[None]] = []
-        self._latest = {host.name: [0, 0, 0, 0] for host in self.hosts}
+        self._latest = {host.name: [0] * COUNTS for host in self.hosts}
 
     def _process(self, host: HostRole) -> Victim:
         argument = msgspec.json.encode(host).decode()
@@ -150,29 +155,33 @@ class Run:
         return Victim(host.name, "faults.domain_agents", argument, errors=errors, on_host=on_host)
 
     async def play(self, seconds: float) -> None:
-        """Publish for ``seconds`` with faults, or until this is cancelled; then let everything settle."""
+        """Publish for ``seconds`` with faults, or until :meth:`interrupt`; then let everything settle."""
         try:
             async with asyncio.TaskGroup() as group:
                 await self._begin()
                 listening = [group.create_task(self._listen(name)) for name in self._processes]
-                try:
-                    await self._disturb(seconds, group)
-                except asyncio.CancelledError:
-                    self.is_interrupted = True
+                await self._disturb(seconds, group)
                 await self._drain()
                 for task in listening:
                     task.cancel()
         except* (Died, CannotRunError) as group_of_errors:
             for error in group_of_errors.exceptions:
                 self.verdict.broken("integrity_errors", str(error))
-        except* asyncio.CancelledError:
-            self.is_interrupted = True
         finally:
             for end in (self._servers.end, *(process.kill for process in self._processes.values())):
                 try:
                     await end()
                 except Died as died:
                     self.verdict.broken("integrity_errors", str(died))
+
+    def interrupt(self) -> None:
+        """End publishing now."""
+        self._interrupted.set()
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Return whether publishing was ended early."""
+        return self._interrupted.is_set()
 
     async def _begin(self) -> None:
         """Start all processes; all agents have subscribed before the first event is published."""
@@ -192,14 +201,20 @@ class Run:
         """Let agents publish, and begin each fault and each move at its time."""
         began = time.monotonic()
         self._tell("go")
-        try:
-            for each in self._plan(seconds):
-                await asyncio.sleep(began + each.at_s - time.monotonic())
-                self._disturbing.append(group.create_task(each.begin(each.name)))
-            await asyncio.sleep(began + seconds - time.monotonic())
-        finally:
-            self._tell("stop")
-            self.published_s = time.monotonic() - began
+        for each in self._plan(seconds):
+            if await self._interrupted_before(began + each.at_s):
+                break
+            self._disturbing.append(group.create_task(each.begin(each.name)))
+        await self._interrupted_before(began + seconds)
+        self._tell("stop")
+        self.published_s = time.monotonic() - began
+
+    async def _interrupted_before(self, end: float) -> bool:
+        """Wait until monotonic second ``end``; return True, and at once, if this is interrupted."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(end - time.monotonic()):
+                await self._interrupted.wait()
+        return self.is_interrupted
 
     def _plan(self, seconds: float) -> list[Planned]:
         """Return what happens when: each kind of fault at least once, in a random order, and moves."""
@@ -239,19 +254,22 @@ class Run:
         if self._disturbing:
             await asyncio.wait(self._disturbing)
         await self._quiet(lambda: self.counts[1] == 0)
-        due = sum(map(len, self.truth(Verdict()).due))
-        await self._quiet(lambda: self.counts[2] >= due)
+        await self._quiet(self._has_everything)
         await asyncio.sleep(SETTLE_S)
+
+    def _has_everything(self) -> bool:
+        return not self.truth(Verdict()).missing
 
     async def _quiet(self, is_done: Callable[[], bool]) -> None:
         """Wait until ``is_done``, but not longer than something still happens."""
-        await asyncio.sleep(SETTLE_S)  # the counts are as old as this
         began = moved = time.monotonic()
-        before = self.counts
-        while not is_done() and time.monotonic() < min(began + DRAIN_S_MAX, moved + QUIET_S_MAX):
-            await asyncio.sleep(0.1)
+        before = list[int]()
+        while time.monotonic() < min(began + DRAIN_S_MAX, moved + QUIET_S_MAX):
+            await asyncio.sleep(LOOK_EACH_S)  # the counts are half as old
             if self.counts != before:
                 before, moved = self.counts, time.monotonic()
+            elif is_done():
+                return
 
     def truth(self, verdict: Verdict) -> Truth:
         """Return what the journals say; differences go to ``verdict`` when it is checked."""
@@ -271,9 +289,10 @@ class Run:
         figures = broken | {
             "events": events,
             "deliveries": truth.deliveries,
+            "subscriptions": truth.subscriptions,
             "causal_pairs": truth.causal_pairs,
             "refused": len(truth.refused),
-            "moves": self.counts[3],
+            "moves": self.counts[4],
             "faults": self.faults,
             "published_s": round(self.published_s, 1),
             "rate_asked_per_s": self._rate_per_s,
@@ -336,9 +355,13 @@ def _disks(directory: Path) -> Iterator[Mapping[str, SmallDisk]]:
 
 async def _play(run: Run, seconds: float) -> None:
     cancel_on_signals()
+    playing = asyncio.create_task(run.play(seconds))
     showing = asyncio.create_task(_show_progress(run))
     try:
-        await run.play(seconds)
+        await asyncio.shield(playing)
+    except asyncio.CancelledError:
+        run.interrupt()
+        await playing
     finally:
         showing.cancel()
 
@@ -346,11 +369,9 @@ async def _play(run: Run, seconds: float) -> None:
 async def _show_progress(run: Run) -> None:
     while True:
         await asyncio.sleep(PROGRESS_EACH_S)
-        acknowledged, unanswered, taken, moved = run.counts
-        faults = sum(run.faults.values())
-        progress(
-            f"domainkill: {acknowledged} events, {unanswered} open, {taken} deliveries, {moved} moves, {faults} faults"
-        )
+        acknowledged, unanswered, taken, heard, moved = run.counts
+        events = f"{acknowledged} events, {unanswered} open, {taken + heard} deliveries"
+        progress(f"domainkill: {events}, {moved} moves, {sum(run.faults.values())} faults")
 
 
 def main(arguments: list[str] | None = None) -> int:

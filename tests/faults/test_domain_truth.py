@@ -17,18 +17,20 @@ ROLES = [
     AgentRole(3, "s", (Reader("Free", "one"),)),
 ]
 LETTERS = {"s": "sent", "a": "acknowledged", "r": "refused", "t": "took", "g": "gap"}
+LETTERS |= {"b": "began", "h": "heard", "e": "ended"}
 
 
 def journal(agent: int, text: str) -> list[Entry]:
     """Return the entries of words such as ``s:F01``: a letter of the kind, then subject, publisher and number."""
     found = []
-    for word in text.split():
+    for at_ns, word in enumerate(text.split()):
         kind, _, event = word.partition(":")
         subject = {"F": "Free", "L": "Line", "": "-"}[event[:1]]
-        by, n = (int(event[1]), int(event[2])) if event else (0, 0)
+        by, n = (int(event[1]), int(event[2])) if event[1:] else (0, 0)
         id_number = event[3:] or f"{by + 1}{n}"
         origin = "leader" if subject == "Line" else f"s{by}"
-        found.append(Entry(LETTERS[kind], agent, Name(by, n), subject, f"{origin}-1-{id_number}"))  # type: ignore[arg-type]
+        words = "everything" if kind == "b" else f"{origin}-1-{id_number}"
+        found.append(Entry(LETTERS[kind], agent, Name(by, n), subject, words, at_ns))  # type: ignore[arg-type]
     return found
 
 
@@ -102,13 +104,46 @@ def test_causes_that_are_filtered_away_count_for_what_they_have_caused() -> None
     assert verdict_of(*journals, "t:F21 t:F01")[0].counts == {"causal_violations": 3}
 
 
+@pytest.mark.parametrize(
+    ("visitor", "broken"),
+    [
+        # The time of an entry is its place: the subscription begins with the second event or before it.
+        ("b:F h:F11 h:F12", {}),
+        ("b:F h:F12", {"lost": 1}),
+        ("t:F11 t:F12 b:F h:F12", {}),
+        ("b:F h:F12 h:F11", {"out_of_order": 1, "causal_violations": 1}),
+        ("b:F h:F11 h:F12 h:F12", {"repeated": 1}),
+        ("b:F e:", {}),
+        ("b:F h:F11 e: b:F h:F11 h:F12 e:", {}),
+        ("b:L h:F11", {"integrity_errors": 1}),
+    ],
+)
+def test_a_subscription_is_due_what_is_sent_after_it_began(visitor: str, broken: dict[str, int]) -> None:
+    role = AgentRole(0, "s", ())
+    journals = [journal(0, visitor.replace("t:F11 t:F12", "e: e:")), journal(1, "e: s:F11 a:F11 s:F12 a:F12")]
+    verdict = Verdict()
+    truth = Truth([role, AgentRole(1, "s", ())], journals, frozenset({"Free"}), verdict)
+    truth.check()
+    assert verdict.counts == broken, verdict.words
+    assert truth.missing == broken.get("lost", 0)
+    assert truth.subscriptions == visitor.count("b:")
+
+
+def test_causes_of_a_subscription_that_comes_and_goes_count() -> None:
+    roles = [AgentRole(0, "s", ()), AgentRole(1, "s", ()), AgentRole(2, "s", ()), ROLES[3]]
+    texts = ("", "s:F11 a:F11", "b:F h:F11 e: s:F21 a:F21", "t:F21 t:F11")
+    verdict = Verdict()
+    Truth(roles, [journal(agent, text) for agent, text in enumerate(texts)], frozenset({"Free"}), verdict).check()
+    assert verdict.counts == {"causal_violations": 1}, verdict.words
+
+
 def test_a_journal_is_read_as_it_was_written_without_an_incomplete_line(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     assert list(entries(path)) == []
     written = [
-        Entry("sent", 1, Name(1, 2), "Free", "-"),
-        Entry("refused", 1, Name(1, 2), "Free", "the disk is full, try again"),
-        Entry("moved", 2, Name(0, 0), "-", "10.0.0.1:5"),
+        Entry("sent", 1, Name(1, 2), "Free", "-", 1),
+        Entry("refused", 1, Name(1, 2), "Free", "the disk is full, try again", 2),
+        Entry("moved", 2, Name(0, 0), "-", "10.0.0.1:5", 3),
     ]
     kept = Journal(path)
     for entry in written:

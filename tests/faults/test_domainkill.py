@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
+import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -15,7 +17,9 @@ from demo.network import LoopbackNetwork
 from faults import domainkill
 from faults.domain_servers import KINDS, SERVERS, places_in
 from faults.domainkill import Run, cast, host_names
+from faults.kill_options import INTERRUPTED
 from faults.small_disks import SmallDisk, small_disks
+from faults.victim import Died
 from wanderbus.testbed import CannotRunError
 
 takes_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
@@ -114,6 +118,42 @@ def test_the_status_is_that_of_the_verdict(
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path))
     assert domainkill.main(["--agents", "8", "--network", "loopback"]) == status
     assert tmp_path.exists() is bool(status)
+
+
+class Interrupted(Run):
+    """A run without processes that is interrupted, and whose agents never answer."""
+
+    async def _begin(self) -> None:
+        asyncio.get_running_loop().call_later(0.1, signal.raise_signal, signal.SIGTERM)
+
+    async def _listen(self, name: str) -> None:
+        await asyncio.sleep(60.0)
+
+    async def _drain(self) -> None:
+        assert self.published_s < 10
+
+
+class Dying(Interrupted):
+    """A run in which a process of agents ends at once."""
+
+    async def _begin(self) -> None:
+        pass
+
+    async def _listen(self, name: str) -> None:
+        raise Died(f"{name} ended")
+
+    async def _drain(self) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(("kind", "status"), [(Interrupted, INTERRUPTED), (Dying, 1)])
+def test_a_run_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[Run], status: int
+) -> None:
+    monkeypatch.setattr(domainkill, "Run", kind)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path))
+    assert domainkill.main(["--agents", "8", "--network", "loopback"]) == status
+    assert ("h0 ended" in capsys.readouterr().err) is (kind is Dying)
 
 
 def test_the_defaults_are_those_of_the_full_run() -> None:
