@@ -6,6 +6,7 @@ Three servers have users, two lead channels, and one of these is the directory.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -30,8 +31,9 @@ SIP_PORT: Final = 5060
 DISK_BYTES: Final = 256 * 2**20
 RESERVE_BYTES: Final = 2 * 2**20
 DOWN_S_MAX: Final = 2.5
-FULL_S_MIN: Final = 1.0
-FULL_S_MAX: Final = 4.0
+FULL_S_MAX: Final = 3.0
+NOTICED_S_MAX: Final = 30.0
+KILLED_WHILE_FULL_SHARE: Final = 0.3
 
 _FULL: Final = "the disk is full"
 _LEFT_BYTES: Final = (0, RESERVE_BYTES // 2)
@@ -96,26 +98,38 @@ class DomainServers:
 
     async def kill(self, server: str, random: Random) -> None:
         """Kill a server, and start it again a moment later; return when it is ready."""
-        victim, down_s = self._victims[server], random.uniform(0, DOWN_S_MAX)
         async with self._locks[server]:
-            await victim.kill()
-            await asyncio.sleep(down_s)
-            await victim.start()
-            await victim.ready()
+            await self._victims[server].kill()
+            await self._return(server, random)
 
     async def fill(self, server: str, random: Random) -> None:
-        """Fill the disk of a server for a moment; :class:`Died` if the server does not notice."""
-        disk, left_bytes = self.disks[server], random.choice(_LEFT_BYTES)
-        full_s = random.uniform(FULL_S_MIN, FULL_S_MAX)
+        """Fill the disk of a server for a moment; sometimes kill the server before there is room again."""
+        disk = self.disks[server]
         async with self._locks[server]:
             before = self.times_full(server)
             try:
-                await asyncio.to_thread(disk.fill, left_bytes)
-                await asyncio.sleep(full_s)
+                await asyncio.to_thread(disk.fill, random.choice(_LEFT_BYTES))
+                await self._notice(server, before)
+                await asyncio.sleep(random.uniform(0, FULL_S_MAX))
+                if is_killed := random.random() < KILLED_WHILE_FULL_SHARE:
+                    await self._victims[server].kill()
             finally:
                 disk.empty()
-            if self.times_full(server) == before:
-                raise Died(f"{server} has not noticed that its disk was full for {full_s:.1f} s")
+            if is_killed:
+                await self._return(server, random)
+
+    async def _return(self, server: str, random: Random) -> None:
+        await asyncio.sleep(random.uniform(0, DOWN_S_MAX))
+        await self._victims[server].start()
+        await self._victims[server].ready()
+
+    async def _notice(self, server: str, times_full: int) -> None:
+        """Wait until a server has reported a full disk once more; raise :class:`Died` if it does not."""
+        deadline = time.monotonic() + NOTICED_S_MAX
+        while self.times_full(server) == times_full:
+            if time.monotonic() > deadline:
+                raise Died(f"{server} has not noticed in {NOTICED_S_MAX:g} s that its disk is full")
+            await asyncio.sleep(0.1)
 
     def times_full(self, server: str) -> int:
         """Return how often a server has reported a full disk."""

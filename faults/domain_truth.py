@@ -26,7 +26,7 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class Stream(NamedTuple):
-    """What one iteration of an agent returned, and the events that it had to return; it may return ``others`` too."""
+    """Notifications of one iteration of an agent, and the events that were due to it; ``others`` may come too."""
 
     user: str
     taken: Sequence[Entry]
@@ -109,14 +109,23 @@ class Truth:
         """Return the number of notifications that the agents have received."""
         return sum(len(each.taken) for each in self._streams)
 
-    def check(self) -> None:
-        """Compare everything; differences go to the verdict."""
+    def check(self, *, is_settled: bool = True) -> None:
+        """Compare everything; differences go to the verdict.
+
+        Unless ``is_settled``, the run ended in the middle: what is missing was not lost, it had no time.
+        """
         for stream in self._streams:
             self._check_once(stream)
+            if is_settled:
+                self._check_complete(stream)
         for role, entries in zip(self._roles, self._journals, strict=True):
             for gap in (each for each in entries if each.kind == "gap"):
                 self._verdict.broken("lost", f"{role.user} received a gap: {gap.text}")
-        self._check_answers()
+        if false := sorted(self.refused.keys() & self.accepted):
+            self._verdict.broken("integrity_errors", f"{false[:3]} were refused and delivered", len(false))
+        if is_settled and (unanswered := self.unanswered):
+            words = f"{len(unanswered)} publishes were never answered: {unanswered[:3]}"
+            self._verdict.broken("integrity_errors", words, len(unanswered))
         self._check_orders()
         clocks = self._clocks()
         for stream in self._streams:
@@ -124,20 +133,16 @@ class Truth:
 
     def _check_once(self, stream: Stream) -> None:
         counted, user = Counter(each.event for each in stream.taken), stream.user
-        if lacking := [event for event in stream.due if event not in counted]:
-            shown = [(*event, self._sent[event].subject) for event in lacking[:3]]
-            self._verdict.broken("lost", f"{user} lacks {len(lacking)} events: {shown}", len(lacking))
         if strange := sorted(counted.keys() - set(stream.due) - stream.others):
             self._verdict.broken("integrity_errors", f"{strange[:3]} were never due to {user}", len(strange))
         if twice := [event for event, count in counted.items() if count > 1]:
             self._verdict.broken("repeated", f"{user} received {twice[:3]} more than once", len(twice))
 
-    def _check_answers(self) -> None:
-        if unanswered := self.unanswered:
-            words = f"{len(unanswered)} publishes were never answered: {unanswered[:3]}"
-            self._verdict.broken("integrity_errors", words, len(unanswered))
-        if false := sorted(self.refused.keys() & self.accepted):
-            self._verdict.broken("integrity_errors", f"{false[:3]} were refused and delivered", len(false))
+    def _check_complete(self, stream: Stream) -> None:
+        taken = {each.event for each in stream.taken}
+        if lacking := [event for event in stream.due if event not in taken]:
+            shown = [(*event, self._sent[event].subject) for event in lacking[:3]]
+            self._verdict.broken("lost", f"{stream.user} lacks {len(lacking)} events: {shown}", len(lacking))
 
     # Order ------------------------------------------------------------------------------------------------------------
 

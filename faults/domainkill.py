@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import shutil
 import sys
 import tempfile
@@ -142,6 +143,9 @@ class Run:
         users = [role.user for role in self.roles]
         self._servers = DomainServers(directory, network, places, users, self.decentralised, disks, short_log=short_log)
         self._processes = {host.name: self._process(host) for host in self.hosts}
+        self._moving = asyncio.Lock()
+        self._is_settled = False
+        """True once everything that is due had time to arrive."""
         self._disturbing: list[asyncio.Task[None]] = []
         self._latest = {host.name: [0] * COUNTS for host in self.hosts}
 
@@ -162,6 +166,7 @@ class Run:
                 listening = [group.create_task(self._listen(name)) for name in self._processes]
                 await self._disturb(seconds, group)
                 await self._drain()
+                self._is_settled = True
                 for task in listening:
                     task.cancel()
         except* (Died, CannotRunError) as group_of_errors:
@@ -201,13 +206,15 @@ class Run:
         """Let agents publish, and begin each fault and each move at its time."""
         began = time.monotonic()
         self._tell("go")
-        for each in self._plan(seconds):
-            if await self._interrupted_before(began + each.at_s):
-                break
-            self._disturbing.append(group.create_task(each.begin(each.name)))
-        await self._interrupted_before(began + seconds)
-        self._tell("stop")
-        self.published_s = time.monotonic() - began
+        try:
+            for each in self._plan(seconds):
+                if await self._interrupted_before(began + each.at_s):
+                    break
+                self._disturbing.append(group.create_task(each.begin(each.name)))
+            await self._interrupted_before(began + seconds)
+        finally:
+            self._tell("stop")
+            self.published_s = time.monotonic() - began
 
     async def _interrupted_before(self, end: float) -> bool:
         """Wait until monotonic second ``end``; return True, and at once, if this is interrupted."""
@@ -241,9 +248,10 @@ class Run:
         self.faults[name] += 1
 
     async def _move(self, host: str) -> None:
-        address = await asyncio.to_thread(self._network.move, host)
-        if self._network.needs_order:
-            self._processes[host].tell(f"move {address}")
+        async with self._moving:
+            address = await asyncio.to_thread(self._network.move, host)
+            if self._network.needs_order:
+                self._processes[host].tell(f"move {address}")
 
     def _tell(self, word: str) -> None:
         for process in self._processes.values():
@@ -282,8 +290,8 @@ class Run:
     def results(self) -> dict[str, Any]:
         """Compare what the agents got with what was due; return the figures of the report."""
         truth = self.truth(self.verdict)
-        truth.check()
-        seconds = max(self.published_s, 1e-9)
+        truth.check(is_settled=self._is_settled)
+        seconds = self.published_s or math.inf
         events = len(truth.acknowledged)
         broken: dict[str, Any] = {kind: self.verdict.counts[kind] for kind in DOMAIN_KINDS}
         figures = broken | {

@@ -104,6 +104,14 @@ def test_causes_that_are_filtered_away_count_for_what_they_have_caused() -> None
     assert verdict_of(*journals, "t:F21 t:F01")[0].counts == {"causal_violations": 3}
 
 
+def test_what_is_missing_is_not_lost_if_the_run_ended_in_the_middle() -> None:
+    verdict = Verdict()
+    texts = ("s:F01 a:F01 s:F02 t:F01", "", "t:F01 t:F01")
+    journals = [journal(agent, text) for agent, text in enumerate(texts)]
+    Truth(ROLES[:3], journals, frozenset({"Free"}), verdict).check(is_settled=False)
+    assert verdict.counts == {"repeated": 1}, verdict.words
+
+
 @pytest.mark.parametrize(
     ("visitor", "broken"),
     [
