@@ -36,6 +36,9 @@ NOTICED_S_MAX: Final = 30.0
 KILLED_WHILE_FULL_SHARE: Final = 0.3
 
 _FULL: Final = "the disk is full"
+_ROOM: Final = "the disk has room again"
+"""Reports of a server."""
+
 _LEFT_BYTES: Final = (0, RESERVE_BYTES // 2)
 """Bytes that a full disk has left: none, or less than the reserve."""
 
@@ -106,10 +109,10 @@ class DomainServers:
         """Fill the disk of a server for a moment; sometimes kill the server before there is room again."""
         disk = self.disks[server]
         async with self._locks[server]:
-            before = self.times_full(server)
+            full, room = self._times(server, _FULL), self._times(server, _ROOM)
             try:
                 await asyncio.to_thread(disk.fill, random.choice(_LEFT_BYTES))
-                await self._notice(server, before)
+                await self._notice(server, _FULL, full)
                 await asyncio.sleep(random.uniform(0, FULL_S_MAX))
                 if is_killed := random.random() < KILLED_WHILE_FULL_SHARE:
                     await self._victims[server].kill()
@@ -117,24 +120,25 @@ class DomainServers:
                 disk.empty()
             if is_killed:
                 await self._return(server, random)
+            else:
+                await self._notice(server, _ROOM, room)
 
     async def _return(self, server: str, random: Random) -> None:
         await asyncio.sleep(random.uniform(0, DOWN_S_MAX))
         await self._victims[server].start()
         await self._victims[server].ready()
 
-    async def _notice(self, server: str, times_full: int) -> None:
-        """Wait until a server has reported a full disk once more; raise :class:`Died` if it does not."""
+    async def _notice(self, server: str, words: str, times: int) -> None:
+        """Wait until a server has reported ``words`` more than so many ``times``; raise :class:`Died` if it does not."""
         deadline = time.monotonic() + NOTICED_S_MAX
-        while self.times_full(server) == times_full:
+        while self._times(server, words) <= times:
             if time.monotonic() > deadline:
-                raise Died(f"{server} has not noticed in {NOTICED_S_MAX:g} s that its disk is full")
+                raise Died(f"{server} has not reported in {NOTICED_S_MAX:g} s that {words}")
             await asyncio.sleep(0.1)
 
-    def times_full(self, server: str) -> int:
-        """Return how often a server has reported a full disk."""
+    def _times(self, server: str, words: str) -> int:
         errors = self._errors(server)
-        return errors.read_text(errors="replace").count(_FULL) if errors.exists() else 0
+        return errors.read_text(errors="replace").count(words) if errors.exists() else 0
 
     async def end(self) -> None:
         """Kill all servers; raise :class:`Died` if one had ended by itself."""

@@ -395,21 +395,20 @@ def main(arguments: list[str] | None = None) -> int:
         with _disks(directory) as disks:
             run = Run(directory, network, disks, options.agents, options.rate, seed, short_log=options.short_log)
             asyncio.run(_play(run, min(options.seconds, options.limit_s)))
+            results = run.results()
+            is_good = run.verdict.good and not results["too_little"]
+            for name, disk in disks.items() if not is_good else ():
+                disk.copy(directory / f"copy-{name}")
     finally:
         network.close()
-    results = run.results()
-    for word in run.verdict.words:
+    for word in [*run.verdict.words, *(f"too little to prove anything: {word}" for word in results["too_little"])]:
         print(word, file=sys.stderr)
-    for word in results["too_little"]:
-        print(f"too little to prove anything: {word}", file=sys.stderr)
-    is_good = run.verdict.good and not results["too_little"]
     if is_good:
         shutil.rmtree(directory)
     else:
         print(f"what is left is in {directory}; again with: ./do domainkill --seed {seed}", file=sys.stderr)
-    wall_s = round(time.monotonic() - began, 1)
     more = {"seed": seed, "agents": options.agents, "network": network.mode, "interrupted": run.is_interrupted}
-    line = {**more, **results, "wall_s": wall_s}
+    line = {**more, **results, "wall_s": round(time.monotonic() - began, 1)}
     print(", ".join(f"{name} {value}" for name, value in line.items()))
     status = finish("domainkill", [line], run.goals(), file=options.json, strict=options.strict)
     if run.is_interrupted and run.verdict.good:

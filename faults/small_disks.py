@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,10 @@ class SmallDisk:
     def empty(self) -> None:
         """Remove what :meth:`fill` has written."""
         (self.directory / _FILLER).unlink(missing_ok=True)
+
+    def copy(self, directory: Path) -> None:
+        """Copy what others have written to a new ``directory``."""
+        shutil.copytree(self.directory, directory, ignore=shutil.ignore_patterns(_FILLER))
 
     @property
     def free_bytes(self) -> int:

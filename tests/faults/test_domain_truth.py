@@ -104,7 +104,7 @@ def test_causes_that_are_filtered_away_count_for_what_they_have_caused() -> None
     assert verdict_of(*journals, "t:F21 t:F01")[0].counts == {"causal_violations": 3}
 
 
-def test_what_is_missing_is_not_lost_if_the_run_ended_in_the_middle() -> None:
+def test_missing_events_are_not_lost_if_the_run_ended_in_the_middle() -> None:
     verdict = Verdict()
     texts = ("s:F01 a:F01 s:F02 t:F01", "", "t:F01 t:F01")
     journals = [journal(agent, text) for agent, text in enumerate(texts)]

@@ -52,6 +52,8 @@ def test_a_small_disk_is_full_until_it_is_emptied(tmp_path: Path) -> None:
         assert disk.free_bytes == 0
         with pytest.raises(OSError, match="No space left"):
             (disk.directory / "log").write_bytes(bytes(99_999))
+        disk.copy(tmp_path / "copy")
+        assert [path.name for path in (tmp_path / "copy").iterdir()] == ["log"]
         disk.empty()
         disk.fill(1 << 19)
         assert 0 < disk.free_bytes <= 1 << 19
