@@ -129,7 +129,7 @@ class DomainServers:
         await self._victims[server].ready()
 
     async def _notice(self, server: str, words: str, times: int) -> None:
-        """Wait until a server has reported ``words`` more than so many ``times``; raise :class:`Died` if it does not."""
+        """Wait until a server has reported ``words`` more than ``times``; raise :class:`Died` if it does not."""
         deadline = time.monotonic() + NOTICED_S_MAX
         while self._times(server, words) <= times:
             if time.monotonic() > deadline:

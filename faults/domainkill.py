@@ -28,30 +28,19 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from demo.network import Network, choose
-from faults.agents import INTERESTS
-from faults.domain_journal import AgentRole, Entry, HostRole, Reader, entries
-from faults.domain_servers import ACCESS, DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
+from faults.domain_cast import cast, host_names
+from faults.domain_journal import Entry, HostRole, entries
+from faults.domain_servers import DISK_BYTES, KINDS, SERVERS, DomainServers, data_of, places_in
 from faults.domain_truth import Truth
 from faults.kill_options import INTERRUPTED, cancel_on_signals
 from faults.small_disks import SmallDisk, small_disks
 from faults.verdict import DOMAIN_KINDS, Verdict
 from faults.victim import Died, Victim
-from harness.domain_file import Place
 from harness.reporting import Goal, finish, goal, progress
 from wanderbus.testbed import CannotRunError
 
-HOSTS_MAX: Final = 8
-"""Processes of agents; with the servers, as many hosts as the network has addresses for."""
-
 COUNTS: Final = 5
 """Numbers of a report of a process of agents."""
-
-AGENTS_PER_HOST: Final = 8
-FAN_OUT: Final = 4
-"""Subscribers of an event, before filters."""
-
-DECENTRALISED_EACH: Final = 2
-"""Decentralised subjects that each agent subscribes to: causes and effects may be of different subjects."""
 
 FAULT_EACH_S: Final = 8.0
 MOVE_EACH_S: Final = 2.0
@@ -63,44 +52,6 @@ LOOK_EACH_S: Final = 1.0
 SILENT_S_MAX: Final = 60.0
 LEAST_SHARE: Final = 0.1
 """Least share of the asked rate with which a run proves something."""
-
-
-def cast(
-    count: int, network: Network, places: Mapping[str, Place], seed: int, directory: Path, rate_per_s: float
-) -> list[HostRole]:
-    """Return the roles of ``count`` agents, spread over hosts, servers, subjects and filters."""
-    random = Random(seed)
-    ordered = [f"Ordered{number}" for number in range(max(2, count // FAN_OUT))]
-    decentralised = [f"Free{number}" for number in range(max(2, count * DECENTRALISED_EACH // FAN_OUT))]
-    agents: list[AgentRole] = []
-    for number in range(count):
-        subjects = [ordered[number % len(ordered)], *random.sample(decentralised, DECENTRALISED_EACH)]
-        readers = tuple(Reader(subject, _interest(random)) for subject in subjects)
-        place = places[ACCESS[number % len(ACCESS)]]
-        agents.append(AgentRole(number, f"{place.host}:{place.sip_port}", readers))
-    names = host_names(count)
-    return [
-        HostRole(
-            name,
-            str(directory),
-            tuple(agents[place :: len(names)]),
-            tuple(ordered),
-            tuple(decentralised),
-            rate_per_s / len(names),
-            random.getrandbits(32),
-            network.address(name) if network.needs_order else None,
-        )
-        for place, name in enumerate(names)
-    ]
-
-
-def host_names(agents: int) -> list[str]:
-    """Return the hosts of so many agents."""
-    return [f"h{number}" for number in range(max(1, min(HOSTS_MAX, agents // AGENTS_PER_HOST)))]
-
-
-def _interest(random: Random) -> str:
-    return random.choice(["everything", "everything", *INTERESTS])
 
 
 class Planned(NamedTuple):

@@ -15,8 +15,9 @@ import pytest
 
 from demo.network import LoopbackNetwork
 from faults import domainkill
+from faults.domain_cast import FAN_OUT, cast, host_names
 from faults.domain_servers import KINDS, SERVERS, places_in
-from faults.domainkill import Run, cast, host_names
+from faults.domainkill import Run
 from faults.kill_options import INTERRUPTED
 from faults.small_disks import SmallDisk, small_disks
 from faults.victim import Died
@@ -75,7 +76,7 @@ def test_agents_are_spread_over_servers_and_subjects(tmp_path: Path) -> None:
     assert sum(host.rate_per_s for host in hosts) == pytest.approx(500.0)
     assert set(Counter(role.server for role in roles).values()) == {66, 67}
     ordered = Counter(role.subscriptions[0].subject for role in roles)
-    assert set(ordered.values()) == {domainkill.FAN_OUT}
+    assert set(ordered.values()) == {FAN_OUT}
     assert len(network._numbers) <= 15, "as many as a network of namespaces has"
 
 
