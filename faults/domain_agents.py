@@ -73,7 +73,12 @@ class _Member:
         event = Name(self.role.number, self._n)
         self._note("sent", event, subject)
         try:
-            identity = await self.agent.publish(subject, {"by": event.by, "n": event.n, "k": event.n % 4})
+            attributes = {"by": event.by, "n": event.n, "k": event.n % 4}
+            identity: object = ""
+            if self.role.has_outbox:
+                await self.agent.publish(subject, attributes, outbox=True)
+            else:
+                identity = await self.agent.publish(subject, attributes)
         except (LimitExceeded, Refused) as error:
             self._note("refused", event, subject, error)
         except Closed:
@@ -127,6 +132,11 @@ class _Member:
             self.heard += 1
             self._note("heard", _name(item.event), item.event.subject, item.id)
 
+    async def refusals(self) -> None:
+        """Note each event of the outbox that is refused for good."""
+        async for refusal in self.agent.outbox_refusals():
+            self._note("refused", _name(refusal.event), refusal.event.subject, refusal.reason)
+
     async def watch(self) -> None:
         """Count the moves that have ended."""
         address = ""
@@ -161,6 +171,7 @@ class _Party:
         for member, subscribed in zip(self._members, ready, strict=True):
             self._begin(member.take(subscribed, self._causes))
             self._begin(member.watch())
+            self._begin(member.refusals())
         for subscribed in ready:
             await subscribed.wait()
         print(READY, flush=True)
@@ -195,7 +206,7 @@ class _Party:
             member = random.choice(self._members)
             is_direct = random.random() < DECENTRALISED_SHARE
             subject = random.choice(self._role.decentralised if is_direct else self._role.ordered)
-        return (member, subject) if member.unanswered < UNANSWERED_MAX else None
+        return (member, subject) if member.unanswered + member.agent.outbox.events < UNANSWERED_MAX else None
 
     async def move(self, address: str) -> None:
         """Let all agents use another address."""

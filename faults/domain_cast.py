@@ -20,6 +20,9 @@ AGENTS_PER_HOST: Final = 8
 FAN_OUT: Final = 4
 """Subscribers of an event, before filters."""
 
+OUTBOX_EACH: Final = 4
+"""One of so many agents publishes through an outbox."""
+
 DECENTRALISED_EACH: Final = 2
 """Decentralised subjects that each agent subscribes to: causes and effects may be of different subjects."""
 
@@ -36,7 +39,7 @@ def cast(
         subjects = [ordered[number % len(ordered)], *random.sample(decentralised, DECENTRALISED_EACH)]
         readers = tuple(Reader(subject, _interest(random)) for subject in subjects)
         place = places[ACCESS[number % len(ACCESS)]]
-        agents.append(AgentRole(number, f"{place.host}:{place.sip_port}", readers))
+        agents.append(AgentRole(number, f"{place.host}:{place.sip_port}", readers, number % OUTBOX_EACH == 0))
     names = host_names(count)
     return [
         HostRole(

@@ -15,6 +15,7 @@ import msgspec
 
 Kind = Literal["sent", "acknowledged", "refused", "took", "gap", "moved", "began", "heard", "ended"]
 
+_EMPTY: Final = "-"
 _KINDS: Final = frozenset(get_args(Kind))
 
 
@@ -29,7 +30,8 @@ class Entry(msgspec.Struct, frozen=True):
     """A line of a journal.
 
     ``event`` and ``subject`` are those of a publish or of a notification. ``text`` is the id of an acknowledged event
-    or of a notification, the reason of a refusal, the count and reason of a gap, or the new address.
+    or of a notification, the reason of a refusal, the count and reason of a gap, or the new address. It is empty for an
+    event that was stored in an outbox.
 
     Beside the subscriptions that last for the whole run (``took``), an agent has one at a time that begins and ends
     during it: ``began`` has its subject and, as ``text``, its interest; ``heard`` is a notification of it.
@@ -52,11 +54,15 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class AgentRole(msgspec.Struct, frozen=True):
-    """An agent: its number, the address of its server, and its subscriptions."""
+    """An agent: its number, the address of its server, and its subscriptions.
+
+    An agent that ``has_outbox`` publishes through that alone: an event counts as acknowledged once it is stored there.
+    """
 
     number: int
     server: str
     subscriptions: tuple[Reader, ...]
+    has_outbox: bool = False
 
     @property
     def user(self) -> str:
@@ -93,7 +99,7 @@ class Journal:
 
     def note(self, entry: Entry) -> None:
         """Write a line."""
-        words = (entry.kind, entry.agent, *entry.event, entry.at_ns, entry.subject or "-", entry.text or "-")
+        words = (entry.kind, entry.agent, *entry.event, entry.at_ns, entry.subject or _EMPTY, entry.text or _EMPTY)
         os.write(self._file, f"{' '.join(map(str, words))}\n".encode())
 
 
@@ -106,4 +112,5 @@ def entries(path: Path) -> Iterator[Entry]:
     for line in text[: text.rfind("\n") + 1].splitlines():
         kind, agent, by, n, at_ns, subject, rest = line.split(" ", 6)
         assert kind in _KINDS, line
-        yield Entry(kind, int(agent), Name(int(by), int(n)), subject, rest, int(at_ns))  # type: ignore[arg-type]
+        subject, text = (each if each != _EMPTY else "" for each in (subject, rest))
+        yield Entry(kind, int(agent), Name(int(by), int(n)), subject, text, int(at_ns))  # type: ignore[arg-type]

@@ -50,7 +50,8 @@ class Truth:
         self._verdict = verdict
         everything = [entry for entries in journals for entry in entries]
         self._sent = {each.event: each for each in everything if each.kind == "sent"}
-        self.acknowledged = {each.event: EventId.parse(each.text) for each in everything if each.kind == "acknowledged"}
+        self.acknowledged = {each.event: each.text for each in everything if each.kind == "acknowledged"}
+        """Ids of the acknowledged events; empty of those that were stored in an outbox."""
         self.refused = {each.event: each.text for each in everything if each.kind == "refused"}
         self.accepted = self.acknowledged.keys() | {each.event for each in everything if each.kind in _NOTIFIED}
         """Events that must reach everybody who is due: an event without an answer may have been accepted."""
@@ -122,7 +123,7 @@ class Truth:
             for gap in (each for each in entries if each.kind == "gap"):
                 self._verdict.broken("lost", f"{role.user} received a gap: {gap.text}")
         if false := sorted(self.refused.keys() & self.accepted):
-            self._verdict.broken("integrity_errors", f"{false[:3]} were refused and delivered", len(false))
+            self._verdict.broken("integrity_errors", f"{false[:3]} were refused, and accepted", len(false))
         if is_settled and (unanswered := self.unanswered):
             words = f"{len(unanswered)} publishes were never answered: {unanswered[:3]}"
             self._verdict.broken("integrity_errors", words, len(unanswered))
@@ -148,7 +149,7 @@ class Truth:
 
     def _check_orders(self) -> None:
         """Check that ids give ordered channels one order for all, and that each publisher's order is kept in any."""
-        ids: dict[Name, str] = {event: str(identity) for event, identity in self.acknowledged.items()}
+        ids = {event: text for event, text in self.acknowledged.items() if text}
         for stream in self._streams:
             last: dict[str, tuple[int, int]] = {}
             last_of: dict[tuple[str, int], int] = {}

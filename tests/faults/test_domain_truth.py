@@ -17,7 +17,7 @@ ROLES = [
     AgentRole(3, "s", (Reader("Free", "one"),)),
 ]
 LETTERS = {"s": "sent", "a": "acknowledged", "r": "refused", "t": "took", "g": "gap"}
-LETTERS |= {"b": "began", "h": "heard", "e": "ended"}
+LETTERS |= {"b": "began", "h": "heard", "e": "ended", "o": "acknowledged"}
 
 
 def journal(agent: int, text: str) -> list[Entry]:
@@ -29,7 +29,7 @@ def journal(agent: int, text: str) -> list[Entry]:
         by, n = (int(event[1]), int(event[2])) if event[1:] else (0, 0)
         id_number = event[3:] or f"{by + 1}{n}"
         origin = "leader" if subject == "Line" else f"s{by}"
-        words = "everything" if kind == "b" else f"{origin}-1-{id_number}"
+        words = {"b": "everything", "o": ""}.get(kind, f"{origin}-1-{id_number}")
         found.append(Entry(LETTERS[kind], agent, Name(by, n), subject, words, at_ns))  # type: ignore[arg-type]
     return found
 
@@ -74,6 +74,10 @@ def test_everything_in_order_is_good() -> None:
         # Two publishers in an ordered channel: all have the order of the ids.
         (("s:L02 a:L027 t:L027 t:L118", "s:L11 a:L118 t:L027 t:L118", "t:L118"), {}),
         (("s:L02 a:L027 t:L118 t:L027", "s:L11 a:L118 t:L027 t:L118", "t:L118"), {"out_of_order": 1}),
+        # An event that is stored in an outbox has no id yet, and is due.
+        (("s:L01 o:L01 t:L01", "t:L01", "t:L01"), {}),
+        (("s:L01 o:L01 t:L01", "", "t:L01"), {"lost": 1}),
+        (("s:L01 o:L01 t:L018", "t:L017", "t:L018"), {"integrity_errors": 1}),
         (("s:L01 a:L017 t:L018", "t:L017", "t:L017"), {"integrity_errors": 1}),
         # A filter: only numbers with the rest 1 of 4 are due.
         (("s:L02 a:L02 t:L02", "t:L02", "t:L02"), {"integrity_errors": 1}),
@@ -149,9 +153,10 @@ def test_a_journal_is_read_as_it_was_written_without_an_incomplete_line(tmp_path
     path = tmp_path / "journal"
     assert list(entries(path)) == []
     written = [
-        Entry("sent", 1, Name(1, 2), "Free", "-", 1),
+        Entry("sent", 1, Name(1, 2), "Free", "", 1),
         Entry("refused", 1, Name(1, 2), "Free", "the disk is full, try again", 2),
-        Entry("moved", 2, Name(0, 0), "-", "10.0.0.1:5", 3),
+        Entry("moved", 2, Name(0, 0), "", "10.0.0.1:5", 3),
+        Entry("acknowledged", 3, Name(3, 1), "Free", "", 4),
     ]
     kept = Journal(path)
     for entry in written:
