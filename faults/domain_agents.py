@@ -4,8 +4,8 @@ Each agent has one merged iteration over its subscriptions, and another subscrip
 events are published by an agent that has just received one of the same subject, if there is one, so that effects follow
 their causes as closely as possible.
 
-Input: ``go`` begins to publish, ``move ADDRESS`` uses another address, and ``stop`` ends publishing; the end of the
-input ends the process.
+Input: ``go`` begins to publish, ``burst`` publishes some events at once, ``move ADDRESS`` uses another address, and
+``stop`` ends publishing; the end of the input ends the process.
 Output: ``ready`` once all have subscribed, then ``ACKNOWLEDGED UNANSWERED TAKEN HEARD MOVED``, twice a second.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import sys
 import time
@@ -39,6 +40,9 @@ UNANSWERED_MAX: Final = 24
 NOTHING: Final = Name(0, 0)
 PAUSE_S_MAX: Final = 6.0
 STAYS_S_MAX: Final = 10.0
+BURST_EVENTS: Final = 40
+"""Events of a burst of one process: some of them are on their way when a server is killed."""
+
 REPLY_SHARE: Final = 0.5
 DECENTRALISED_SHARE: Final = 0.6
 REPORT_S: Final = 0.5
@@ -191,11 +195,15 @@ class _Party:
             now = loop.time()
             # After a long pause the rate is not made up for.
             due = max(due, now - 1.0)
-            while due <= now:
-                due += 1 / self._role.rate_per_s
-                if (choice := self._choose()) is not None:
-                    self._begin(choice[0].publish(choice[1]))
+            count = max(0, math.ceil((now - due) * self._role.rate_per_s))
+            due += count / self._role.rate_per_s
+            self._begin_publishes(count)
             await asyncio.sleep(TICK_S)
+
+    def _begin_publishes(self, count: int) -> None:
+        for _ in range(0 if self.stop.is_set() else count):
+            if (choice := self._choose()) is not None:
+                self._begin(choice[0].publish(choice[1]))
 
     def _choose(self) -> tuple[_Member, str] | None:
         """Return who publishes next, and in which subject; None if too much is unanswered."""
@@ -228,6 +236,8 @@ class _Party:
             self._begin(self.move(rest))
         elif word == "go":
             self.go.set()
+        elif word == "burst":
+            self._begin_publishes(BURST_EVENTS)
         else:
             self.stop.set()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -31,6 +31,7 @@ SIP_PORT: Final = 5060
 DISK_BYTES: Final = 256 * 2**20
 RESERVE_BYTES: Final = 2 * 2**20
 DOWN_S_MAX: Final = 2.5
+AFTER_BURST_S_MAX: Final = 0.15
 FULL_S_MAX: Final = 3.0
 NOTICED_S_MAX: Final = 30.0
 KILLED_WHILE_FULL_SHARE: Final = 0.3
@@ -46,7 +47,8 @@ _LEFT_BYTES: Final = (0, RESERVE_BYTES // 2)
 class DomainServers:
     """All servers of one domain, each with a data directory and a lock: one fault at a time.
 
-    With ``short_log`` the logs have short segments, which are removed as soon as nobody needs them.
+    ``burst`` is called just before a server is killed or has room again, so that many events are on their way. With
+    ``short_log`` the logs have short segments, which are removed as soon as nobody needs them.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class DomainServers:
         decentralised: Sequence[str],
         disks: Mapping[str, SmallDisk],
         *,
+        burst: Callable[[], None] = lambda: None,
         short_log: bool = False,
     ) -> None:
         self.disks = disks
+        self._burst = burst
         self._directory = directory
         self._locks = {name: asyncio.Lock() for name in SERVERS}
         file = create_domain(directory / "domain", DOMAIN, len(SERVERS))
@@ -102,8 +106,14 @@ class DomainServers:
     async def kill(self, server: str, random: Random) -> None:
         """Kill a server, and start it again a moment later; return when it is ready."""
         async with self._locks[server]:
+            await self._in_burst(random)
             await self._victims[server].kill()
             await self._return(server, random)
+
+    async def _in_burst(self, random: Random) -> None:
+        """Return while events of a burst are on their way."""
+        self._burst()
+        await asyncio.sleep(random.uniform(0, AFTER_BURST_S_MAX))
 
     async def fill(self, server: str, random: Random) -> None:
         """Fill the disk of a server for a moment; sometimes kill the server before there is room again."""
@@ -114,6 +124,7 @@ class DomainServers:
                 await asyncio.to_thread(disk.fill, random.choice(_LEFT_BYTES))
                 await self._notice(server, _FULL, full)
                 await asyncio.sleep(random.uniform(0, FULL_S_MAX))
+                await self._in_burst(random)
                 if is_killed := random.random() < KILLED_WHILE_FULL_SHARE:
                     await self._victims[server].kill()
             finally:

@@ -92,7 +92,16 @@ class Run:
         self.decentralised = self.hosts[0].decentralised
         self.roles = sorted((role for host in self.hosts for role in host.agents), key=lambda role: role.number)
         users = [role.user for role in self.roles]
-        self._servers = DomainServers(directory, network, places, users, self.decentralised, disks, short_log=short_log)
+        self._servers = DomainServers(
+            directory,
+            network,
+            places,
+            users,
+            self.decentralised,
+            disks,
+            burst=lambda: self._tell("burst"),
+            short_log=short_log,
+        )
         self._processes = {host.name: self._process(host) for host in self.hosts}
         self._moving = asyncio.Lock()
         self._is_settled = False
