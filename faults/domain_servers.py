@@ -34,7 +34,7 @@ DOWN_S_MAX: Final = 2.5
 AFTER_BURST_S_MAX: Final = 0.15
 FULL_S_MAX: Final = 3.0
 NOTICED_S_MAX: Final = 30.0
-KILLED_WHILE_FULL_SHARE: Final = 0.3
+KILLED_WHILE_FULL_SHARE: Final = 0.5
 
 _FULL: Final = "the disk is full"
 _ROOM: Final = "the disk has room again"
@@ -47,8 +47,8 @@ _LEFT_BYTES: Final = (0, RESERVE_BYTES // 2)
 class DomainServers:
     """All servers of one domain, each with a data directory and a lock: one fault at a time.
 
-    ``burst`` is called just before a server is killed or has room again, so that many events are on their way. With
-    ``short_log`` the logs have short segments, which are removed as soon as nobody needs them.
+    ``burst`` is called just before a server is killed, or its disk becomes full or has room again, so that many events
+    are on their way. With ``short_log`` the logs have short segments, which are removed as soon as nobody needs them.
     """
 
     def __init__(
@@ -75,26 +75,19 @@ class DomainServers:
         passwords.write_text("".join(f"{name}:{PASSWORD}\n" for name in users))
         settings = directory / "server.toml"
         settings.write_text(f"disk_reserve_bytes = {RESERVE_BYTES}\n" + "log_keep_bytes = 0\n" * short_log)
-        self._victims = {}
-        for name in SERVERS:
-            options: dict[str, object] = {
-                "--config": settings,
-                "--host": places[name].host,
-                "--port": places[name].sip_port,
-                "--data-dir": data_of(directory, name),
-                "--users": passwords,
-                "--domain": DOMAIN,
-                "--event-domain": file,
-                "--event-server": name,
-            }
-            arguments = [str(word) for option in options.items() for word in option]
+        common = {"--config": settings, "--users": passwords, "--domain": DOMAIN, "--event-domain": file}
+        module = "faults.short_log" if short_log else "wanderbus"
+        self._victims = {name: self._victim(name, module, network, place, common) for name, place in places.items()}
 
-            def on_host(argv: Sequence[str], name: str = name) -> list[str]:
-                return network.command(name, argv)
+    def _victim(self, name: str, module: str, network: Network, place: Place, common: Mapping[str, object]) -> Victim:
+        own = {"--host": place.host, "--port": place.sip_port, "--data-dir": data_of(self._directory, name)}
+        options = {**common, **own, "--event-server": name}
+        arguments = [str(word) for option in options.items() for word in option]
 
-            errors = self._errors(name)
-            module = "faults.short_log" if short_log else "wanderbus"
-            self._victims[name] = Victim(name, module, "up", *arguments, errors=errors, on_host=on_host)
+        def on_host(argv: Sequence[str]) -> list[str]:
+            return network.command(name, argv)
+
+        return Victim(name, module, "up", *arguments, errors=self._errors(name), on_host=on_host)
 
     async def start(self) -> None:
         """Start all servers, and wait until they are ready."""
@@ -121,6 +114,7 @@ class DomainServers:
         async with self._locks[server]:
             full, room = self._times(server, _FULL), self._times(server, _ROOM)
             try:
+                await self._in_burst(random)
                 await asyncio.to_thread(disk.fill, random.choice(_LEFT_BYTES))
                 await self._notice(server, _FULL, full)
                 await asyncio.sleep(random.uniform(0, FULL_S_MAX))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import math
 import shutil
 import sys
@@ -91,16 +92,10 @@ class Run:
         self.hosts = cast(agents, network, places, seed, directory, rate_per_s)
         self.decentralised = self.hosts[0].decentralised
         self.roles = sorted((role for host in self.hosts for role in host.agents), key=lambda role: role.number)
-        users = [role.user for role in self.roles]
+        users, subjects = [role.user for role in self.roles], self.decentralised
+        burst = functools.partial(self._tell, "burst")
         self._servers = DomainServers(
-            directory,
-            network,
-            places,
-            users,
-            self.decentralised,
-            disks,
-            burst=lambda: self._tell("burst"),
-            short_log=short_log,
+            directory, network, places, users, subjects, disks, burst=burst, short_log=short_log
         )
         self._processes = {host.name: self._process(host) for host in self.hosts}
         self._moving = asyncio.Lock()
