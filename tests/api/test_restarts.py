@@ -29,10 +29,10 @@ from tests.api.world import (
     until,
 )
 from wanderbus.client import publishes as publishing
-from wanderbus.errors import Closed, StateCorrupt, StorageError
+from wanderbus.errors import Closed, StateCorrupt, StorageError, Unreachable
 from wanderbus.runtime.files import server_files
 from wanderbus.runtime.log import event_log
-from wanderbus.server import storage
+from wanderbus.server import broker_role, storage
 
 
 def test_agents_heal_over_a_restart_and_publishes_meanwhile_complete(world: World) -> None:
@@ -278,6 +278,23 @@ def test_a_failed_disk_stops_acknowledgements(world: World, monkeypatch: pytest.
             lost.cancel()
             await asyncio.gather(lost, return_exceptions=True)
             assert kept.number >= 0
+
+    run(story())
+
+
+def test_a_server_waits_longer_for_the_registrar_in_its_own_process(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is late when many devices return at once; the time for another SIP server does not end the start."""
+
+    async def story() -> None:
+        monkeypatch.setattr(broker_role, "START_S_MAX", 0.0)
+        async with world.server():
+            pass
+        monkeypatch.setattr(broker_role, "LOCAL_START_S_MAX", 0.0)
+        with pytest.raises(Unreachable, match="does not answer the broker"):
+            async with world.server():
+                pass
 
     run(story())
 

@@ -73,7 +73,10 @@ DATA_CHANNEL = "data_channel"
 """Name of the limit in a report of a data channel that does not meet the requirements."""
 
 START_S_MAX = 10.0
-"""Timeout for the broker's own registration."""
+"""Timeout for the broker's own registration at another SIP server."""
+
+LOCAL_START_S_MAX = 120.0
+"""Timeout for the same in this process: the registrar is there, but late if many devices return at once."""
 
 _REWOUND: Final = (
     "server %s has event %s of this server, which the log here has lost; begin with an empty data directory"
@@ -258,13 +261,14 @@ class BrokerRole(StatefulRole):
         :raises AuthenticationError: the SIP server rejects the broker
         :raises NoResponse: it does not answer
         """
+        longest_s = LOCAL_START_S_MAX if self.properties.server_is_local else START_S_MAX
         try:
-            async with asyncio.timeout(START_S_MAX):
+            async with asyncio.timeout(longest_s):
                 await self._registered.wait()
         except TimeoutError:
             server, uri = shown(self.properties.server), self.properties.uri
             raise NoResponse(
-                f"the SIP server {server} does not answer the broker {uri} in {START_S_MAX:g} s{self._trouble}; "
+                f"the SIP server {server} does not answer the broker {uri} in {longest_s:g} s{self._trouble}; "
                 "check that it runs, and sip_server"
             ) from None
         if self._rejection is not None:
