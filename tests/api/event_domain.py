@@ -33,6 +33,11 @@ class Domain:
         """The server that leads the channel of a subject."""
         return read_domain(self.file).channel(subject).leader
 
+    def places(self, subject: str = SUBJECT) -> list[str]:
+        """The server that leads the channel of a subject, and the others."""
+        leader = self.leader(subject)
+        return sorted(read_domain(self.file).settings.servers, key=lambda name: name != leader)
+
     def subject_of(self, leader: str) -> str:
         """A subject whose channel this server leads."""
         return next(name for name in map("Subject{}".format, range(1_000)) if self.leader(name) == leader)

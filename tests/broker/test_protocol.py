@@ -42,6 +42,7 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Kick(11, "sip:a@b", "phone", True),
     protocol.DeclareSchema(12, "Trade", (DeclaredAttribute("Price", "Double", "EUR", "of one share"),)),
     protocol.ListSchemas(13, "Trade", True),
+    protocol.ListEvents(14, "Trade", 3, 9, 2, 10),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),

@@ -59,3 +59,10 @@ def test_events_of_a_child_are_in_the_group_of_every_ancestor(parents: dict[str,
 def test_impossible_hierarchies_are_refused(parents: dict[str, str], error: str) -> None:
     with pytest.raises(ConfigurationError, match=error):
         Hierarchy(parents)
+
+
+def test_j13_below_a_subject_are_all_whose_events_it_hears() -> None:
+    hierarchy = Hierarchy(TWO_LEVELS)
+    assert hierarchy.below("Flight") == ("Flight", "Departure", "Arrival")
+    assert set(hierarchy.below("Traffic")) == {"Traffic", "Flight", "Departure", "Arrival", "Train"}
+    assert hierarchy.below("Stock") == ("Stock",)

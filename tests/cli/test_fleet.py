@@ -178,3 +178,39 @@ def test_trace_needs_known_words(fleet: Fleet, capsys: Output) -> None:
     assert (status, one_line(err)) == (2, "--at: the domain has no server 's9' (expected s1 or s2 or s3)")
     status, _, err = asked(capsys, "trace", "Weather", "Wind", *fleet.operator())
     assert (status, one_line(err)) == (2, "'Wind' is not NAME=VALUE")
+
+
+def test_k03_the_history_of_a_channel_is_listed_and_replayed_at_any_server(fleet: Fleet, capsys: Output) -> None:
+    leader = fleet.leader("Train")
+    elsewhere = fleet.at(fleet.others(leader)[0], "bob", "hunter2")
+    lines = "".join(f'{{"n": {value}, "text": "{"x" * 150}"}}\n' for value in range(5))
+    status, out, err = fleet.run("pub", "Train", "-", "--json", *elsewhere, input=lines)
+    assert (status, err) == (0, "")
+    numbers = [int(json.loads(line)["id"].rpartition("-")[2]) for line in out.splitlines()]
+    visitor = elsewhere[:6]
+    for place in (visitor, [*visitor[:5], fleet.places[leader]]):
+        status, out, err = asked(capsys, "channel", "history", "Train", "--json", *place)
+        assert (status, err) == (0, "")
+        rows = [json.loads(line) for line in out.splitlines()]
+        assert [(row["number"], row["attributes"]["n"]) for row in rows] == list(zip(numbers, range(5), strict=True))
+        assert {(row["user"], row["subject"], row["epoch"]) for row in rows} == {("sip:bob@localhost", "Train", 1)}
+    status, out, err = asked(capsys, "channel", "history", "Train", "--last", "1", *visitor)
+    assert (status, err, len(out.splitlines())) == (0, "", 1)
+    assert out.startswith(f"{numbers[4]} 20")
+    assert " sip:bob@localhost " in out
+    assert out.endswith(" bytes: Train n=4 text=" + "x" * 105 + "...\n"), out
+    middle = ("--from", str(numbers[1]), "--to", str(numbers[2]), *visitor)
+    status, out, err = asked(capsys, "channel", "replay", "Train", *middle)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [f"{numbers[value]} Train n={value} text={'x' * 150}" for value in (1, 2)]
+    status, out, err = asked(capsys, "channel", "replay", "Train", "--json", *middle)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [(event["position"]["number"], event["attributes"]["n"], event["history"]) for event in events] == [
+        (numbers[1], 1, True),
+        (numbers[2], 2, True),
+    ]
+    status, _, err = asked(capsys, "channel", "replay", "Train", "--format", "xml", *visitor)
+    assert (status, one_line(err)) == (
+        2,
+        "--format: XML is a format of notifications; use text, json or cloudevents",
+    )

@@ -12,6 +12,7 @@ import wanderbus
 PACKAGE = Path("src/wanderbus")
 VOCABULARY = {
     "cloudevents",
+    "channel_events",
     "codec",
     "composition",
     "errors",

@@ -54,6 +54,7 @@ MEMBERS = {
             "connected",
             "data_way",
             "endings",
+            "history",
             "leave",
             "merged",
             "operator",

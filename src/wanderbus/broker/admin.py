@@ -12,14 +12,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 
 from wanderbus import protocol, records
 from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.links import Links
-from wanderbus.broker.listings import Listings, Row
+from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, Listings, Row, encoded_row, listing
 from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues.queue_items import Queued
@@ -28,29 +28,15 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import Refused
-from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, MESSAGE_BYTES_MAX
+from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subject_schemas import next_attributes
-
-ROWS_MAX: Final = 250
-"""Rows of one answer."""
 
 LOOKED_AT_MAX: Final = 1_000
 """Sessions and rows that one answer looks at."""
 
-ANSWER_BYTES_MAX: Final = 256 * 1024
-"""Bytes of the encoded rows of one answer; one row is always sent."""
-
 PURGED_MAX: Final = 1_000
 """Notifications and gaps that one step of a purge looks at."""
-
-_PART_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
-"""Bytes of the encoded rows of one message; a single row may be larger."""
-
-_ROW_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1_024
-"""A larger row is sent without its fields above :data:`_FIELD_BYTES_MAX`; ``cut`` names them."""
-
-_FIELD_BYTES_MAX: Final = 512
 
 _number = attrgetter("number")
 
@@ -194,25 +180,21 @@ class Admin:
             yield msgspec.structs.asdict(schema) if is_wanted else None, self._behind(place, "")
 
     def _list(self, link: Link, request: int, found: Found, limit: int) -> None:
-        """Send the rows that fit one answer, in as many messages as they need."""
-        part: list[msgspec.Raw] = []
-        rows = answer_bytes = part_bytes = 0
+        """Send the rows that fit one answer."""
+        rows: list[bytes] = []
+        answer_bytes = 0
         behind = after = None
         for looked_at, (row, after) in enumerate(found):
-            if rows == min(limit, ROWS_MAX) or answer_bytes > ANSWER_BYTES_MAX or looked_at == LOOKED_AT_MAX:
+            if len(rows) == min(limit, ROWS_MAX) or answer_bytes > ANSWER_BYTES_MAX or looked_at == LOOKED_AT_MAX:
                 break
             behind = after
-            if row is None:
-                continue
-            data = _encoded(row)
-            if part_bytes + len(data) > _PART_BYTES_MAX and part:
-                self._links.send(link, _listing(request, part, more=True))
-                part, part_bytes = [], 0
-            part.append(msgspec.Raw(data))
-            rows, answer_bytes, part_bytes = rows + 1, answer_bytes + len(data), part_bytes + len(data)
+            if row is not None:
+                rows.append(encoded_row(row))
+                answer_bytes += len(rows[-1])
         else:
             behind = None
-        self._links.send(link, _listing(request, part, next=behind))
+        for message in listing(request, rows, behind):
+            self._links.send(link, message)
 
     # Changing ---------------------------------------------------------------------------------------------------
 
@@ -350,21 +332,3 @@ def _check_count(name: str, count: int) -> None:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19
-
-
-def _encoded(row: Row) -> bytes:
-    """Return the bytes of a row; a row too large for a message loses its large fields, the last first."""
-    data = msgspec.msgpack.encode(row)
-    left, cut = dict(row), list[str]()
-    for name in reversed(list(row)):
-        if len(data) <= _ROW_BYTES_MAX:
-            break
-        if len(msgspec.msgpack.encode(row[name])) > _FIELD_BYTES_MAX:
-            del left[name]
-            cut.append(name)
-            data = msgspec.msgpack.encode({**left, "cut": cut})
-    return data
-
-
-def _listing(request: int, rows: list[msgspec.Raw], **rest: Any) -> protocol.Listing:
-    return protocol.Listing(request, cast(tuple[Row, ...], tuple(rows)), **rest)

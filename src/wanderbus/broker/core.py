@@ -20,6 +20,7 @@ from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.history.catch_up import CatchUp
+from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.links import Links
@@ -34,12 +35,14 @@ from wanderbus.broker.messages import (
     DiskFull,
     DropExport,
     EventArrived,
+    EventsRead,
     ExtensionFailed,
     FenceSession,
     HistoryRead,
     ImportSession,
     InterestCounts,
     KernelLoaded,
+    LeaderAnswered,
     LinkClosed,
     LinkOpened,
     LogBegins,
@@ -165,6 +168,7 @@ class Broker:
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine)
+        self._channel_history = ChannelHistory(state, journal, links, config, channels)
 
     def _make_publishing(self, delivery: Delivery) -> Publishing:
         return Publishing(
@@ -240,6 +244,7 @@ class Broker:
                         self._links.flush()
         self._backlog.go_on()
         self._catch_up.go_on()
+        self._channel_history.go_on()
         self._detections.go_on(now)
         self.engine.go_on(now)
         self._report_failures()
@@ -319,6 +324,10 @@ class Broker:
             case HistoryRead():
                 if unreadable := self._catch_up.read(given):
                     self._subscriptions.end(unreadable, HISTORY_FAILED)
+            case EventsRead():
+                self._channel_history.read(given)
+            case LeaderAnswered():
+                self._channel_history.answered(given)
             case MatchesRead():
                 self.engine.read(given, self._links.now)
                 self._handover.go_on()
@@ -460,6 +469,8 @@ class Broker:
                 self._admin.answer(link, message)
             case protocol.DeclareSchema() | protocol.ListSchemas():
                 self._admin.answer(link, message)
+            case protocol.ListEvents():
+                self._channel_history.ask(link, message)
             case protocol.Attach():
                 pass  # the link is attached already
             case _:

@@ -1,4 +1,4 @@
-"""Rows that list sessions, subscriptions and queues: flat, of plain values, units in the names.
+"""Rows that list sessions, subscriptions and queues: flat, of plain values, units in the names; and their messages.
 
 Names that end in ``_us`` are microseconds since the Unix epoch, those in ``_s`` are seconds until now. The time to make
 a session's row is linear in its subscriptions with waiting items; that of a queue with gaps is linear in its items.
@@ -6,11 +6,12 @@ a session's row is linear in its subscriptions with waiting items; that of a que
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
+from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue import SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued
@@ -18,12 +19,27 @@ from wanderbus.broker.readers import Reader
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Loss
+from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
 
 Row: TypeAlias = Mapping[str, Any]
 
 UNREAD_SHOWN: Final = 8
 """Unread subscriptions that a session's row shows."""
+
+ROWS_MAX: Final = 250
+"""Rows of one answer."""
+
+ANSWER_BYTES_MAX: Final = 256 * 1024
+"""Bytes of the encoded rows of one answer; one row is always sent."""
+
+_PART_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
+"""Bytes of the encoded rows of one message; a single row may be larger."""
+
+_ROW_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1_024
+"""A larger row is sent without its fields above :data:`_FIELD_BYTES_MAX`; ``cut`` names them."""
+
+_FIELD_BYTES_MAX: Final = 512
 
 
 class Listings:
@@ -175,3 +191,34 @@ def _reader(device: str, reader: Reader) -> Row:
 
 def _longest(row: Row) -> tuple[int, str]:
     return -row["queued"], row["subscription"]
+
+
+def listing(request: int, rows: Iterable[bytes], after: str | None) -> Iterator[protocol.Listing]:
+    """Yield the messages of an answer with these encoded rows; ``after`` is the cursor of the next one."""
+    part: list[msgspec.Raw] = []
+    part_bytes = 0
+    for row in rows:
+        if part_bytes + len(row) > _PART_BYTES_MAX and part:
+            yield _message(request, part, more=True)
+            part, part_bytes = [], 0
+        part.append(msgspec.Raw(row))
+        part_bytes += len(row)
+    yield _message(request, part, next=after)
+
+
+def encoded_row(row: Row) -> bytes:
+    """Return the bytes of a row; a row too large for a message loses its large fields, the last first."""
+    data = msgspec.msgpack.encode(row)
+    left, cut = dict(row), list[str]()
+    for name in reversed(list(row)):
+        if len(data) <= _ROW_BYTES_MAX:
+            break
+        if len(msgspec.msgpack.encode(row[name])) > _FIELD_BYTES_MAX:
+            del left[name]
+            cut.append(name)
+            data = msgspec.msgpack.encode({**left, "cut": cut})
+    return data
+
+
+def _message(request: int, rows: list[msgspec.Raw], **rest: Any) -> protocol.Listing:
+    return protocol.Listing(request, cast(tuple[Row, ...], tuple(rows)), **rest)

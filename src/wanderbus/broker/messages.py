@@ -351,6 +351,7 @@ class HistoryWanted(Output, frozen=True):
 
     The log is that of ``server`` in ``incarnation``; all records below ``end`` are durable. The piece may end earlier,
     as soon as it has ``events_max`` events or ``bytes_max`` bytes of them. :class:`HistoryRead` answers it.
+    ``subjects`` are the subject of the subscription and those below it; the subject alone if there are none.
     """
 
     piece: int
@@ -362,10 +363,14 @@ class HistoryWanted(Output, frozen=True):
     events_max: int
     bytes_max: int
     filter_work_max: int
+    subjects: tuple[str, ...] = ()
 
 
 class PastEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event of the log, as its acceptance stored it; ``undecided`` names the bound if its filter is too costly."""
+    """An event of the log, as its acceptance stored it; ``undecided`` names the bound if its filter is too costly.
+
+    ``user`` is its publisher, "" if another server accepted it.
+    """
 
     offset: int
     id: EventId
@@ -373,6 +378,7 @@ class PastEvent(msgspec.Struct, frozen=True, gc=False):
     received_us: int
     event: bytes
     undecided: str = ""
+    user: str = ""
 
 
 class HistoryRead(Input, frozen=True):
@@ -394,6 +400,54 @@ class HistoryFailed(Output, frozen=True):
 
     subscription: str
     reason: str
+
+
+class EventsWanted(Output, frozen=True):
+    """Read the events of a channel that this server has accepted; :class:`EventsRead` answers it (SPEC K-03).
+
+    They are those of ``subjects`` in the log of ``server`` in ``incarnation``, with numbers from ``first`` up to
+    ``end``, where all records are durable; or the ``newest`` of these alone. The answer may end earlier, as soon as it
+    has ``events_max`` events or ``bytes_max`` bytes of them.
+    """
+
+    reading: int
+    subjects: tuple[str, ...]
+    server: str
+    incarnation: int
+    first: int
+    end: int
+    newest: int | None
+    events_max: int
+    bytes_max: int
+
+
+class EventsRead(Input, frozen=True):
+    """Answer to :class:`EventsWanted`: all ``events`` below number ``end``, in order.
+
+    ``kept_from`` is the lowest number that is kept, if that is why the answer begins there; else 0. ``failed`` is the
+    reason for which the events cannot be read, "" if they were read.
+    """
+
+    reading: int
+    end: int
+    kept_from: int = 0
+    events: tuple[PastEvent, ...] = ()
+    failed: str = ""
+
+
+class AskLeader(Output, frozen=True):
+    """Pass a ``request`` about a channel to the server that leads it; :class:`LeaderAnswered` answers it.
+
+    Its number is used once.
+    """
+
+    request: protocol.ListEvents
+
+
+class LeaderAnswered(Input, frozen=True):
+    """Answer to :class:`AskLeader`, or one of its parts; a refusal also if the leader cannot be reached."""
+
+    answer: protocol.Listing | protocol.RequestRefused
 
 
 class MatchesWanted(Output, frozen=True):

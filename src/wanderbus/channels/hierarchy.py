@@ -29,6 +29,10 @@ class Hierarchy:
         """
         return self._lineages.get(subject) or (subject,)
 
+    def below(self, subject: str) -> tuple[str, ...]:
+        """Return ``subject`` and all subjects below it: a subscription to it receives the events of each."""
+        return (subject, *(child for child, lineage in self._lineages.items() if subject in lineage[1:]))
+
     def top(self, subject: str) -> str:
         """Return the top of the hierarchy of ``subject``."""
         lineage = self._lineages.get(subject)

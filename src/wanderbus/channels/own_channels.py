@@ -32,6 +32,8 @@ class OwnChannels:
         self.direct = direct
         self.lineage = directory.groups.hierarchy.lineage
         """Returns a subject, its parent and so on up to the top (SPEC J-13)."""
+        self.below = directory.groups.hierarchy.below
+        """Returns a subject and all subjects below it."""
 
     def leader(self, subject: str) -> str:
         """Return the name of the server that leads the channel of ``subject``."""

@@ -23,7 +23,7 @@ from wanderbus.cli import (
     up,
     users,
 )
-from wanderbus.cli.domain import domain, topology, trace
+from wanderbus.cli.domain import channel, domain, topology, trace
 from wanderbus.cli.eval import mobility
 from wanderbus.cli.operator import engine, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
@@ -84,6 +84,7 @@ app.command("trace")(trace.trace)
 app.command("plan")(plan.plan)
 app.command("report")(report.report)
 app.command("sim")(sim.sim)
+app.add_typer(channel.app, name="channel")
 app.add_typer(config.app, name="config")
 app.add_typer(domain.app, name="domain")
 app.add_typer(mobility.app, name="eval")

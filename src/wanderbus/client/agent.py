@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
@@ -33,7 +33,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.notifications import Item, Notifications
-from wanderbus.client.publishes import Publishing, Turnstile, encoded
+from wanderbus.client.publishes import Publishing, Turnstile, encoded, event_of
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxEnd, OutboxRefusal, OutboxSize, Reports, StatusChange
 from wanderbus.client.requests import Requests
@@ -57,6 +57,7 @@ from wanderbus.subscription import (
 )
 
 if TYPE_CHECKING:
+    from wanderbus.channel_events import ChannelEvent, NumbersGone
     from wanderbus.client.merged import Merged
     from wanderbus.client.operator import Operator
     from wanderbus.client.outbox import Outbox
@@ -234,7 +235,7 @@ class Agent:
         :raises ConfigurationError: this device cannot have an outbox
         :raises StorageError: the outbox cannot be used
         """
-        event = encoded(_event(subject, attributes, published_us))
+        event = encoded(event_of(subject, attributes, published_us))
         if outbox:
             await (await self._open_outbox()).put(event)
             return None
@@ -375,6 +376,23 @@ class Agent:
         request = protocol.Restrict(self._requests.next_request(), subscription, tuple(restrictions))
         (restricted,) = await self._requests.ask(request)
         return restricted
+
+    def history(
+        self, subject: str, *, first: int | None = None, last: int | None = None, newest: int | None = None
+    ) -> AsyncIterator[ChannelEvent | NumbersGone]:
+        """Yield the events of an ordered channel by number, as the server that leads it has them (SPEC K-03).
+
+        Those published after the call may be missing. :class:`~wanderbus.channel_events.NumbersGone` comes where
+        numbers are no longer kept. The iteration raises :class:`Refused` if the user may not subscribe to the subject,
+        if the channel is decentralised, or if its leader cannot be reached now.
+
+        :param first: the lowest number; None for the first that is kept
+        :param last: the highest number, itself included; None for the newest event
+        :param newest: yield only so many of these events, the newest ones
+        """
+        from wanderbus.client.channel_history import history  # few programs need it
+
+        return history(self._requests, subject, first, last, newest)
 
     async def rebind(self, local_address: str) -> None:
         """Use ``local_address`` from now on, and stop following the system's route: for hosts with several addresses.
@@ -573,16 +591,3 @@ def _retrieved(attached: asyncio.Future[RequestSettled]) -> None:
 
 def _instant_us(until: datetime | None) -> int | None:
     return None if until is None else instant_us(until)
-
-
-def _event(subject: str | Event, attributes: Mapping[str, Value] | None, published_us: int | None) -> Event:
-    """Return the event that the arguments of :meth:`Agent.publish` describe, with its time."""
-    if isinstance(subject, Event):
-        if attributes is not None or published_us is not None:
-            raise TypeError(
-                "publish() accepts no other arguments beside an Event: set attributes and published_us in it"
-            )
-        attributes, published_us, subject = subject.attributes, subject.published_us, subject.subject
-    elif attributes is None:
-        raise TypeError("publish() needs a subject and attributes, or an Event")
-    return Event(subject, dict(attributes), wall_us() if published_us is None else published_us)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from wanderbus import protocol
 from wanderbus.client.error_mapping import publish_error
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.errors import ConfigurationError, EventError, LimitExceeded, RemoteProtocolError, WanderbusError
-from wanderbus.event import Event, EventId, check_event
+from wanderbus.event import Event, EventId, Value, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.runtime.system_random import wall_us
 from wanderbus.tokens import TokenBucket
 
 UNSETTLED_MAX: Final = 512
@@ -142,3 +143,16 @@ class Turnstile:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._bucket.full_at()):
                 await self._closed.wait()
+
+
+def event_of(subject: str | Event, attributes: Mapping[str, Value] | None, published_us: int | None) -> Event:
+    """Return the event that the arguments of :meth:`Agent.publish` describe, with its time."""
+    if isinstance(subject, Event):
+        if attributes is not None or published_us is not None:
+            raise TypeError(
+                "publish() accepts no other arguments beside an Event: set attributes and published_us in it"
+            )
+        attributes, published_us, subject = subject.attributes, subject.published_us, subject.subject
+    elif attributes is None:
+        raise TypeError("publish() needs a subject and attributes, or an Event")
+    return Event(subject, dict(attributes), wall_us() if published_us is None else published_us)

@@ -26,6 +26,7 @@ from wanderbus.broker.messages import (
     Appended,
     DiskFreed,
     DiskFull,
+    EventsRead,
     HistoryRead,
     KernelLoaded,
     MatchesRead,
@@ -244,6 +245,7 @@ class AccessServer:
                 | ServerAnswered()
                 | OffsetFound()
                 | HistoryRead()
+                | EventsRead()
                 | MatchesRead()
             ):
                 self._parts.give(BROKER, [given])

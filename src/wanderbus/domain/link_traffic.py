@@ -16,6 +16,7 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     ArrivalsWanted,
+    AskLeader,
     DirectArrivalMatched,
     DirectInterestChanged,
     ForwardPublish,
@@ -138,7 +139,7 @@ class LinkTraffic:
                         for_servers.append(output)
                 case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
                     for_leaders.append(output)
-                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
+                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered() | AskLeader():
                     for_leaders.append(output)
                 case Append():
                     self._parts.emit_first(output)

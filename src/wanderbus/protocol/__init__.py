@@ -251,6 +251,21 @@ class PublishFor(AgentMessage, frozen=True, tag=18):
     is_outbox: bool = False
 
 
+class ListEvents(AgentMessage, frozen=True, tag=19):
+    """Request the events of an ordered channel by number; :class:`Listing` answers it (SPEC K-03).
+
+    They are those of ``subject`` and of the subjects below it, with numbers from ``first`` to ``last``, or the
+    ``newest`` of these alone. The answer has at most ``limit`` of them; its cursor is the next ``first``.
+    """
+
+    request: int
+    subject: str
+    first: Number | None = None
+    last: Number | None = None
+    newest: int | None = None
+    limit: int = 1_000
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of the messages of a broker."""
 
@@ -332,7 +347,7 @@ class SubscriptionEnded(BrokerMessage, frozen=True, tag=8):
 
 
 class Listing(BrokerMessage, frozen=True, tag=9):
-    """Answer to an administration request: ``rows`` of named values, with ``more`` if others follow.
+    """Answer to a request of :data:`OfListings`: ``rows`` of named values, with ``more`` if others follow.
 
     ``next`` of the last part is the cursor for the next request, None if the listing is complete.
     """
@@ -373,10 +388,13 @@ OfSchemas = DeclareSchema | ListSchemas
 OfOperators = Inspect | Peek | Purge | Kick | OfSchemas
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
+OfListings = OfOperators | ListEvents
+"""Requests that :class:`Listing` answers."""
+
 OfReaders = Read | StopReading | Take
 """Messages about readers."""
 
-FromAgent = Attach | Publish | PublishFor | OfSubscriptions | OfReaders | Leave | OfOperators
+FromAgent = Attach | Publish | PublishFor | OfSubscriptions | OfReaders | Leave | OfListings
 FromBroker = (
     Attachment
     | PublishAccepted

@@ -13,6 +13,7 @@ import msgspec
 
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
+    EventsWanted,
     ExtensionFailed,
     HistoryFailed,
     HistoryWanted,
@@ -48,7 +49,8 @@ from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS
 from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
-from wanderbus.runtime.log.history_source import LogHistory
+from wanderbus.runtime.log.channel_events import ChannelEvents
+from wanderbus.runtime.log.history_source import HistorySource, LogHistory
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.runtime.services.engine import NAME as ENGINE
 from wanderbus.runtime.services.history import RemoteHistory
@@ -117,7 +119,7 @@ class BrokerRole(StatefulRole):
         self.sip_address: Address = (settings.host, 0)
         """Address of its user agent, once started."""
         self._history: HistoryReading | None = None
-        self._remote: RemoteHistory | None = None
+        self._remotes: list[RemoteHistory] = []
         self._engine: EngineReading | None = None
         self._supervised: SupervisedService | None = None
         """The matching engine, if the server starts it."""
@@ -150,8 +152,10 @@ class BrokerRole(StatefulRole):
         def identity() -> tuple[str, int]:
             return self._state.server, self._state.incarnation
 
-        self._remote = RemoteHistory(files.directory, identity)
-        self._history = HistoryReading([LogHistory(files.log.directory, identity), self._remote], offer.feed)
+        log = files.log.directory
+        self._remotes = [RemoteHistory(files.directory, identity) for _ in range(2)]
+        sources: list[list[HistorySource]] = [[LogHistory(log, identity), remote] for remote in self._remotes]
+        self._history = HistoryReading(sources[0], ChannelEvents(log, sources[1]), offer.feed)
         self._engine = EngineReading(RemoteEngine(files.directory, identity), offer.feed)
         named = msgspec.structs.replace(self._config, server=self._state.server)
         extensions = self._extensions
@@ -289,6 +293,8 @@ class BrokerRole(StatefulRole):
                 self._reads().look_up(output)
             case HistoryWanted():
                 self._reads().read(output)
+            case EventsWanted():
+                self._reads().read_events(output)
             case MatchesWanted():
                 assert self._engine is not None, "the role is not open"
                 self._engine.read(output)
@@ -315,8 +321,8 @@ class BrokerRole(StatefulRole):
             self._supervised.close()
         if self._history is not None:
             self._history.close()
-        if self._remote is not None:
-            self._remote.close()
+        for remote in self._remotes:
+            remote.close()
 
     def _listing(self, what: Listed) -> tuple[Mapping[str, Any], ...]:
         if what == "servers":

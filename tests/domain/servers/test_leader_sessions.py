@@ -13,10 +13,12 @@ from wanderbus.broker.messages import (
     ArrivalsLost,
     ArrivalsTaken,
     ArrivalsWanted,
+    AskLeader,
     EventArrived,
     ForwardPublish,
     InterestChanged,
     InterestCounts,
+    LeaderAnswered,
     PublishAnswered,
 )
 from wanderbus.broker.state.rows import LeaderRow
@@ -370,3 +372,39 @@ def test_adaptive_merging_counts_the_events_of_its_channel(south: South) -> None
         south.give(ArrivalMatched("north", "Adaptive", is_matched=False))
         south.confirm()
     assert south.sessions.statuses()[1].subscriptions == 8
+
+
+# Requests about channels ----------------------------------------------------------------------------------------
+
+
+def test_a_request_about_a_channel_is_answered_in_parts_with_its_own_number(south: South) -> None:
+    south.attached()
+    south.taken()
+    south.subscribe("one", ("North", "x < 3"))
+    assert south.give(AskLeader(protocol.ListEvents(1, "North", 4)), AskLeader(protocol.ListEvents(2, "Down"))) == []
+    subscribe, first, second = south.taken()
+    assert isinstance(subscribe, protocol.Subscribe)
+    assert isinstance(first, protocol.ListEvents)
+    assert isinstance(second, protocol.ListEvents)
+    assert (first.subject, first.first, second.subject) == ("North", 4, "Down")
+    assert len({subscribe.request, first.request, second.request}) == 3
+    row: dict[str, Any] = {"number": 4}
+    parts = protocol.Listing(first.request, (row,), more=True), protocol.Listing(first.request, (row,), next="9")
+    answered = [protocol.Listing(1, (row,), more=True), protocol.Listing(1, (row,), next="9")]
+    assert south.answers("north", *parts) == [LeaderAnswered(each) for each in answered]
+    refused = protocol.RequestRefused(second.request, "not here")
+    assert south.answers("north", refused) == [LeaderAnswered(protocol.RequestRefused(2, "not here"))]
+    assert south.answers("north", parts[1], refused) == []
+
+
+def test_requests_about_channels_are_refused_while_the_leader_cannot_be_reached(south: South) -> None:
+    south.attached("east")
+    (answer,) = south.give(AskLeader(protocol.ListEvents(1, "North")))
+    assert answer.answer.request == 1
+    assert answer.answer.reason.startswith("north, which leads the channel of 'North', cannot be reached now")
+    south.attached()
+    assert south.give(AskLeader(protocol.ListEvents(2, "North"))) == []
+    (answer,) = south.close()
+    assert (answer.answer.request, isinstance(answer.answer, protocol.RequestRefused)) == (2, True)
+    south.attached()
+    assert south.close() == []

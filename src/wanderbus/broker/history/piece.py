@@ -12,12 +12,15 @@ from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.records import AnyRecord, Arrived, Detected, Matched, Published, Replayed, decode_record
 from wanderbus.segments import Frame
-from wanderbus.subscription import EVERY_SUBJECT, Since, concerns
+from wanderbus.subscription import EVERY_SUBJECT, Since
 
 PIECE_WORK_MAX: Final = 2_000_000
 """Units of work of the filter in one piece, about 10 ns each, and one for each record."""
 
 _RECORD_UNITS: Final = 100
+
+_TEXTS_MAX: Final = 8
+"""Subjects that are searched in a record before it is decoded; more would cost more than they save."""
 
 _WITH_EVENT: Final = (b"\xa4kind\xa9published", b"\xa4kind\xa7arrived")
 """Beginnings of encoded records of events, accepted here or elsewhere, after the byte that counts the fields."""
@@ -51,9 +54,11 @@ class _Test:
 
     def __init__(self, wanted: HistoryWanted) -> None:
         subscription = wanted.subscription
-        self._subject = subscription.subject
+        self._subjects = frozenset(wanted.subjects or (subscription.subject,))
+        self._has_every_subject = EVERY_SUBJECT in self._subjects
         # Most records of other subjects are recognised without decoding them.
-        self._text = b"" if self._subject == EVERY_SUBJECT else self._subject.encode()
+        is_searched = not self._has_every_subject and len(self._subjects) <= _TEXTS_MAX
+        self._texts = [each.encode() for each in self._subjects] if is_searched else [b""]
         since = subscription.since or Since()
         self._since_us = since.at_us
         self._filter = filters.parse(subscription.expression, subscription.language)
@@ -69,14 +74,15 @@ class _Test:
     def matched(self, frame: Frame) -> PastEvent | None:
         """Return the event of a record if the subscription matches it, None for any other record."""
         self._units += _RECORD_UNITS
-        if not has_event(frame.payload) or self._text not in frame.payload:
+        payload = frame.payload
+        if not has_event(payload) or not any(text in payload for text in self._texts):
             return None
         if self._since_us is not None and frame.at_us < self._since_us:
             return None
-        record = decode_record(frame.payload)
+        record = decode_record(payload)
         assert isinstance(record, Published | Arrived)
         event = record.event
-        if not concerns(self._subject, event.subject):
+        if not self._has_every_subject and event.subject not in self._subjects:
             return None
         units = self._work.units(Sizes(event.attributes))
         undecided = ""
@@ -91,8 +97,11 @@ class _Test:
 
 def past_event(offset: int, record: Published | Arrived, undecided: str = "") -> PastEvent:
     """Return the event of the record at ``offset``; ``undecided`` names the bound if a filter is too costly."""
-    accepted = record.acceptance if isinstance(record, Published) else record.arrival
-    return PastEvent(offset, accepted.id, record.at_us, record.received_us, bytes(accepted.event), undecided)
+    if isinstance(record, Published):
+        accepted, user = record.acceptance, record.acceptance.user
+        return PastEvent(offset, accepted.id, record.at_us, record.received_us, bytes(accepted.event), undecided, user)
+    arrival = record.arrival
+    return PastEvent(offset, arrival.id, record.at_us, record.received_us, bytes(arrival.event), undecided)
 
 
 def has_event(payload: bytes) -> bool:

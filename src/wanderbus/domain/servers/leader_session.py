@@ -6,8 +6,12 @@ sides: a new link begins behind the last event that is durable here, and repeats
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from wanderbus import protocol
-from wanderbus.broker.messages import ArrivalsLost, EventArrived, PublishAnswered
+from wanderbus.broker.messages import ArrivalsLost, EventArrived, LeaderAnswered, PublishAnswered
 from wanderbus.broker.publish.acceptance import out_of_turn
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.domain.servers.leader_interest import LeaderInterest
@@ -18,6 +22,9 @@ from wanderbus.machine import Input
 
 SESSION = "default"
 """Name of a server's session at a leader."""
+
+_QUESTIONS: Final = 2**32
+"""Added to the numbers of requests about channels: no request for a subscription has so high a number."""
 
 
 class LeaderSession:
@@ -47,6 +54,8 @@ class LeaderSession:
         """Last number to acknowledge with the next batch, 0 if there is none."""
         self._publishes: dict[int, protocol.PublishFor] = {}
         """Publishes without an answer, by request, in order."""
+        self._questions: dict[int, str] = {}
+        """Subjects of the requests about channels without an answer, by number."""
         self._held_up: dict[tuple[str, str], tuple[int, str]] = {}
         """Number of the first temporarily refused event of each outbox, with the bound."""
 
@@ -70,9 +79,14 @@ class LeaderSession:
         self.send(list(self._publishes.values()))
 
     def closed(self) -> None:
-        """Wait for the next link; refuse what is behind a refused event of its outbox, since it would overtake that."""
+        """Wait for the next link; refuse what is behind a refused event of its outbox, since it would overtake that.
+
+        Requests about channels are refused, too: who made them can decide whether to wait.
+        """
         self._link = None
         self.interest.end()
+        for number in list(self._questions):
+            self._refuse(number)
         for each in list(self._publishes.values()):
             self._is_in_turn(each)
 
@@ -86,6 +100,15 @@ class LeaderSession:
         self._publishes[publish.request] = publish
         if self._is_in_turn(publish):
             self.send([publish])
+
+    def ask(self, request: protocol.ListEvents) -> None:
+        """Pass a request about a channel to the leader, or refuse it if there is no link."""
+        number = _QUESTIONS + request.request
+        self._questions[number] = request.subject
+        if self._link is None:
+            self._refuse(number)
+        else:
+            self.send([msgspec.structs.replace(request, request=number)])
 
     def taken(self, epoch: int, number: int) -> None:
         """Acknowledge the events up to ``number``, which are durable here, with the end of the batch."""
@@ -126,6 +149,8 @@ class LeaderSession:
                 self._on_gap(message)
             case protocol.SubscriptionEnded(subscription=subscription):
                 self.send(self.interest.ended(subscription.id))
+            case protocol.Listing() | protocol.RequestRefused() if message.request in self._questions:
+                self._on_answer(message)
             case protocol.RequestRefused(request=request, reason=reason):
                 if self.interest.refused(request):
                     return True
@@ -154,6 +179,17 @@ class LeaderSession:
         count = max((loss.count for loss in message.lost), default=1)
         reason = message.lost[0].reason if message.lost else "unknown"
         self._outputs.append(ArrivalsLost(self.leader, self._stream, before, message.last, count, reason))
+
+    def _on_answer(self, answer: protocol.Listing | protocol.RequestRefused) -> None:
+        number = answer.request
+        if not (isinstance(answer, protocol.Listing) and answer.more):
+            del self._questions[number]
+        self._outputs.append(LeaderAnswered(msgspec.structs.replace(answer, request=number - _QUESTIONS)))
+
+    def _refuse(self, number: int) -> None:
+        subject = self._questions[number]
+        reason = f"{self.leader}, which leads the channel of {subject!r}, cannot be reached now; try again later"
+        self._on_answer(protocol.RequestRefused(number, reason))
 
     def _on_publish_refused(self, message: protocol.PublishRefused) -> None:
         publish = self._publishes.pop(message.number, None)

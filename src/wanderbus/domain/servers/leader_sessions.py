@@ -3,8 +3,9 @@
 ::
 
     broker ──InterestChanged, ForwardPublish, ArrivalsTaken──▶ ┌────────────────┐ ──▶ messages on links to leaders
-    broker ◀─InterestCounts, PublishAnswered, EventArrived──── │ LeaderSessions │ ◀── messages, links open and close
-                                                               └────────────────┘
+           ──AskLeader───────────────────────────────────────▶ │ LeaderSessions │
+    broker ◀─InterestCounts, PublishAnswered, EventArrived──── │                │ ◀── messages, links open and close
+           ◀─LeaderAnswered─────────────────────────────────── └────────────────┘
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     ArrivalsWanted,
+    AskLeader,
     ForwardPublish,
     InterestChanged,
     InterestCounts,
@@ -105,6 +107,8 @@ class LeaderSessions:
                     session.send(session.interest.event_arrived(lineage, is_matched=is_matched))
                 case ForwardPublish(publish=publish):
                     self._sessions[self._channels.leader(publish.event.subject)].publish(publish)
+                case AskLeader(request=request):
+                    self._sessions[self._channels.leader(request.subject)].ask(request)
                 case InterestChanged():
                     touched |= self._on_interest_changed(given)
                 case ServerLinkOpened(link=link, server=server):

@@ -1,0 +1,166 @@
+"""Histories of channels by number: requests of users, read from the log of the channel's leader (SPEC K-03).
+
+The server of a user checks the rights and passes a request to the leader; another server is trusted to have done so.
+Users take turns, since one answer is read at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.broker.admission import check_subject
+from wanderbus.broker.history.turns import Turns
+from wanderbus.broker.links import Links
+from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, listing
+from wanderbus.broker.messages import AskLeader, EventsRead, EventsWanted, LeaderAnswered
+from wanderbus.broker.permissions import Permissions
+from wanderbus.broker.readers import Link
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.errors import LimitExceeded, Refused
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.subscription import EVERY_SUBJECT
+
+NEWEST_MAX: Final = 10_000
+"""Newest events of one request: they are searched from the end of the log backwards."""
+
+
+class ChannelHistory:
+    """Requests that wait for an answer, of this server's log or of a leader.
+
+    :param channels: the channels of the domain; None if this server is alone
+    """
+
+    def __init__(
+        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, channels: OwnChannels | None
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._links = links
+        self._permissions = Permissions("may_subscribe", config.may_subscribe)
+        self._most = config.user_subscriptions_max
+        self._channels = channels
+        self._last = 0
+        self._waiting: dict[int, tuple[Link, protocol.ListEvents]] = {}
+        self._counts: Counter[str] = Counter()
+        """Number of requests of each user that wait."""
+        self._turns = Turns()
+        self._asked: EventsWanted | None = None
+
+    def ask(self, link: Link, request: protocol.ListEvents) -> None:
+        """Take a request; it is answered once the events are read."""
+        try:
+            self._check(link, request)
+        except LimitExceeded as error:
+            reason = protocol.shortened(error)
+            self._links.send(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
+            return
+        except Refused as error:
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+            return
+        self._last += 1
+        self._waiting[self._last] = link, request
+        self._counts[link.user] += 1
+        if self._is_led_here(request.subject):
+            self._turns.add(link.user, str(self._last))
+        else:
+            self._journal.emit_now(AskLeader(msgspec.structs.replace(request, request=self._last)))
+
+    def go_on(self) -> None:
+        """Read the next answer, if none is being read."""
+        while self._asked is None and self._turns:
+            number = int(self._turns.take())
+            link, request = self._waiting[number]
+            if self._links.get(link.link) is link:
+                self._asked = self._wanted(number, request)
+                self._journal.emit_now(self._asked)
+            else:
+                self._take(number)
+
+    def read(self, given: EventsRead) -> None:
+        """Answer a request with the events that were read for it."""
+        if (wanted := self._asked) is None or wanted.reading != given.reading:
+            return
+        self._asked = None
+        link, request = self._take(given.reading)
+        if self._links.get(link.link) is not link:
+            return
+        if given.failed:
+            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.failed)))
+            return
+        after = str(given.end) if given.end < wanted.end else None
+        for message in listing(request.request, self._rows(request.subject, given), after):
+            self._links.send(link, message)
+
+    def answered(self, given: LeaderAnswered) -> None:
+        """Pass the answer of a leader, or a part of it, to the user."""
+        answer = given.answer
+        if answer.request not in self._waiting:
+            return
+        is_part = isinstance(answer, protocol.Listing) and answer.more
+        link, request = self._waiting[answer.request] if is_part else self._take(answer.request)
+        if self._links.get(link.link) is link:
+            self._links.send(link, msgspec.structs.replace(answer, request=request.request))
+
+    def _check(self, link: Link, request: protocol.ListEvents) -> None:
+        """Raise :class:`Refused` for a request that is not permitted or not valid."""
+        subject, channels = request.subject, self._channels
+        check_subject(subject)
+        if subject == EVERY_SUBJECT:
+            raise Refused("a history is that of one channel, and '*' is every subject; give one subject")
+        if request.limit < 1 or (request.newest is not None and not 1 <= request.newest <= NEWEST_MAX):
+            raise Refused(f"limit and newest are at least 1, and newest at most {NEWEST_MAX}; ask for fewer events")
+        if channels is not None and channels.direct is not None and channels.direct.concerns(subject):
+            raise Refused(f"the channel of {subject!r} is decentralised: no server has numbered its events")
+        if link.is_server:
+            if not self._is_led_here(subject):
+                assert channels is not None
+                leader = channels.leader(subject)
+                raise Refused(
+                    f"{leader} leads the channel of {subject!r}, not {channels.server}; compare the domain files"
+                )
+            return
+        if refusal := self._permissions.refusal(link.user, subject):
+            raise Refused(refusal)
+        if self._counts[link.user] >= self._most:
+            reason = f"{self._most} requests of {link.user} wait until their events are read; try again later"
+            raise LimitExceeded(reason, "user_subscriptions_max")
+
+    def _is_led_here(self, subject: str) -> bool:
+        return self._channels is None or self._channels.leads(subject)
+
+    def _wanted(self, number: int, request: protocol.ListEvents) -> EventsWanted:
+        subject, end = request.subject, self._journal.durable
+        return EventsWanted(
+            number,
+            (subject,) if self._channels is None else self._channels.below(subject),
+            self._state.server,
+            self._state.incarnation,
+            request.first or 0,
+            end if request.last is None else min(end, request.last + 1),
+            request.newest,
+            min(request.limit, ROWS_MAX),
+            ANSWER_BYTES_MAX,
+        )
+
+    def _rows(self, subject: str, given: EventsRead) -> Iterator[bytes]:
+        epoch = 0 if self._channels is None else self._channels.directory.lookup(subject).epoch
+        if given.kept_from:
+            yield encoded_row({"kept_from": given.kept_from})
+        for each in given.events:
+            row = {"number": each.offset, "epoch": epoch, "id": each.id, "user": each.user, "at_us": each.at_us}
+            yield encoded_row({**row, "event": msgspec.Raw(each.event)})
+
+    def _take(self, number: int) -> tuple[Link, protocol.ListEvents]:
+        """Remove a request that waited."""
+        link, request = self._waiting.pop(number)
+        self._counts[link.user] -= 1
+        if not self._counts[link.user]:
+            del self._counts[link.user]
+        return link, request

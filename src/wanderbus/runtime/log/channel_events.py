@@ -1,0 +1,119 @@
+"""Events of a channel by number, from the log of the server that leads it and from sources of what it has removed.
+
+SPEC K-03. The number of an event is its offset in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetWanted, PastEvent
+from wanderbus.errors import StorageError
+from wanderbus.runtime.log.history_source import EARLIEST, HistorySource, find_offset, read_history
+from wanderbus.runtime.log.log_reader import oldest_record
+from wanderbus.runtime.segment_files import segment_paths
+from wanderbus.subscription import Subscription
+
+RECORDS_MAX: Final = 262_144
+"""Records of one answer; a channel with few events is read in several."""
+
+_BLOCK_RECORDS: Final = 16_384
+"""Records of a block in which the newest events are searched, where there is no segment."""
+
+_SEARCHED_EVENTS_MAX: Final = 4_096
+_SEARCHED_BYTES_MAX: Final = 4 * 2**20
+"""Events of one piece of such a block, and their bytes."""
+
+_FILTER_WORK_MAX: Final = 2**20
+"""Work of the empty filter, which it never reaches."""
+
+
+class ChannelEvents:
+    """The events in the log in ``directory``; ``sources`` have its records, the first of them the log itself."""
+
+    def __init__(self, directory: Path, sources: Sequence[HistorySource]) -> None:
+        self._directory = directory
+        self._sources = sources
+
+    def read(self, wanted: EventsWanted) -> EventsRead:
+        """Return the answer; it takes time."""
+        try:
+            return self._read(wanted)
+        except (StorageError, OSError) as error:
+            return EventsRead(wanted.reading, wanted.first, failed=str(error))
+
+    def _read(self, wanted: EventsWanted) -> EventsRead:
+        first, kept_from = wanted.first, 0
+        if wanted.newest is not None:
+            first, is_whole = self._newest(wanted, wanted.newest)
+            kept_from = 0 if is_whole else first
+        elif first < oldest_record(self._directory):
+            kept_from = self._oldest()
+            first, kept_from = max(first, kept_from), kept_from if first < kept_from else 0
+        events: list[PastEvent] = []
+        size, at, end = 0, first, min(wanted.end, first + RECORDS_MAX)
+        while at < end and len(events) < wanted.events_max and size < wanted.bytes_max:
+            piece = self._piece(wanted, at, end, wanted.events_max - len(events), wanted.bytes_max - size)
+            if piece.failed and not events:
+                raise StorageError(piece.failed)
+            if piece.failed:
+                break  # the next answer has the reason
+            events += self._own(wanted, piece)
+            size += sum(len(each.event) for each in piece.events)
+            at = piece.end
+        return EventsRead(wanted.reading, at, kept_from, tuple(events))
+
+    def _newest(self, wanted: EventsWanted, count: int) -> tuple[int, bool]:
+        """Return the number of the ``count``-th newest event, and True.
+
+        If there are fewer, return the first number that is kept, and whether that is the first one that is wanted.
+        """
+        oldest = oldest_record(self._directory)
+        begins = [int(path.stem) for path in segment_paths(self._directory)]
+        end = wanted.end
+        found = 0
+        while end > wanted.first:
+            if end <= oldest:
+                oldest, begins = self._oldest(), []
+                if end <= oldest:
+                    return end, False
+            begin = max(
+                wanted.first, max((each for each in begins if each < end), default=end - _BLOCK_RECORDS), oldest
+            )
+            numbers = self._numbers(wanted, begin, end)
+            if found + len(numbers) >= count:
+                return numbers[found - count], True
+            found += len(numbers)
+            end = begin
+        return wanted.first, True
+
+    def _numbers(self, wanted: EventsWanted, begin: int, end: int) -> list[int]:
+        """Return the numbers of the events in a block."""
+        numbers: list[int] = []
+        while begin < end:
+            piece = self._piece(wanted, begin, end, _SEARCHED_EVENTS_MAX, _SEARCHED_BYTES_MAX)
+            if piece.failed:
+                raise StorageError(piece.failed)
+            numbers += [each.offset for each in self._own(wanted, piece)]
+            begin = piece.end
+        return numbers
+
+    def _oldest(self) -> int:
+        """Return the first number that any source has."""
+        found = find_offset(self._sources, OffsetWanted(0, EARLIEST, "", ""))
+        if found.offset is None:
+            raise StorageError(found.reason)
+        return found.offset
+
+    def _piece(self, wanted: EventsWanted, begin: int, end: int, events_max: int, bytes_max: int) -> HistoryRead:
+        every = Subscription("", "", "", wanted.subjects[0], "")
+        place = (wanted.server, wanted.incarnation, begin, end)
+        asked = HistoryWanted(0, every, *place, events_max, bytes_max, _FILTER_WORK_MAX, wanted.subjects)
+        return read_history(self._sources, asked)
+
+    def _own(self, wanted: EventsWanted, piece: HistoryRead) -> list[PastEvent]:
+        """Return the events that this server has accepted: others have numbers of another log."""
+        log = wanted.server, wanted.incarnation
+        return [each for each in piece.events if (each.id.origin, each.id.incarnation) == log]
