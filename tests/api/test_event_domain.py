@@ -85,6 +85,25 @@ def test_a_subscription_to_a_parent_hears_the_child_wherever_it_is_published(tmp
     run(story())
 
 
+def test_a_subscription_to_a_parent_since_the_past_hears_the_earlier_events_of_the_child(tmp_path: Path) -> None:
+    domain = Domain(tmp_path / "domain", tables='[parents]\nDeparture = "Flight"\n')
+
+    async def story() -> None:
+        async with domain.servers(), domain.agent(domain.leader("Flight")) as alice:
+            await alice.publish(SUBJECT, {"n": 1})
+            await alice.publish("Flight", {"n": 2})
+            await alice.publish("Other", {"n": 3})
+            async with (
+                alice.subscribe("Flight", since="earliest") as flights,
+                alice.subscribe(SUBJECT, since="earliest") as departures,
+            ):
+                await alice.publish(SUBJECT, {"n": 4})
+                assert await numbers(flights, 3) == [1, 2, 4]
+                assert await numbers(departures, 2) == [1, 4]
+
+    run(story())
+
+
 def test_events_arrive_although_the_leader_was_down(domain: Domain) -> None:
     async def story() -> None:
         leader = domain.leader()

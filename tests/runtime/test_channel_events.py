@@ -112,15 +112,17 @@ def test_a_range_has_the_events_that_were_accepted_here_in_order(log: EventLog) 
     assert [each.offset for each in answer.events] == [number for number in TRADES if 4 <= number < 60]
     assert (answer.reading, answer.end, answer.kept_from, answer.failed) == (7, 60, 0, "")
     assert {each.user for each in answer.events} == {"sip:bob@b"}
-    assert numbers(channel(log), wanted(4, 12, None, 1_000, "Trade", "News")) == [4, 5, 6, 7, 8, 9, 11]
+    both = ("Trade", "News")
+    assert numbers(channel(log), wanted(4, 12, None, 1_000, *both)) == [4, 5, 6, 7, 8, 9, 11]
+    assert numbers(channel(log), wanted(4, 12, None, 1_000, *both, *map(str, range(9)))) == [4, 5, 6, 7, 8, 9, 11]
 
 
 def test_answers_continue_without_gap_or_repeat(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_events, "RECORDS_MAX", 25)
     found, first = [], 3
     while first < RECORDS:
-        answer = channel(log).read(wanted(first, events_max=7))
-        assert len(answer.events) <= 7
+        answer = channel(log).read(wanted(first, events_max=12))
+        assert len(answer.events) <= 12
         assert first < answer.end <= first + 25
         found += [each.offset for each in answer.events]
         first = answer.end
@@ -177,6 +179,21 @@ def test_a_source_that_is_away_matters_only_for_what_the_log_has_removed(log: Ev
     assert numbers(events, wanted(oldest, newest=2)) == TRADES[-2:]
     for asked in (wanted(2), wanted(newest=1_000)):
         assert events.read(asked).failed == "older records are in the lake"
+
+
+def test_events_before_a_failure_are_answered_and_the_next_answer_has_the_reason(log: EventLog) -> None:
+    class Failing(LogHistory):
+        """It reads five records at a time, and none from record 20 on."""
+
+        def read(self, wanted: HistoryWanted) -> HistoryRead:
+            if wanted.first >= 20:
+                raise StorageError("the disk is broken")
+            return super().read(msgspec.structs.replace(wanted, end=min(wanted.end, wanted.first + 5)))
+
+    events = ChannelEvents(log.directory, [Failing(log.directory, lambda: ("wb", 1))])
+    answer = events.read(wanted(10))
+    assert ([each.offset for each in answer.events], answer.end, answer.failed) == ([12, 14, 16, 18], 20, "")
+    assert events.read(wanted(20)).failed == "the disk is broken"
 
 
 def test_another_log_has_no_events(log: EventLog) -> None:

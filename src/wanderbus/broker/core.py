@@ -79,6 +79,7 @@ from wanderbus.broker.subscribe_pacing import SubscribePacing
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.broker.unread_warnings import UnreadWarnings
 from wanderbus.broker.visitor_limit import UserDevice
+from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
@@ -129,12 +130,20 @@ class Broker:
         self._links = links = Links(state, journal, queue_limits, config)
         self._presence = Presence(state, journal, links, queue_limits, config, hook, servers)
         lineage = None if channels is None else channels.lineage
+        below = Hierarchy({}).below if channels is None else channels.below
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
         self._interest = InterestRequests(journal, links, channels)
         self._forwarding = Forwarding(journal, links, channels)
         self._engine_events = EngineEvents(state, journal, config)
         self._catch_up = CatchUp(
-            state, journal, links, queue_limits, config, kinds, lambda: self._engine_events.matched_below
+            state,
+            journal,
+            links,
+            queue_limits,
+            config,
+            kinds,
+            lambda: self._engine_events.matched_below,
+            below,
         )
         self._detections = Detections(state, journal, links, queue_limits, kinds)
         self._subscriptions = Subscriptions(
@@ -168,7 +177,7 @@ class Broker:
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine)
-        self._channel_history = ChannelHistory(state, journal, links, config, channels)
+        self._channel_history = ChannelHistory(state, journal, links, config, channels, below)
 
     def _make_publishing(self, delivery: Delivery) -> Publishing:
         return Publishing(

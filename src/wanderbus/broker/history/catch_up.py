@@ -64,8 +64,13 @@ class CatchUp:
         config: BrokerConfig,
         kinds: CustomRestrictions,
         matched_below: Callable[[], int],
+        below: Callable[[str], tuple[str, ...]],
     ) -> None:
-        """Create it; ``matched_below`` returns the offset below which the matching engine has matched its events."""
+        """Create it.
+
+        :param matched_below: returns the offset below which the matching engine has matched its events
+        :param below: returns a subject and all subjects below it
+        """
         self.is_paused = False
         """True if nothing is read because the disk has no room for the records."""
         self._state = state
@@ -77,6 +82,7 @@ class CatchUp:
         self._filter_work_max = config.filter_work_max
         self._kinds = kinds
         self._matched_below = matched_below
+        self._below = below
         self._pieces = 0
         self._asked: AskedPiece | None = None
         self._reached: dict[str, int] = {}
@@ -204,6 +210,7 @@ class CatchUp:
             min(PIECE_EVENTS_MAX, events),
             min(PIECE_BYTES_MAX, size),
             self._filter_work_max,
+            self._below(row.subscription.subject),
         )
         is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
         self._asked = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)

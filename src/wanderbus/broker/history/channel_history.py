@@ -7,7 +7,7 @@ Users take turns, since one answer is read at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -35,10 +35,17 @@ class ChannelHistory:
     """Requests that wait for an answer, of this server's log or of a leader.
 
     :param channels: the channels of the domain; None if this server is alone
+    :param below: returns a subject and all subjects below it
     """
 
     def __init__(
-        self, state: BrokerState, journal: Journal, links: Links, config: BrokerConfig, channels: OwnChannels | None
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        config: BrokerConfig,
+        channels: OwnChannels | None,
+        below: Callable[[str], tuple[str, ...]],
     ) -> None:
         self._state = state
         self._journal = journal
@@ -46,6 +53,7 @@ class ChannelHistory:
         self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self._most = config.user_subscriptions_max
         self._channels = channels
+        self._below = below
         self._last = 0
         self._waiting: dict[int, tuple[Link, protocol.ListEvents]] = {}
         self._counts: Counter[str] = Counter()
@@ -139,7 +147,7 @@ class ChannelHistory:
         subject, end = request.subject, self._journal.durable
         return EventsWanted(
             number,
-            (subject,) if self._channels is None else self._channels.below(subject),
+            self._below(subject),
             self._state.server,
             self._state.incarnation,
             request.first or 0,

@@ -82,8 +82,8 @@ def replay(
 ) -> None:
     """Print the events of an ordered channel again, in order, as 'wanderbus sub' prints them.
 
-    The numbers are those of the channel, not those of a session. 'wanderbus pub SUBJECT - --format text' can publish the
-    lines of text again.
+    The numbers are those of the channel, not those of a session. 'wanderbus pub SUBJECT - --format text' can publish
+    the lines of text again.
 
     Example: wanderbus channel replay Departure --from 1042 --to 1100 --json --user sip:alice@localhost
     """
