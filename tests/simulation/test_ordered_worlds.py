@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from wanderbus import protocol
+from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.matcher import Matcher
-from wanderbus.broker.messages import ArrivalsTaken
+from wanderbus.broker.messages import ArrivalsTaken, EventsRead, EventsWanted
 from wanderbus.broker.publish import acceptance
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.state.journal import Journal
@@ -45,6 +47,8 @@ def test_twelve_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
         ("breaks", 8),
         ("partitions", 3),
         ("full_disks", 3),
+        ("listed", 300),
+        ("refusals", 10),
     ):
         assert sum(getattr(result, field) for result in results) > least, field
 
@@ -143,6 +147,34 @@ def count_at_once(patch: Patch) -> None:
     patch.setattr(LeaderInterest, "take_counting", counting)
 
 
+def read_what_is_not_durable(patch: Patch) -> None:
+    wanted = ChannelHistory._wanted
+
+    def more(self: ChannelHistory, number: int, request: protocol.ListEvents) -> EventsWanted:
+        return msgspec.structs.replace(wanted(self, number, request), end=self._state.offset)
+
+    patch.setattr(ChannelHistory, "_wanted", more)
+
+
+def answer_no_request_when_a_link_is_lost(patch: Patch) -> None:
+    refuse = LeaderSession._refuse
+
+    def only_without_a_link(self: LeaderSession, number: int) -> None:
+        if number == next(reversed(self._questions)):
+            refuse(self, number)
+
+    patch.setattr(LeaderSession, "_refuse", only_without_a_link)
+
+
+def skip_a_number_behind_each_page(patch: Patch) -> None:
+    read = ChannelHistory.read
+
+    def skipping(self: ChannelHistory, given: EventsRead) -> None:
+        read(self, msgspec.structs.replace(given, end=given.end + 1))
+
+    patch.setattr(ChannelHistory, "read", skipping)
+
+
 SABOTAGES = [
     (acknowledge_before_it_is_durable, "has missed", range(23, 24)),
     (resume_behind_what_is_not_durable, "has missed", range(7, 8)),
@@ -156,6 +188,9 @@ SABOTAGES = [
     (ask_for_nothing_again, "has missed", range(7, 8)),
     (retry_no_subscription, "is not settled", range(8, 9)),
     (count_at_once, "has missed", range(1, 4)),
+    (read_what_is_not_durable, "not durable", range(40, 41)),
+    (answer_no_request_when_a_link_is_lost, "has no answer", range(35, 36)),
+    (skip_a_number_behind_each_page, "lacks", range(20, 21)),
 ]
 
 

@@ -17,10 +17,12 @@ from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
     ArrivalsWanted,
+    AskLeader,
     DirectArrivalMatched,
     DirectInterestChanged,
     DiskFreed,
     DiskFull,
+    EventsWanted,
     ForwardPublish,
     InterestChanged,
     LinkClosed,
@@ -55,13 +57,14 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import AnyRecord, decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
+from wanderbus.simulation.domains.past_events import read_events
 from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
 
 _FOR_LEADERS: Final = (
     *(ForwardPublish, InterestChanged, ArrivalMatched, ArrivalsTaken, ArrivalsWanted),
-    *(DirectInterestChanged, DirectArrivalMatched, RoutesAnswered),
+    *(DirectInterestChanged, DirectArrivalMatched, RoutesAnswered, AskLeader),
 )
 
 
@@ -79,6 +82,8 @@ class DomainNode(ABC):
         self.disk = Disk(world)
         self.alive = False
         self.crashes = 0
+        self.log_begins = 0
+        """Offset below which records of the log are lost for other servers, and for readers of channels."""
         self.problems: list[str] = []
         self.links: DomainLinks
         """The links between servers, which the scenario sets."""
@@ -229,8 +234,21 @@ class DomainNode(ABC):
                 self._set_timer(key, at)
             case CancelTimer(key=key):
                 self._timers.pop(key, None)
+            case EventsWanted():
+                self._read_events(output)
             case LogRewound():
                 self.problems.append(f"{self.name}: {output}")
+
+    def _read_events(self, wanted: EventsWanted) -> None:
+        """Answer after a while, as the log is then."""
+        life = self._life
+
+        def answer() -> None:
+            if life == self._life:
+                assert wanted.end <= self.disk.durable, "the answer ends with records that are not durable"
+                self.feed(read_events(self.disk, self.log_begins, wanted))
+
+        self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
 
     def _append(self, output: Append) -> None:
         life, log = self._life, output.log
@@ -351,6 +369,8 @@ class DomainNode(ABC):
         forwarding, interest = self.broker._forwarding, self.broker._interest
         if forwarding._waiting or forwarding._request_of or forwarding._bytes_of:
             yield f"{self.name} keeps forwarded events: {forwarding._waiting} {forwarding._bytes_of}"
+        if waiting := self.broker._channel_history._waiting:
+            yield f"{self.name} keeps requests for histories: {waiting}"
         if interest._held or self.sessions._pending:
             yield f"{self.name} has subscriptions that do not count: {[*interest._held]} {self.sessions._pending}"
         if self.interest is not None:

@@ -18,8 +18,6 @@ class OrderedNode(DomainNode):
 
     def __init__(self, world: World, name: str, channels: OwnChannels, config: BrokerConfig) -> None:
         super().__init__(world, name, channels, config, save_s=(0.5, 8.0))
-        self.log_begins = 0
-        """Offset below which records of the log are lost for other servers."""
         self._wires: dict[int, Wire] = {}
         """Wire of each open link to a device."""
         self._newest: dict[tuple[str, str], int] = {}
@@ -55,6 +53,20 @@ class OrderedNode(DomainNode):
         self._newest[user, device] = link
         self._open_device(link, user, device, wire.down.send)
         return wire
+
+    def open_directly(self, user: str, device: str, send: Callable[[bytes], None]) -> int:
+        """Open a link to a device, without a delay; return its number. It is lost in a crash of the server alone."""
+        link = self.next_link()
+        self._open_device(link, user, device, send)
+        return link
+
+    def has_link(self, link: int) -> bool:
+        """Return whether a link to a device is open."""
+        return link in self._devices
+
+    def sent_directly(self, link: int, payload: bytes) -> None:
+        """Take a message of a device whose link has no delay."""
+        self._device_sent(link, [payload])
 
     def close(self, link: int, reason: str) -> None:
         """Report a link to a device as lost, unless that is known already."""

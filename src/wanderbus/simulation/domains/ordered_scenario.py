@@ -22,6 +22,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_links import RequestedLinks
 from wanderbus.simulation.domains.ordered_checkers import OrderedTruth, check_tables
 from wanderbus.simulation.domains.ordered_device import OrderedDevice
+from wanderbus.simulation.domains.ordered_history import ChannelReader
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.world import World
 
@@ -30,6 +31,8 @@ QUIET_S: Final = 40.0
 """Time without a new record after which the world is quiet: longer than each pause until something is repeated."""
 SETTLE_S: Final = 1_500.0
 """Longest time until the world is quiet."""
+_WITH_READERS: Final = 5
+"""One of so many worlds has readers of channels by number."""
 _SUBJECTS: Final = ("Air", "Gate", "Rail", "Road", "Sea", "Tram")
 _PARENTS: Final = {"Gate": "Air", "Stand": "Gate", "Tram": "Rail"}
 
@@ -53,6 +56,10 @@ class OrderedResult(msgspec.Struct, frozen=True):
     gaps: int
     virtual_s: float
     fingerprint: str
+    listed: int
+    """Events that readers of channels have read by number."""
+    refusals: int
+    """Refusals of such requests, while a leader could not be reached."""
 
 
 class OrderedScenario:
@@ -89,6 +96,12 @@ class OrderedScenario:
         for number in range(draw.choice([1, 2, 4, 8]) + count // 4):
             self._add_user(f"sip:u{number}@sim.test", draw.choice(list(self.nodes.values())))
         self._moment = 0
+        self.readers = [
+            ChannelReader(
+                self.world, draw.choice(list(self.nodes.values())), draw.choice([*_SUBJECTS, "Stand"]), number
+            )
+            for number in range(draw.choice([2, 4, 8]) if seed % _WITH_READERS == 0 else 0)
+        ]
 
     def run(self) -> OrderedResult:
         """Run the world, and check the promises; an exception is a broken promise too."""
@@ -99,6 +112,7 @@ class OrderedScenario:
             truth = OrderedTruth(self.nodes, self.devices)
             truth.check()
             self.problems += truth.problems
+            self._check_readers()
             self._check_rest(is_empty=False)
             for device in self.devices:
                 device.unsubscribe_all()
@@ -126,6 +140,8 @@ class OrderedScenario:
             gaps=sum(len(each.losses) for each in servers),
             virtual_s=round(self.world.now, 3),
             fingerprint=self.world.fingerprint(),
+            listed=sum(len(each.found) for each in self.readers),
+            refusals=sum(each.refusals for each in self.readers),
         )
 
     def _merging_of(self, subject: str) -> Merging:
@@ -273,6 +289,17 @@ class OrderedScenario:
         self._device().crash()
 
     # Checks ---------------------------------------------------------------------------------------------------------
+
+    def _check_readers(self) -> None:
+        """Let the readers of channels come to the end, and compare what they have with the logs."""
+        reached = -1
+        while reached != (reached := sum(len(each.found) for each in self.readers)):
+            self.world.run(self.world.now + QUIET_S)
+        for reader in self.readers:
+            reader.is_stopped = True
+        self.world.run(self.world.now + QUIET_S)
+        for reader in self.readers:
+            self.problems += reader.check(self.nodes[reader.node.channels.leader(reader.subject)])
 
     def _check_rest(self, *, is_empty: bool) -> None:
         events = [self._event() for _ in range(20)] if not is_empty else []
