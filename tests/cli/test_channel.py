@@ -88,6 +88,12 @@ def test_k03_a_replay_prints_events_as_sub_does_and_says_on_standard_error_what_
     assert one_line(captured.err) == "numbers below 40 are no longer kept"
 
 
+def test_a_replay_has_no_xml(asked: Asked, capsys: Output) -> None:
+    assert run(["channel", "replay", "Trade", "--format", "xml", *ALICE]) == 2
+    line = "--format: XML is a format of notifications; use text, json or cloudevents"
+    assert (one_line(capsys.readouterr().err), asked) == (line, [])
+
+
 def test_a_listing_is_not_for_the_original_eci(capsys: Output) -> None:
     assert run(["channel", "history", "Trade", "--user", "eci://127.0.0.1:1"]) == 2
     assert one_line(capsys.readouterr().err) == "the original ECI knows no history; give --user sip:NAME@DOMAIN"

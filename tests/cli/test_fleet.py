@@ -209,8 +209,3 @@ def test_k03_the_history_of_a_channel_is_listed_and_replayed_at_any_server(fleet
         (numbers[1], 1, True),
         (numbers[2], 2, True),
     ]
-    status, _, err = asked(capsys, "channel", "replay", "Train", "--format", "xml", *visitor)
-    assert (status, one_line(err)) == (
-        2,
-        "--format: XML is a format of notifications; use text, json or cloudevents",
-    )
