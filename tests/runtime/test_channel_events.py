@@ -135,7 +135,11 @@ def test_an_answer_is_bounded_in_bytes(log: EventLog) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 7, 40, len(TRADES) - 1, len(TRADES)])
-def test_the_newest_are_found_from_the_end_backwards(log: EventLog, count: int) -> None:
+@pytest.mark.parametrize("block", [1, 9, 4_096])
+def test_the_newest_are_found_from_the_end_backwards(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch, count: int, block: int
+) -> None:
+    monkeypatch.setattr(channel_events, "_BLOCK_RECORDS", block)
     assert numbers(channel(log), wanted(newest=count)) == TRADES[-count:]
     assert numbers(channel(log), wanted(30, 91, newest=3)) == [84, 86, 88]
 

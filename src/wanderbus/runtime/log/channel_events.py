@@ -19,8 +19,12 @@ from wanderbus.subscription import Subscription
 RECORDS_MAX: Final = 262_144
 """Records of one answer; a channel with few events is read in several."""
 
-_BLOCK_RECORDS: Final = 16_384
-"""Records of a block in which the newest events are searched, where there is no segment."""
+_BLOCK_RECORDS: Final = 4_096
+_BLOCK_GROWTH: Final = 4
+"""Records of the first block in which the newest events are searched, and growth from each block to the one before it.
+
+No block crosses the beginning of a segment. A block is found from there, so equal blocks would take quadratic time.
+"""
 
 _SEARCHED_EVENTS_MAX: Final = 4_096
 _SEARCHED_BYTES_MAX: Final = 4 * 2**20
@@ -72,21 +76,18 @@ class ChannelEvents:
         """
         oldest = oldest_record(self._directory)
         begins = [int(path.stem) for path in segment_paths(self._directory)]
-        end = wanted.end
-        found = 0
+        end, records, found = wanted.end, _BLOCK_RECORDS, 0
         while end > wanted.first:
             if end <= oldest:
                 oldest, begins = self._oldest(), []
                 if end <= oldest:
                     return end, False
-            begin = max(
-                wanted.first, max((each for each in begins if each < end), default=end - _BLOCK_RECORDS), oldest
-            )
+            begin = max(wanted.first, oldest, end - records, *(each for each in begins if each < end))
             numbers = self._numbers(wanted, begin, end)
             if found + len(numbers) >= count:
                 return numbers[found - count], True
             found += len(numbers)
-            end = begin
+            end, records = begin, min(_BLOCK_GROWTH * records, RECORDS_MAX)
         return wanted.first, True
 
     def _numbers(self, wanted: EventsWanted, begin: int, end: int) -> list[int]:
