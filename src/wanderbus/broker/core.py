@@ -7,7 +7,7 @@ it touches no files: it emits records as :class:`Append`, and :class:`Appended` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -135,16 +135,7 @@ class Broker:
         self._interest = InterestRequests(journal, links, channels)
         self._forwarding = Forwarding(journal, links, channels)
         self._engine_events = EngineEvents(state, journal, config)
-        self._catch_up = CatchUp(
-            state,
-            journal,
-            links,
-            queue_limits,
-            config,
-            kinds,
-            lambda: self._engine_events.matched_below,
-            below,
-        )
+        self._catch_up = self._make_catch_up(queue_limits, kinds, below)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
         self._subscriptions = Subscriptions(
             state,
@@ -178,6 +169,14 @@ class Broker:
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine)
         self._channel_history = ChannelHistory(state, journal, links, config, channels, below)
+
+    def _make_catch_up(
+        self, queue_limits: QueueLimits, kinds: CustomRestrictions, below: Callable[[str], tuple[str, ...]]
+    ) -> CatchUp:
+        def matched_below() -> int:
+            return self._engine_events.matched_below
+
+        return CatchUp(self.state, self._journal, self._links, queue_limits, self.config, kinds, matched_below, below)
 
     def _make_publishing(self, delivery: Delivery) -> Publishing:
         return Publishing(
