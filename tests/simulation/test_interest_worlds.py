@@ -54,7 +54,9 @@ def _place_uncovered(self: CoveringSet, interest: object) -> None:
 
 
 def find_no_overlap(patch: Patch) -> None:
-    patch.setattr(proxy_channels, "overlap", lambda one, other: one.subject == other.subject and one.covers(other))
+    patch.setattr(
+        proxy_channels, "overlap", lambda one, other, lineage: one.subject == other.subject and one.covers(other)
+    )
 
 
 def confirm_before_the_proxies_have_it(patch: Patch) -> None:

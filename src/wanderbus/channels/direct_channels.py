@@ -82,6 +82,22 @@ class DirectChannels:
         """Return the place of the merging of ``subject`` among :attr:`mergings`: the group of its streams."""
         return self.mergings.index(self._merging_of(subject))
 
+    def requires_advertisement(self, subject: str) -> bool:
+        """Return whether only advertised events of ``subject`` may be published (SPEC K-07)."""
+        return self._is_direct(subject) and self._merging_of(subject).for_advertisers
+
+    def advertised_at(self, subject: str) -> list[tuple[str, int]]:
+        """Return the leaders and the places of merging that have to know an advertisement of ``subject``."""
+        places = {self.merging_place(EVERY_SUBJECT)}
+        if subject == EVERY_SUBJECT:
+            places |= set(range(len(self.mergings)))
+        elif self.requires_advertisement(subject):
+            places |= {self.merging_place(subject)}
+        else:
+            return []
+        required = sorted(each for each in places if self.mergings[each].for_advertisers)
+        return [(leader, place) for leader in self.leaders_of(subject) for place in required]
+
     def streams_to(self, subject: str) -> list[Stream]:
         """Return the streams of other servers that may have interest in events of ``subject``, at its leader."""
         places = sorted({self.merging_place(subject), self.merging_place(EVERY_SUBJECT)})

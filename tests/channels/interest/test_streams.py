@@ -23,7 +23,7 @@ from wanderbus.channels.interest.messages import (
     encode,
 )
 from wanderbus.channels.interest.outgoing_stream import PENDING_MAX, RETRY_S, Fenced, SendToServer
-from wanderbus.channels.interest.proxy_channels import ProxyChannels
+from wanderbus.channels.interest.proxy_channels import Lineage, ProxyChannels
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters import parse
 from wanderbus.machine import Output
@@ -191,8 +191,8 @@ def test_a_table_is_current_again_when_its_sender_is_heard() -> None:
 class Domain:
     """A resolution server, and access servers whose messages arrive at once."""
 
-    def __init__(self, *names: str, advertised: bool = True) -> None:
-        self.proxies = ProxyChannels(7, 1, uses_advertisements=advertised)
+    def __init__(self, *names: str, advertised: bool = True, lineage: Lineage = lambda subject: (subject,)) -> None:
+        self.proxies = ProxyChannels(7, 1, uses_advertisements=advertised, lineage=lineage)
         self.sources = {name: InterestSource(Stream(7, name), 1) for name in names}
         self.offers = {name: InterestSource(Stream(7, name, "advertisements"), 1) for name in names}
         self.tables = {name: IncomingStreams() for name in names}
@@ -241,6 +241,31 @@ def test_interest_goes_only_where_an_advertisement_can_match() -> None:
     assert domain.routes("c", "a") == {"s: x < 3", "s: x > 7 and y == 1"}
     domain.to_resolution("b", domain.offers["b"].update({}, ["1"], 0.0)[1])
     assert domain.routes("b", "a") == set()
+
+
+def test_interest_and_advertisements_meet_in_one_lineage() -> None:
+    parents = {"Delay": ("Delay", "Flight"), "Gate": ("Gate", "Flight")}
+    domain = Domain("a", "b", "c", lineage=lambda subject: parents.get(subject, (subject,)))
+    domain.advertise("b", "1", "", "Delay")
+    domain.advertise("c", "1", "", "Flight")
+    for subject in ("Flight", "Delay", "Gate", "Other", None):
+        domain.subscribe("a", str(subject), "x < 3" if subject else "x < 2", subject)
+    assert domain.routes("b", "a") == {"Flight: x < 3", "Delay: x < 3", "None: x < 2"}
+    assert domain.routes("c", "a") == {"Flight: x < 3", "Delay: x < 3", "Gate: x < 3", "None: x < 2"}
+
+
+def test_an_advertisement_counts_when_its_own_server_has_the_interest() -> None:
+    domain = Domain("a", "b", "c")
+    domain.subscribe("a", "1", "x < 3")
+    domain.advertise("b", "1", "")
+    offers = domain.offers["b"].outgoing
+    assert offers.is_effective(offers.version)
+    domain.held = {"c"}
+    domain.advertise("c", "1", "")
+    domain.advertise("b", "2", "", "t")
+    assert offers.is_effective(offers.version), "c still has to confirm, but b publishes"
+    other = domain.offers["c"].outgoing
+    assert not other.is_effective(other.version)
 
 
 def test_without_advertisements_interest_goes_everywhere() -> None:

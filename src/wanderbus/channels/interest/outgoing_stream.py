@@ -166,11 +166,12 @@ class OutgoingStream:
 
     def is_effective(self, version: int) -> bool:
         """Return whether every server that is alive has confirmed all changes up to ``version``."""
-        return all(
-            link.unconfirmed_from is None or version < link.unconfirmed_from
-            for link in self._links.values()
-            if link.is_alive
-        )
+        return all(link.has_confirmed(version) for link in self._links.values() if link.is_alive)
+
+    def is_effective_at(self, server: str, version: int) -> bool:
+        """Return whether ``server`` has confirmed all changes up to ``version``, or gets nothing of this stream."""
+        link = self._links.get(server)
+        return link is None or link.has_confirmed(version)
 
     def _change(self, server: str, link: _Link, added: list[Interest], removed: list[int], now: float) -> list[Output]:
         if not added and not removed:
@@ -221,6 +222,10 @@ class _Link:
         """Lowest version that is not confirmed; None if all are."""
         self.retry_s = RETRY_S
         self.repeat_at = 0.0
+
+    def has_confirmed(self, version: int) -> bool:
+        """Return whether all changes up to ``version`` are confirmed."""
+        return self.unconfirmed_from is None or version < self.unconfirmed_from
 
     def confirm(self, version: int) -> None:
         """Forget what is confirmed."""

@@ -8,7 +8,8 @@ a destination, before it knows the whole from that one: routes that are known el
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -23,16 +24,24 @@ from wanderbus.filters.conjunctions import both
 from wanderbus.filters.merging import PRECISION_MIN
 from wanderbus.machine import Output
 
+Lineage = Callable[[str], Sequence[str]]
+"""Function from a subject to itself, its parent and so on up to the top of its hierarchy."""
 
-def overlap(one: Interest, other: Interest) -> bool:
+
+def overlap(one: Interest, other: Interest, lineage: Lineage = lambda subject: (subject,)) -> bool:
     """Return whether some event may match both: False is proved.
+
+    An event of a subject matches a filter for any subject of its lineage, so one of the two subjects is in the lineage
+    of the other.
 
     The value of an attribute may be a list, of which different items match ``x < 5`` and ``x > 7``; the advertisement
     ``all x < 5`` excludes the latter.
     """
-    if one.subject is not None and other.subject is not None and one.subject != other.subject:
-        return False
-    return both(one.conjunction, other.conjunction) is not None
+    if one.subject is None or other.subject is None:
+        is_apart = False
+    else:
+        is_apart = one.subject not in lineage(other.subject) and other.subject not in lineage(one.subject)
+    return not is_apart and both(one.conjunction, other.conjunction) is not None
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -48,7 +57,7 @@ class ProxyChannels:
     """Interest of all access servers in one channel ``group``, at the resolution server.
 
     ``incarnation`` must be higher than that of every earlier life of this server. Without ``uses_advertisements`` all
-    interest goes to all access servers.
+    interest goes to all access servers. ``lineage`` is that of the domain.
     """
 
     def __init__(
@@ -59,6 +68,7 @@ class ProxyChannels:
         *,
         precision_min: float = PRECISION_MIN,
         uses_advertisements: bool = True,
+        lineage: Lineage = lambda subject: (subject,),
     ) -> None:
         self.incoming = IncomingStreams()
         self._group = group
@@ -66,10 +76,12 @@ class ProxyChannels:
         self._mode = mode
         self._precision_min = precision_min
         self._uses_advertisements = uses_advertisements
+        self._lineage = lineage
         self._spread: dict[str, InterestSource] = {}
         self._up: dict[str, None] = {}
         self._alive: dict[str, None] = {}
         self._advertised: dict[str, dict[str | None, list[Interest]]] = {}
+        """Advertisements of each access server, under each subject of their lineage."""
         self._held: list[_Held] = []
 
     def expect(self, server: str) -> None:
@@ -179,7 +191,8 @@ class ProxyChannels:
             return []
         by_subject: dict[str | None, list[Interest]] = {}
         for each in interests_of(self.incoming.filters(stream)):
-            by_subject.setdefault(each.subject, []).append(each)
+            for subject in (None,) if each.subject is None else self._lineage(each.subject):
+                by_subject.setdefault(subject, []).append(each)
         self._advertised[server] = by_subject
         if taken.is_new:
             return self._begin(self._spread, server, now)
@@ -196,8 +209,9 @@ class ProxyChannels:
         if not self._uses_advertisements:
             return True
         advertised = self._advertised.get(server, {})
-        subjects = advertised if interest.subject is None else (interest.subject, None)
-        return any(overlap(interest, each) for subject in subjects for each in advertised.get(subject, ()))
+        subjects = advertised if interest.subject is None else (*self._lineage(interest.subject), None)
+        several = chain.from_iterable(advertised.get(subject, ()) for subject in subjects)
+        return any(overlap(interest, each, self._lineage) for each in several)
 
     def _release(self) -> list[Output]:
         """Send the confirmations of what now counts everywhere."""
@@ -214,4 +228,6 @@ class ProxyChannels:
             if not origins <= self._spread.keys():
                 return False
             versions = dict.fromkeys(origins, 1) | versions
+            sources = self._spread
+            return all(sources[each].outgoing.is_effective_at(held.server, versions[each]) for each in versions)
         return all(self._spread[origin].outgoing.is_effective(version) for origin, version in versions.items())
