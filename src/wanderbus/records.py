@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -407,6 +407,36 @@ class SchemaDeclared(Record, frozen=True, tag="schema_declared", kw_only=True):
     by: str
 
 
+class Advertised(Record, frozen=True, tag="advertised", kw_only=True):
+    """A device declared that it will publish events of ``subject`` that match ``expression`` (SPEC A-17).
+
+    ``advertisement`` is the id of the declaration, which is used once.
+    """
+
+    user: str
+    session: str
+    device: str
+    advertisement: str
+    subject: str
+    expression: str
+    language: str = "eci"
+
+
+class AdvertisementsCounted(Record, frozen=True, tag="advertisements_counted", kw_only=True):
+    """This server knows what all servers of the domain want of the events that these advertisements declare.
+
+    So the events may be published here, also while the leaders of their channels are away (SPEC K-07, K-08).
+    """
+
+    advertisements: tuple[str, ...]
+
+
+class AdvertisementsWithdrawn(Record, frozen=True, tag="advertisements_withdrawn", kw_only=True):
+    """These advertisements have ended."""
+
+    advertisements: tuple[str, ...]
+
+
 AnyRecord = (
     Started
     | Published
@@ -431,6 +461,9 @@ AnyRecord = (
     | ExportDropped
     | SessionImported
     | SchemaDeclared
+    | Advertised
+    | AdvertisementsCounted
+    | AdvertisementsWithdrawn
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -43,6 +43,8 @@ FROM_AGENT: list[FromAgent] = [
     protocol.DeclareSchema(12, "Trade", (DeclaredAttribute("Price", "Double", "EUR", "of one share"),)),
     protocol.ListSchemas(13, "Trade", True),
     protocol.ListEvents(14, "Trade", 3, 9, 2, 10),
+    protocol.Advertise(15, "Trade", "Price < 25"),
+    protocol.Withdraw(16, "Trade", "Price < 25", "cesql"),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),

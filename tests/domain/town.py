@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from tests.broker.desk import Desk
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
+    AdvertisementsChanged,
     CausalMessageArrived,
     DirectArrivalMatched,
     DirectInterestChanged,
@@ -23,6 +24,7 @@ from wanderbus.broker.messages import (
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DirectChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.domain.servers.direct_interest import DirectInterest
 from wanderbus.domain.servers.messages import (
@@ -40,13 +42,15 @@ KEY = bytes(32)
 
 
 def channels_of(
-    name: str, is_direct: Callable[[str], bool], leaders: Sequence[str], *, has_ordered: bool
+    name: str, is_direct: Callable[[str], bool], leaders: Sequence[str], *, has_ordered: bool, is_required: bool
 ) -> OwnChannels:
     """Channels as the server ``name`` sees them; one of the ``leaders`` leads each."""
     directory = Directory(ChannelGroups(KEY, 4), first_table(4, leaders, KEY))
-    return OwnChannels(
-        directory, name, direct=DirectChannels(directory, name, SERVERS, is_direct, has_ordered=has_ordered)
+    merging = Merging("none", for_advertisers=True) if is_required else Merging()
+    direct = DirectChannels(
+        directory, name, SERVERS, is_direct, lambda subject: merging, (merging,), has_ordered=has_ordered
     )
+    return OwnChannels(directory, name, direct=direct)
 
 
 class Post(Desk):
@@ -75,7 +79,7 @@ class Post(Desk):
         others: list[Output] = []
         for each in outputs:
             match each:
-                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
+                case DirectInterestChanged() | AdvertisementsChanged() | DirectArrivalMatched() | RoutesAnswered():
                     self.execute(self.interest.step([each], self.now))
                 case SendOnLink(link=link, payload=payload) if link in self.town.wires:
                     self.town.send(self.name, link, payload)
@@ -118,6 +122,7 @@ class Town:
         leaders: Sequence[str] = ("s1",),
         *,
         has_ordered: bool = False,
+        is_required: bool = False,
     ) -> None:
         self.wires: dict[int, tuple[str, str]] = {}
         """Opener and acceptor of each link."""
@@ -128,7 +133,12 @@ class Town:
         """Messages of the causal order that were sent, by all servers."""
         self._links = 1000
         self.posts = {
-            name: Post(self, name, channels_of(name, is_direct, leaders, has_ordered=has_ordered)) for name in SERVERS
+            name: Post(
+                self,
+                name,
+                channels_of(name, is_direct, leaders, has_ordered=has_ordered, is_required=is_required),
+            )
+            for name in SERVERS
         }
         for name in SERVERS:
             self.connect(name)

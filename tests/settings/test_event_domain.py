@@ -55,9 +55,30 @@ def test_a_file_describes_servers_and_channels() -> None:
     assert (stock.model, stock.merging, stock.precision_min) == ("ordered", "perfect", None)
 
 
+def test_advertisements_are_required_in_a_domain_or_in_some_channels() -> None:
+    some = domain(FILE.replace("precision_min = 0.8", 'advertisements = "required"', 1))
+    assert [some.channel(each).advertisements for each in ("Flight", "Departure", "Stock")] == [
+        *("required", "required", "optional")
+    ]
+    assert some.requires_advertisements("*"), "all decentralised channels require them"
+    everything = 'groups = 16\nmodel = "decentralised"\nadvertisements = "required"'
+    assert domain(FILE.replace("groups = 16", everything)).requires_advertisements("*")
+    but_one = FILE.replace("groups = 16", everything).replace("precision_min = 0.8", 'advertisements = "optional"', 1)
+    found = domain(but_one)
+    assert [found.requires_advertisements(each) for each in ("Stock", "Flight", "*")] == [True, False, False]
+    with pytest.raises(ConfigurationError, match="advertisements: they can be required in decentralised channels only"):
+        domain(FILE.replace("groups = 16", 'advertisements = "required"').replace("decentralised", "ordered"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
+        (
+            'model = "decentralised"',
+            'model = "ordered"\nadvertisements = "required"',
+            "channels.Flight.advertisements: they can be required in decentralised channels only; set its model",
+        ),
+        ("precision_min = 0.8", 'advertisements = "maybe"', "channels.Flight: invalid value a table"),
         ("groups = 16", "groups = 0", "groups: 0 is out of range"),
         ("127.0.0.2:5601", "127.0.0.2", "servers.s2.address: '127.0.0.2' is not host:port"),
         ("127.0.0.2:5601", "127.0.0.2:65536", "servers.s2.address: '127.0.0.2:65536' is not host:port"),

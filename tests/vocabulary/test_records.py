@@ -92,6 +92,20 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
     (records.CausalChanged(at_us=5, changes=(msgspec.Raw(b"\xc0"), msgspec.Raw(b"\xc2"))), "causal_changed"),
     (records.RoutesChanged(at_us=5, leader="north", message=b"\x90"), "routes_changed"),
     (
+        records.Advertised(
+            at_us=5,
+            user=USER,
+            session="default",
+            device="phone",
+            advertisement="wb-3",
+            subject="Trade",
+            expression="N > 1",
+        ),
+        "advertised",
+    ),
+    (records.AdvertisementsCounted(at_us=5, advertisements=("wb-3",)), "advertisements_counted"),
+    (records.AdvertisementsWithdrawn(at_us=5, advertisements=("wb-3",)), "advertisements_withdrawn"),
+    (
         records.Detected(
             at_us=6,
             subscription="wb-3",

@@ -1,9 +1,9 @@
-"""Checks on a requested subscription: subject, lifetime, queue bounds, size (SPEC G-04, G-18, X17, X24)."""
+"""Checks on a requested subscription or advertisement: subject, lifetime, queue bounds, size (SPEC G-04, G-18, X17)."""
 
 from __future__ import annotations
 
 from wanderbus import protocol
-from wanderbus.errors import LimitExceeded, Refused
+from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy, Subscription
@@ -57,7 +57,20 @@ def check_queue(policy: QueuePolicy) -> None:
 
 def check_size(subscription: Subscription) -> None:
     """Raise :class:`LimitExceeded` for a subscription that does not fit an answer."""
-    if (size := protocol.size_of(subscription)) > SUBSCRIPTION_BYTES_MAX:
+    check_bytes("subscription", protocol.size_of(subscription))
+
+
+def check_bytes(what: str, size: int) -> None:
+    """Raise :class:`LimitExceeded` if ``what`` takes more bytes than a subscription may."""
+    if size > SUBSCRIPTION_BYTES_MAX:
         raise LimitExceeded(
-            f"the subscription takes {size} bytes; the limit is {SUBSCRIPTION_BYTES_MAX}", "subscription_bytes_max"
+            f"the {what} takes {size} bytes; the limit is {SUBSCRIPTION_BYTES_MAX}", "subscription_bytes_max"
         )
+
+
+def refusal(request: int, error: FilterError | LimitExceeded | Refused) -> protocol.RequestRefused:
+    """Return the answer to a request that failed with ``error``."""
+    if isinstance(error, FilterError):
+        return protocol.RequestRefused(request, protocol.shortened(error.reason), position=error.position)
+    limit = error.limit if isinstance(error, LimitExceeded) else None
+    return protocol.RequestRefused(request, protocol.shortened(error), limit=limit)

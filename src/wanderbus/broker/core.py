@@ -64,6 +64,7 @@ from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
@@ -91,6 +92,9 @@ SWEEP_AGAIN_S: Final = 0.1
 
 PREMATCHED_MAX: Final = 1_024
 """Messages that are searched for publishes to match in one batch; this batch size costs least for each event."""
+
+_REFUSED_WHEN_FULL: Final = (protocol.Subscribe, protocol.Restrict, protocol.Advertise)
+"""Requests that are refused while the disk is full."""
 
 _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -134,6 +138,7 @@ class Broker:
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
         self._interest = InterestRequests(journal, links, channels)
         self._forwarding = Forwarding(journal, links, channels)
+        self._advertisements = Advertisements(state, journal, links, config, channels)
         self._engine_events = EngineEvents(state, journal, config)
         self._catch_up = self._make_catch_up(queue_limits, kinds, below)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
@@ -188,6 +193,7 @@ class Broker:
             self._engine_events,
             delivery,
             self._forwarding,
+            self._advertisements,
             self._direct,
         )
 
@@ -255,6 +261,7 @@ class Broker:
         self._channel_history.go_on()
         self._detections.go_on(now)
         self.engine.go_on(now)
+        self._advertisements.go_on()
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
 
@@ -318,6 +325,7 @@ class Broker:
                 self._forwarding.answered(given)
             case InterestCounts(names=names):
                 self._interest.counts(names)
+                self._advertisements.counts(names)
             case CausalMessageArrived() | DirectLinkOpened() | DirectLinkClosed() | RoutesArrived():
                 if self._direct is not None:
                     self._direct.on_input(given)
@@ -484,11 +492,13 @@ class Broker:
             case _:
                 self._subscribe_pacing.take(link, message)
 
-    def _answer(self, link: Link, request: protocol.OfSubscriptions) -> None:
-        is_disk_full = self._publishing.conditions.is_disk_full
+    def _answer(self, link: Link, request: protocol.OfSessions) -> None:
+        if self._publishing.conditions.is_disk_full and isinstance(request, _REFUSED_WHEN_FULL):
+            self._links.send(link, protocol.RequestRefused(request.request, DISK_FULL, limit="disk_full"))
+            return
         match request:
-            case protocol.Subscribe(request=number) | protocol.Restrict(request=number) if is_disk_full:
-                self._links.send(link, protocol.RequestRefused(number, DISK_FULL, limit="disk_full"))
+            case protocol.Advertise() | protocol.Withdraw():
+                self._advertisements.answer(link, request)
             case _:
                 self._subscriptions.answer(link, request)
 
@@ -516,8 +526,9 @@ class Broker:
             self._links.notify(session, ())
 
     def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
-        """End the session's subscriptions, and drop notifications for this device alone (SPEC G-09, X20)."""
+        """End the session's subscriptions, and advertisements and notifications of this device (SPEC G-09, X20)."""
         self._subscriptions.discard(link.user, session.name, link.device, keep_queue=keep_queue)
+        self._advertisements.discard(link.user, link.device)
         if not keep_queue:
             self._queue_limits.discard(session, link.device)
             self._links.acknowledge(session, link.device, session.next - 1)

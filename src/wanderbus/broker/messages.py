@@ -225,6 +225,16 @@ class DirectInterestChanged(Output, frozen=True):
     removed: tuple[str, ...] = ()
 
 
+class AdvertisementsChanged(Output, frozen=True):
+    """Advertisements here that begin, each with its subject and filter, and those that end, for decentralised channels.
+
+    :class:`InterestCounts` reports by their names when this server has what all servers want of these events.
+    """
+
+    added: Mapping[str, tuple[str, Filter]]
+    removed: tuple[str, ...] = ()
+
+
 class DirectArrivalMatched(Output, frozen=True):
     """An event came from its server directly; ``is_matched`` tells whether a subscription here matches it."""
 

@@ -32,7 +32,7 @@ _LIMIT: Final = "user_filter_characters_per_s"
 _REQUEST_CHARACTERS: Final = 64
 """Characters that a request counts in addition to its expression."""
 
-Answer = Callable[[Link, protocol.OfSubscriptions], None]
+Answer = Callable[[Link, protocol.OfSessions], None]
 
 
 class SubscribePacing:
@@ -48,7 +48,7 @@ class SubscribePacing:
         self._answer = answer
         self._paces: dict[str, Pace] = {}
 
-    def take(self, link: Link, request: protocol.OfSubscriptions) -> None:
+    def take(self, link: Link, request: protocol.OfSessions) -> None:
         """Answer a request now, or later if its user is too fast; a server of the domain never waits."""
         if link.is_server:
             self._answer(link, request)
@@ -85,16 +85,16 @@ class SubscribePacing:
         if pace.waiting:
             self._journal.emit(SetTimer(("submissions", user), pace.paid_at - AT_ONCE_S))
 
-    def _characters(self, request: protocol.OfSubscriptions) -> int:
+    def _characters(self, request: protocol.OfSessions) -> int:
         """Return how many characters of a request have to be parsed, 0 if its expression was parsed earlier."""
         match request:
-            case protocol.Subscribe(expression=expression):
+            case protocol.Subscribe(expression=expression) | protocol.Advertise(expression=expression):
                 return len(expression) + _REQUEST_CHARACTERS
             case protocol.Renew(subscription=identity) if row := self._state.tombstones.get(identity):
                 return len(row.subscription.expression) + _REQUEST_CHARACTERS
         return 0
 
-    def _serve(self, pace: Pace, link: Link, request: protocol.OfSubscriptions, characters: int) -> None:
+    def _serve(self, pace: Pace, link: Link, request: protocol.OfSessions, characters: int) -> None:
         counted = characters * (1 + characters / _DOUBLE_CHARACTERS)
         pace.paid_at = max(pace.paid_at, self._links.now) + counted / self._per_s
         self._answer(link, request)

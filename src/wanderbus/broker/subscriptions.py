@@ -130,14 +130,8 @@ class Subscriptions:
                 self._lookups.ask(link, request)
                 return
             done = self._serve(link, request, first)
-        except FilterError as error:
-            reason = protocol.shortened(error.reason)
-            self._links.send(link, protocol.RequestRefused(request.request, reason, position=error.position))
-        except LimitExceeded as error:
-            reason = protocol.shortened(error)
-            self._links.send(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
-        except Refused as error:
-            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+        except (FilterError, LimitExceeded, Refused) as error:
+            self._links.send(link, admission.refusal(request.request, error))
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
                 self._interest.when_it_counts(done[0].id, link, lambda: self._accept(link, request, done))

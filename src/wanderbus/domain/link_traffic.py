@@ -12,6 +12,7 @@ import msgspec
 from wanderbus.broker.core import Broker
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.broker.messages import (
+    AdvertisementsChanged,
     Append,
     ArrivalMatched,
     ArrivalsTaken,
@@ -139,7 +140,9 @@ class LinkTraffic:
                         for_servers.append(output)
                 case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
                     for_leaders.append(output)
-                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered() | AskLeader():
+                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
+                    for_leaders.append(output)
+                case AdvertisementsChanged() | AskLeader():
                     for_leaders.append(output)
                 case Append():
                     self._parts.emit_first(output)

@@ -88,6 +88,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     user_subscriptions_max: int = 1_000
     """Subscriptions of one user, in all sessions."""
 
+    user_advertisements_max: int = 100
+    """Advertisements of one user, of all devices. Their filters may take as much memory as those of subscriptions,
+    ``user_filter_bytes_max``, and an event that the user publishes is compared with each (SPEC A-17)."""
+
     user_filter_bytes_max: int = 64 * 2**20
     """Bytes of memory for the filters of one user's subscriptions, estimated from their text: 4 KiB for each attribute
     that a filter names, half a KiB for each comparison."""

@@ -266,6 +266,28 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
     limit: int = 1_000
 
 
+class Advertise(AgentMessage, frozen=True, tag=21):
+    """Declare that this device will publish events of ``subject`` that match ``expression`` (SPEC A-17).
+
+    Answered with :class:`Done` when the declaration is durable and counts; a repeated one is answered with the existing
+    one.
+    """
+
+    request: int
+    subject: str
+    expression: str = ""
+    language: str = "eci"
+
+
+class Withdraw(AgentMessage, frozen=True, tag=22):
+    """End this device's advertisement with this content; succeeds also if there is none."""
+
+    request: int
+    subject: str
+    expression: str = ""
+    language: str = "eci"
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of the messages of a broker."""
 
@@ -382,6 +404,12 @@ class NotifyServer(BrokerMessage, frozen=True, tag=11):
 OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
+OfAdvertisements = Advertise | Withdraw
+"""Requests about the advertisements of one's own device."""
+
+OfSessions = OfSubscriptions | OfAdvertisements
+"""Requests of a device about its session; those with an expression are paced."""
+
 OfSchemas = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
@@ -394,7 +422,7 @@ OfListings = OfOperators | ListEvents
 OfReaders = Read | StopReading | Take
 """Messages about readers."""
 
-FromAgent = Attach | Publish | PublishFor | OfSubscriptions | OfReaders | Leave | OfListings
+FromAgent = Attach | Publish | PublishFor | OfSessions | OfReaders | Leave | OfListings
 FromBroker = (
     Attachment
     | PublishAccepted

@@ -89,20 +89,24 @@ class EventDomainMember:
     def _direct_channels(self) -> DirectChannels:
         domain = self.domain
         subjects = [EVERY_SUBJECT, *domain.settings.channels]
-        mergings = tuple(dict.fromkeys(map(self._merging_of, subjects)))
+        mergings = [self._merging_of(each) for each in subjects]
+        if domain.settings.model == "decentralised":
+            is_required = domain.settings.advertisements == "required"
+            mergings.append(Merging(domain.settings.merging, domain.settings.precision_min, is_required))
         return DirectChannels(
             domain.directory,
             self.name,
             domain.settings.servers,
             domain.is_decentralised,
             self._merging_of,
-            mergings,
+            tuple(dict.fromkeys(mergings)),
             has_ordered="ordered" in domain.models,
         )
 
     def _merging_of(self, subject: str) -> Merging:
         channel = self.domain.channel(subject)
-        return Merging(channel.merging, channel.precision_min or self.domain.settings.precision_min)
+        bound = channel.precision_min or self.domain.settings.precision_min
+        return Merging(channel.merging, bound, self.domain.requires_advertisements(subject))
 
 
 def member_of(settings: ServerSettings) -> EventDomainMember | None:

@@ -11,10 +11,12 @@ from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.errors import ConfigurationError
 from wanderbus.machine import Address
+from wanderbus.subscription import EVERY_SUBJECT
 
 Role = Literal["access", "resolution", "directory"]
 Model = Literal["ordered", "decentralised"]
 Merging = Literal["none", "perfect", "imperfect", "adaptive"]
+Advertisements = Literal["optional", "required"]
 
 ROLES: Final[tuple[Role, ...]] = ("access", "resolution", "directory")
 KEY_BYTES: Final = 32
@@ -38,11 +40,12 @@ class DomainServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Model and merging of the channel of a subject, and of the subjects below it in its hierarchy."""
+    """Model, merging and advertisements of the channel of a subject, and of those below it in its hierarchy."""
 
     model: Model | None = None
     merging: Merging | None = None
     precision_min: float | None = None
+    advertisements: Advertisements | None = None
 
 
 class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +72,11 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     precision_min: float = 0.9
     """Least precision of adaptive merging, from 0 to 1."""
 
+    advertisements: Advertisements = "optional"
+    """Advertisements in decentralised channels that ``channels`` does not name. If they are ``required``, an event is
+    refused unless its publisher has advertised it, and servers send their filters only where that was done (SPEC A-17,
+    K-07)."""
+
     pins: Mapping[str, int] = {}
     """Channel groups of some subjects, instead of those by hash."""
 
@@ -77,8 +85,8 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     J-13)."""
 
     channels: Mapping[str, ChannelSettings] = {}
-    """Channels of subjects with ``model``, ``merging`` and ``precision_min`` of their own; subjects with a parent have
-    those of the top of their hierarchy."""
+    """Channels of subjects with ``model``, ``merging``, ``precision_min`` and ``advertisements`` of their own; subjects
+    with a parent have those of the top of their hierarchy."""
 
     def servers_with(self, role: Role) -> tuple[str, ...]:
         """Return the names of the servers that have ``role``, sorted."""
@@ -86,7 +94,10 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """Channel of a subject: its place, its model, and the merging of its filters; ``precision_min`` if adaptive."""
+    """Channel of a subject: its place, its model, and the merging of its filters; ``precision_min`` if adaptive.
+
+    ``advertisements`` is "required" if only advertised events may be published.
+    """
 
     subject: str
     group: int
@@ -95,6 +106,7 @@ class Channel(msgspec.Struct, frozen=True):
     model: Model
     merging: Merging
     precision_min: float | None
+    advertisements: Advertisements = "optional"
 
 
 class EventDomain:
@@ -125,6 +137,7 @@ class EventDomain:
         for name, bound in self._bounds():
             if not 0 < bound <= 1:
                 raise ConfigurationError(f"{name}: {bound} is out of range (expected above 0, at most 1)")
+        self._check_advertisements()
 
     def channel(self, subject: str) -> Channel:
         """Return the channel of ``subject``."""
@@ -133,7 +146,9 @@ class EventDomain:
         merging = own.merging or self.settings.merging
         bound = self.settings.precision_min if own.precision_min is None else own.precision_min
         model = own.model or self.settings.model
-        return Channel(subject, *place, model, merging, bound if merging == "adaptive" else None)
+        bound_shown = bound if merging == "adaptive" else None
+        required: Advertisements = "required" if self.requires_advertisements(subject) else "optional"
+        return Channel(subject, *place, model, merging, bound_shown, required)
 
     @property
     def models(self) -> frozenset[Model]:
@@ -144,6 +159,31 @@ class EventDomain:
     def is_decentralised(self, subject: str) -> bool:
         """Return whether the channel of ``subject`` is decentralised."""
         return (self._own_settings(subject).model or self.settings.model) == "decentralised"
+
+    def requires_advertisements(self, subject: str) -> bool:
+        """Return whether events of ``subject`` have to be advertised; for ``*`` whether those of every subject have to.
+
+        Those of ordered channels never have to.
+        """
+        if subject != EVERY_SUBJECT:
+            own = self._own_settings(subject).advertisements or self.settings.advertisements
+            return own == "required" and self.is_decentralised(subject)
+        subjects = filter(self.is_decentralised, self.settings.channels)
+        is_default = self.settings.model == "ordered" or self.settings.advertisements == "required"
+        return is_default and "decentralised" in self.models and all(map(self.requires_advertisements, subjects))
+
+    def _check_advertisements(self) -> None:
+        """Raise :class:`ConfigurationError` if advertisements are required where they have no effect."""
+        if self.settings.advertisements == "required" and "decentralised" not in self.models:
+            raise ConfigurationError(
+                "advertisements: they can be required in decentralised channels only; set the model"
+            )
+        for subject, own in self.settings.channels.items():
+            if own.advertisements == "required" and not self.is_decentralised(subject):
+                raise ConfigurationError(
+                    f"channels.{subject}.advertisements: they can be required in decentralised channels only; "
+                    "set its model"
+                )
 
     def _own_settings(self, subject: str) -> ChannelSettings:
         return self.settings.channels.get(self.directory.groups.hierarchy.top(subject)) or ChannelSettings()

@@ -15,6 +15,9 @@ from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event, EventId
 from wanderbus.protocol import encode_event
 from wanderbus.records import (
     Acknowledged,
+    Advertised,
+    AdvertisementsCounted,
+    AdvertisementsWithdrawn,
     Arrival,
     ArrivalsLost,
     Arrived,
@@ -123,6 +126,9 @@ records: st.SearchStrategy[Record] = st.one_of(
     ),
     st.builds(CausalChanged, at_us=times, changes=st.lists(causal_changes, max_size=2).map(tuple)),
     st.builds(RoutesChanged, at_us=times, leader=texts, message=st.binary(max_size=20)),
+    st.builds(Advertised, **_member, device=texts, advertisement=texts, subject=texts, expression=texts),
+    st.builds(AdvertisementsCounted, at_us=times, advertisements=st.lists(texts, max_size=2).map(tuple)),
+    st.builds(AdvertisementsWithdrawn, at_us=times, advertisements=st.lists(texts, max_size=2).map(tuple)),
     st.builds(Dropped, **_member, first=numbers, last=numbers, reason=texts),
     st.builds(Acknowledged, **_member, device=texts, number=numbers),
     st.builds(Subscribed, at_us=times, subscription=subscriptions, number=numbers),

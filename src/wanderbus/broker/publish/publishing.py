@@ -15,6 +15,7 @@ from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_tur
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.state.journal import Journal
@@ -44,6 +45,7 @@ class Publishing:
         engine: EngineEvents,
         delivery: Delivery,
         forwarding: Forwarding,
+        advertisements: Advertisements,
         direct: DirectEvents | None = None,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us)
@@ -55,6 +57,7 @@ class Publishing:
         self._engine = engine
         self._delivery = delivery
         self._forwarding = forwarding
+        self._advertisements = advertisements
         self._direct = direct
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
@@ -120,7 +123,7 @@ class Publishing:
         self, link: Link, source: Source, event: Event, acceptance: Acceptance, direct: DirectEvents
     ) -> None:
         """Deliver an event of a decentralised channel here, and send it to the servers that want it (SPEC K-04)."""
-        if rejected := direct.refusal(event.subject):
+        if rejected := self._advertisements.refusal(source.user, event) or direct.refusal(event.subject):
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
         delivered = self._delivery.deliver(event, acceptance.event, source.received_us, direct.excluded)

@@ -17,6 +17,7 @@ import msgspec
 from wanderbus.broker.queues.stored_blocks import Block
 from wanderbus.broker.state.replays import closed
 from wanderbus.broker.state.rows import (
+    AdvertisementRow,
     DeviceRow,
     EventRow,
     PatternRow,
@@ -57,6 +58,8 @@ class ExportedSession(msgspec.Struct, frozen=True):
     """The queues, as they are stored."""
     patterns: dict[str, PatternRow] = {}
     """States of the patterns, by subscription."""
+    advertisements: tuple[AdvertisementRow, ...] = ()
+    """Those of the devices; none of them counts at the next server yet."""
 
 
 _decoder = msgspec.msgpack.Decoder(ExportedSession)
@@ -100,6 +103,11 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
         events=tuple(events.values()),
         blocks=blocks,
         patterns={each: found for each in session.subscriptions if (found := state.patterns.row(each))},
+        advertisements=tuple(
+            msgspec.structs.replace(row, counts=False)
+            for device in session.devices
+            for row in state.advertisements.of_device(user, device)
+        ),
     )
     return decode_export(encode_export(exported))
 

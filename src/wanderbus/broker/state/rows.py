@@ -98,6 +98,18 @@ class PublisherRow(msgspec.Struct):
         former = [*self.former.items(), (self.epoch, self.number)]
         return PublisherRow(epoch, former=dict(former[-FORMER_EPOCHS_MAX:]))
 
+    def remember(self, number: int, own: int, most: int) -> None:
+        """Add the answer to the publish ``number``, and keep those of the last ``most`` numbers."""
+        oldest = number - most + 1
+        if number == self.number + 1:
+            self.recent.pop(oldest - 1, None)
+        else:
+            self.recent = {each: other for each, other in self.recent.items() if each >= oldest}
+        if self.elsewhere:
+            self.elsewhere = {each: other for each, other in self.elsewhere.items() if each >= oldest}
+        self.number = number
+        self.recent[number] = own
+
 
 class LeaderRow(msgspec.Struct, frozen=True):
     """Position of this server in its session at another one: the session's epoch, and the highest number."""
@@ -190,6 +202,19 @@ class SubscriptionRow(msgspec.Struct):
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
     heir: str = ""
     """The subscription that gets the events of these times, because it has inherited the queue."""
+
+
+class AdvertisementRow(msgspec.Struct):
+    """A declaration of a device about the events that it will publish (SPEC A-17)."""
+
+    id: str
+    user: str
+    device: str
+    subject: str
+    expression: str
+    language: str = "eci"
+    counts: bool = False
+    """True once this server knows what all servers want of these events, if the channel requires that (SPEC K-07)."""
 
 
 class PatternRow(msgspec.Struct, frozen=True):

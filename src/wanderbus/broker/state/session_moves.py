@@ -25,6 +25,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
         state.tombstones.drop(identity)
     for device in session.devices:
         state.devices.drop(device_key(record.user, device))
+        state.advertisements.withdraw_device(record.user, device)
         for outbox in (False, True):
             state.publishers.drop(publisher_key(device_key(record.user, device), outbox=outbox))
     state.replace_session(SessionRow(session.user, session.name, session.epoch, record.owner_epoch, is_fenced=True))
@@ -50,6 +51,8 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
             device.status, device.away_since_us = "DISCONNECTED", record.at_us
         state.devices.put(device_key(device.user, device.device), device)
         state.not_former(device.user, device.device)
+    for advertisement in exported.advertisements:
+        state.advertisements.add(advertisement)
     for publisher in exported.publishers:
         key = publisher_key(device_key(session.user, publisher.device), outbox=publisher.outbox)
         state.publishers.put(key, publisher.row)

@@ -13,6 +13,7 @@ from wanderbus import records
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
+from wanderbus.broker.state.advertised_events import AdvertisedEvents
 from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arrived
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.direct_state import DirectState
@@ -91,6 +92,7 @@ class BrokerState:
         """Position in the session at each other server, by the server's name."""
         self.direct = DirectState()
         self.schemas = DeclaredSchemas()
+        self.advertisements = AdvertisedEvents()
         self.events = StoredEvents()
         self.queue = StoredQueues(self.events, self._settled)
         self.queued_bytes = 0
@@ -120,6 +122,7 @@ class BrokerState:
             self.events,
             self.queue,
             *self.direct.tables,
+            self.advertisements,
         )
 
     def load(self, rows: Mapping[str, Iterable[tuple[str, bytes]]], offset: int) -> None:
@@ -244,6 +247,8 @@ class BrokerState:
                 self.schemas.declare(offset, record)
             case records.Started():
                 apply_started(self, record)
+            case records.Advertised() | records.AdvertisementsCounted() | records.AdvertisementsWithdrawn():
+                self.advertisements.apply(record)
 
     def ensure_session(self, user: str, name: str) -> SessionRow:
         """Return a session, after creating it if needed."""
@@ -284,15 +289,7 @@ class BrokerState:
             publisher = PublisherRow(acceptance.epoch)
         elif publisher.epoch != acceptance.epoch:
             publisher = publisher.in_epoch(acceptance.epoch)
-        oldest = number - self._publishes_remembered + 1
-        if number == publisher.number + 1:
-            publisher.recent.pop(oldest - 1, None)
-        else:
-            publisher.recent = {each: own for each, own in publisher.recent.items() if each >= oldest}
-        if publisher.elsewhere:
-            publisher.elsewhere = {each: other for each, other in publisher.elsewhere.items() if each >= oldest}
-        publisher.number = number
-        publisher.recent[number] = acceptance.id.number
+        publisher.remember(number, acceptance.id.number, self._publishes_remembered)
         self.publishers.put(key, publisher)
 
     def enqueue(self, notified: records.Notified, event: EventRow, history_us: int = 0) -> None:
@@ -533,6 +530,7 @@ class BrokerState:
     def _on_left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
         self.devices.drop(device_key(record.user, record.device))
+        self.advertisements.withdraw_device(record.user, record.device)
         keys = [publisher_key(device_key(record.user, record.device), outbox=outbox) for outbox in (False, True)]
         if record.reason == "asked":
             self._forget_publishes(record.user, record.device)

@@ -8,6 +8,9 @@
 
 A server sends its interest on its own link to each leader. The leader confirms it there once it counts everywhere, and
 spreads the interest of the others on the same link. A leader is its own access server too, without a link.
+
+Advertisements are sent as interest is. Where they are required, a leader spreads only the interest that they match, and
+confirms them once this server has it (SPEC A-17).
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from wanderbus.broker.messages import (
+    AdvertisementsChanged,
     DirectArrivalMatched,
     DirectInterestChanged,
     InterestCounts,
@@ -26,7 +30,7 @@ from wanderbus.broker.messages import (
 from wanderbus.channels.direct_channels import INTEREST_PREFIX, DirectChannels
 from wanderbus.channels.interest.interest_set import Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
-from wanderbus.channels.interest.messages import FromReceiver, FromSender, Message, Stream, decode, encode
+from wanderbus.channels.interest.messages import FromReceiver, FromSender, Kind, Message, Stream, decode, encode
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
 from wanderbus.domain.servers.messages import (
@@ -46,8 +50,8 @@ _OWN: Final = 0
 
 _TIMER: Final = "repeat"
 
-_Place = tuple[str, int]
-"""A leader, and the place of a merging."""
+_Place = tuple[str, int, Kind]
+"""A leader, the place of a merging, and the kind of filters."""
 
 
 class DirectInterest:
@@ -65,13 +69,22 @@ class DirectInterest:
             for place, merging in enumerate(channels.mergings):
                 stream = Stream(place, self._server)
                 source = InterestSource(stream, epoch, merging.mode, precision_min=merging.precision_min)
-                source.outgoing.expect(leader)
-                self._sources[leader, place] = source
+                self._sources[leader, place, "interest"] = source
+                if merging.for_advertisers:
+                    stream = Stream(place, self._server, "advertisements")
+                    self._sources[leader, place, "advertisements"] = InterestSource(stream, epoch)
+        for (leader, _, _), source in self._sources.items():
+            source.outgoing.expect(leader)
         self._proxies: list[ProxyChannels] = []
         """Proxy channels of each merging, if this server is a leader."""
         for place, merging in enumerate(channels.mergings if self._server in channels.leaders else ()):
             proxies = ProxyChannels(
-                place, epoch, merging.mode, precision_min=merging.precision_min, uses_advertisements=False
+                place,
+                epoch,
+                merging.mode,
+                precision_min=merging.precision_min,
+                uses_advertisements=merging.for_advertisers,
+                lineage=channels.lineage,
             )
             for server in channels.servers:
                 proxies.expect(server)
@@ -83,15 +96,15 @@ class DirectInterest:
         self._loop: deque[tuple[bool, Message]] = deque()
         """Messages of this server to itself; true if the leader is the sender."""
         self._local: dict[str, dict[_Place, list[Hashable]]] = {}
-        """Ids of the filters of each subscription here, in the sources that have them."""
+        """Ids of the filters of each subscription and advertisement here, in the sources that have them."""
         self._pending: dict[str, dict[_Place, int]] = {}
-        """Version that has to count, for each source of a subscription that does not count yet."""
+        """Version that has to count, for each source of a subscription or advertisement that does not count yet."""
         self._timer_at: float | None = None
 
     def start(self, now: float) -> list[Input | Output]:
         """Begin, with all subscriptions of earlier lives given; return the requests for links to all servers."""
-        for place, proxies in enumerate(self._proxies):
-            self._to_leader(self._server, self._sources[self._server, place].outgoing.link_up(self._server, now))
+        self._begin_with(self._server, now)
+        for proxies in self._proxies:
             self._from_leader(proxies.link_up(self._server, now))
         self._finish(now)
         requests: list[Input | Output] = [ConnectServer(each) for each in self._channels.others]
@@ -105,10 +118,12 @@ class DirectInterest:
                     self._on_message(given, now)
                 case DirectInterestChanged():
                     self._on_interest_changed(given, now)
+                case AdvertisementsChanged():
+                    self._on_advertisements_changed(given, now)
                 case DirectArrivalMatched(subject=subject, is_matched=is_matched):
                     place = self._channels.merging_place(subject)
                     for leader in self._channels.leaders_of(subject):
-                        source = self._sources[leader, place]
+                        source = self._sources[leader, place, "interest"]
                         self._to_leader(leader, source.event_arrived(subject, matched=is_matched, now=now))
                 case RoutesAnswered(leader=leader, link=link, answer=answer):
                     self._answer(leader, link, answer)
@@ -118,7 +133,7 @@ class DirectInterest:
                     self._on_link_closed(link, server)
                 case TimerFired():
                     self._timer_at = None
-                    for (leader, _), source in self._sources.items():
+                    for (leader, _, _), source in self._sources.items():
                         self._to_leader(leader, source.outgoing.repeat(now))
                     for proxies in self._proxies:
                         self._from_leader(proxies.repeat(now))
@@ -127,7 +142,7 @@ class DirectInterest:
 
     @property
     def pending(self) -> list[str]:
-        """Return the names of the subscriptions that do not count yet."""
+        """Return the names of the subscriptions and advertisements that do not count yet."""
         return list(self._pending)
 
     # Links ------------------------------------------------------------------------------------------------------
@@ -136,19 +151,23 @@ class DirectInterest:
         server = opened.server
         if opened.is_ours:
             self._own[server] = opened.link
-            for (leader, _), source in self._sources.items():
-                if leader == server:
-                    self._to_leader(server, source.outgoing.link_up(server, now))
+            self._begin_with(server, now)
         else:
             self._accepted[server] = opened.link
             for proxies in self._proxies:
                 self._from_leader(proxies.link_up(server, now))
 
+    def _begin_with(self, server: str, now: float) -> None:
+        """Send the positions of what this server wants and advertises, if ``server`` is a leader."""
+        for (leader, _, _), source in self._sources.items():
+            if leader == server:
+                self._to_leader(server, source.outgoing.link_up(server, now))
+
     def _on_link_closed(self, link: int, server: str) -> None:
         # A server that is away counts as alive: it may still publish by its routes (SPEC K-08).
         if self._own.get(server) == link:
             del self._own[server]
-            for (leader, _), source in self._sources.items():
+            for (leader, _, _), source in self._sources.items():
                 if leader == server:
                     source.outgoing.link_down(server, is_dead=False)
         elif self._accepted.get(server) == link:
@@ -171,7 +190,7 @@ class DirectInterest:
         """Take a message of a leader."""
         if isinstance(message, FromSender):
             self._outputs.append(RoutesArrived(leader, link, message, encoded))
-        elif source := self._sources.get((leader, message.stream.group)):
+        elif source := self._sources.get((leader, message.stream.group, message.stream.kind)):
             self._to_leader(leader, source.outgoing.receive(leader, message, now))
 
     def _at_leader(self, server: str, message: Message, now: float) -> None:
@@ -217,10 +236,21 @@ class DirectInterest:
                 place = self._channels.merging_place(subject)
                 named = None if subject == EVERY_SUBJECT else subject
                 for leader in self._channels.leaders_of(subject):
-                    wanted.setdefault((leader, place), {})[name, number] = named, interest
+                    wanted.setdefault((leader, place, "interest"), {})[name, number] = named, interest
             self._local[name] = {at: list(added) for at, added in wanted.items()}
             self._pending[name] = {at: self._update(at, added, (), now) for at, added in wanted.items()}
-        for name in changed.removed:
+        self._remove(changed.removed, now)
+
+    def _on_advertisements_changed(self, changed: AdvertisementsChanged, now: float) -> None:
+        for name, (subject, filter) in changed.added.items():
+            wanted: Wanted = None if subject == EVERY_SUBJECT else subject, filter
+            places: list[_Place] = [(*at, "advertisements") for at in self._channels.advertised_at(subject)]
+            self._local[name] = {at: [name] for at in places}
+            self._pending[name] = {at: self._update(at, {name: wanted}, (), now) for at in places}
+        self._remove(changed.removed, now)
+
+    def _remove(self, names: Iterable[str], now: float) -> None:
+        for name in names:
             self._pending.pop(name, None)
             for at, ids in self._local.pop(name, {}).items():
                 self._update(at, {}, ids, now)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from wanderbus.broker.messages import (
+    AdvertisementsChanged,
     CausalMessageArrived,
     DirectArrivalMatched,
     DirectInterestChanged,
@@ -47,7 +48,7 @@ FIRST_LINK: Final = 2**48
 
 _DEVICE: Final = "server"
 _FOR_LINKS: Final = (ConnectServer, SendOnServerLink, CloseServerLink)
-_FOR_INTEREST: Final = (DirectInterestChanged, DirectArrivalMatched, RoutesAnswered)
+_FOR_INTEREST: Final = (DirectInterestChanged, AdvertisementsChanged, DirectArrivalMatched, RoutesAnswered)
 _PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
 
 

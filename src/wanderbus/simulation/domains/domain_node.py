@@ -12,6 +12,7 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
+    AdvertisementsChanged,
     Append,
     Appended,
     ArrivalMatched,
@@ -64,7 +65,7 @@ DOMAIN: Final = "sim.test"
 
 _FOR_LEADERS: Final = (
     *(ForwardPublish, InterestChanged, ArrivalMatched, ArrivalsTaken, ArrivalsWanted),
-    *(DirectInterestChanged, DirectArrivalMatched, RoutesAnswered, AskLeader),
+    *(DirectInterestChanged, DirectArrivalMatched, RoutesAnswered, AdvertisementsChanged, AskLeader),
 )
 
 
