@@ -15,6 +15,7 @@ import typing as _typing
 __version__ = "0.1.0"
 
 if _typing.TYPE_CHECKING:
+    from wanderbus.client.advertisement import Advertisement
     from wanderbus.client.agent import Agent
     from wanderbus.client.connect import connect
     from wanderbus.client.disconnection_hooks import Disconnection
@@ -28,6 +29,7 @@ if _typing.TYPE_CHECKING:
     from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
 _HOMES = {
+    "Advertisement": "wanderbus.client.advertisement",
     "Agent": "wanderbus.client.agent",
     "Custom": "wanderbus.subscription",
     "Daily": "wanderbus.subscription",
@@ -55,6 +57,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Advertisement",
     "Agent",
     "Custom",
     "Daily",

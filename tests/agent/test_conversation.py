@@ -23,6 +23,7 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
 from wanderbus.machine import Output
 from wanderbus.protocol import (
+    Advertise,
     AgentMessage,
     Attach,
     Attachment,
@@ -36,6 +37,7 @@ from wanderbus.protocol import (
     RequestRefused,
     Subscribe,
     Take,
+    Withdraw,
 )
 from wanderbus.subscription import Subscription
 
@@ -59,6 +61,21 @@ def reading(**options: object) -> Conversation:
 
 def reads(*readers: tuple[int, str, Position | None]) -> protocol.Read:
     return protocol.Read(tuple(protocol.Reader(*reader) for reader in readers))
+
+
+def test_answered_advertisements_are_repeated_on_each_connection_before_the_publishes() -> None:
+    talk = conversation()
+    several = [Advertise(number, "Trade", f"N > {number}") for number in (1, 2, 3)]
+    for each in several:
+        talk.send(Ask(each))
+    talk.send(PublishEvent(1, ENCODED))
+    for number in (1, 2):
+        talk.receive(protocol.encode(Done(number, ())))
+    talk.send(Ask(Withdraw(4, "Trade", "N > 1")))
+    opened = [protocol.decode_from_agent(each) for each in talk.opening()]
+    assert opened[1:] == [several[1], several[2], Withdraw(4, "Trade", "N > 1"), Publish(1, EVENT)]
+    assert talk.receive(protocol.encode(Done(2, ()))) == []
+    assert talk.receive(protocol.encode(RequestRefused(2, "too many"))) == []
 
 
 def acknowledgement(number: int, epoch: int = 1) -> Acknowledge:

@@ -132,6 +132,19 @@ def test_a_closed_output_ends_the_command(shell: Shell) -> None:
     publisher.kill()
 
 
+def test_a17_a_command_advertises_until_it_ends(shell: Shell) -> None:
+    shell.up()
+    words = ("pub", "Departure", "n=1", "--advertise")
+    status, out, err = shell.run(*words, *shell.as_user())
+    assert (status, out.count("published "), err) == (0, 1, "")
+    assert (shell.logged("advertised"), shell.logged("advertisements_withdrawn")) == (1, 1)
+    status, out, err = shell.run(*words, "--outbox", "box", *shell.as_user())
+    assert (status, out.splitlines()[-1], err) == (0, "published 1, of which 0 were left from earlier", "")
+    assert (shell.logged("advertised"), shell.logged("advertisements_withdrawn")) == (2, 2)
+    status, _, err = shell.run("pub", "--outbox", "box", "--advertise", *shell.as_user())
+    assert (status, err) == (2, "wanderbus: --advertise: give the subject of the events, too\n")
+
+
 @pytest.mark.parametrize("bad", ["nonsense", '["a", "list"]', '{"n": null}', '{"n": {"deep": 1}}', '{"\\ud800": 1}'])
 def test_a_bad_line_ends_the_input_after_those_before_it(shell: Shell, bad: str) -> None:
     shell.up()

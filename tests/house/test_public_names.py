@@ -19,6 +19,7 @@ import pytest
 import wanderbus
 
 NAMES = [
+    "Advertisement",
     "Agent",
     "Custom",
     "Daily",
@@ -47,8 +48,10 @@ NAMES = [
 """Pinned names. A change here changes the public interface and needs a line in CHANGELOG.md."""
 
 MEMBERS = {
+    "Advertisement": ["expression", "subject", "withdraw"],
     "Agent": [
         *(
+            "advertise",
             "changes",
             "close",
             "connected",

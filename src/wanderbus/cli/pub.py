@@ -65,6 +65,14 @@ def pub(
             show_default="NAME=VALUE; json with -",
         ),
     ] = None,
+    advertise: Annotated[
+        bool,
+        typer.Option(
+            "--advertise",
+            help="Advertise the events of SUBJECT before the first one, until the command ends; channels of a domain "
+            "of servers can require it.",
+        ),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Publish one event, or one for each line of standard input; ends when all are durable.
@@ -77,26 +85,31 @@ def pub(
     Example: wanderbus pub Departure - --outbox departures.db --user sip:alice@localhost < departures.jsonl
     """
     events = events_given() if subject is None else _events(subject, attributes or [], format)
+    if advertise and subject is None:
+        raise ConfigurationError("--advertise: give the subject of the events, too")
+    advertised = subject if advertise else None
     if outbox is not None:
         agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION, offline=True)
         given = None if subject is None else events
         patience_s = connection.settings().connect_s_max
-        publishing = publish_through_outbox(agent, outbox, given, json=json, patience_s=patience_s)
+        publishing = publish_through_outbox(
+            agent, outbox, given, json=json, patience_s=patience_s, advertised=advertised
+        )
     elif subject is not None:
-        publishing = _publish(connection, events, json)
+        publishing = _publish(connection, events, advertised, json)
     else:
         raise ConfigurationError("give the subject of an event, or --outbox FILE to publish the events in it")
     run_async(publishing)
 
 
-async def _publish(connection: Connection, events: AsyncIterator[Event], json: bool) -> None:
+async def _publish(connection: Connection, events: AsyncIterator[Event], advertised: str | None, json: bool) -> None:
     if connection.is_eci:
-        await publish_directly(connection.agent(), events, json=json)
+        await publish_directly(connection.agent(), events, json=json, advertised=advertised)
         return
     # A separate device: with a program's device it would take over that program's notifications.
     with free_place(connection.device_directory() / _SESSION) as place:
         agent = connection.agent(state_dir=place.directory, session=_SESSION)
-        await publish_directly(agent, events, json=json)
+        await publish_directly(agent, events, json=json, advertised=advertised)
 
 
 def _events(subject: str, given: list[str], format: Format | None) -> AsyncIterator[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -42,8 +43,13 @@ async def events_of_input(read: Callable[[bytes], Event]) -> AsyncIterator[Event
         yield event
 
 
-async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: bool) -> None:
-    """Publish while reading; print the id of each event once the broker has acknowledged it."""
+async def publish_directly(
+    agent: Agent, events: AsyncIterator[Event], *, json: bool, advertised: str | None = None
+) -> None:
+    """Publish while reading; print the id of each event once the broker has acknowledged it.
+
+    The events of the subject ``advertised`` are advertised before.
+    """
 
     async def begin(event: Event) -> asyncio.Task[EventId]:
         return asyncio.create_task(agent.publish(event.subject, event.attributes, published_us=event.published_us))
@@ -56,18 +62,26 @@ async def publish_directly(agent: Agent, events: AsyncIterator[Event], *, json: 
 
     async with agent:
         try:
-            await _in_order(events, begin, print_published)
+            async with agent.advertise(advertised) if advertised is not None else contextlib.nullcontext():
+                await _in_order(events, begin, print_published)
         finally:
             await leave(agent)
 
 
 async def publish_through_outbox(
-    agent: Agent, file: Path, events: AsyncIterator[Event] | None, *, json: bool, patience_s: float
+    agent: Agent,
+    file: Path,
+    events: AsyncIterator[Event] | None,
+    *,
+    json: bool,
+    patience_s: float,
+    advertised: str | None = None,
 ) -> None:
     """Store while reading, report each event once it is durable in ``file``, and return when all are acknowledged.
 
     Return also when the broker could not be reached for ``patience_s``; unpublished events stay in the file. With
-    ``events`` None, publish only the events in the file.
+    ``events`` None, publish only the events in the file. The events of the subject ``advertised`` are advertised as
+    soon as the broker is reached, before they are published.
 
     :raises Refused: the broker refused some of them; the others are published
     :raises Unreachable: ``events`` is None and the broker cannot be reached
@@ -95,11 +109,12 @@ async def publish_through_outbox(
         async with agent:
             left_behind = agent.outbox.events
             connecting = asyncio.create_task(agent.connected())
-            try:
-                if events is not None:
-                    await _in_order(events, begin, print_stored)
-            finally:
-                await emptied(agent, connecting, patience_s, must=events is None)
+            async with _advertised_when_reached(agent, advertised):
+                try:
+                    if events is not None:
+                        await _in_order(events, begin, print_stored)
+                finally:
+                    await emptied(agent, connecting, patience_s, must=events is None)
     finally:
         if waiting := agent.outbox.events:
             print_error(
@@ -113,6 +128,26 @@ async def publish_through_outbox(
         print_line(f"published {published}, of which {left_behind} were left from earlier")
     if refused:
         raise Refused(f"the broker refused {len(refused)} events; reason of the first: {refused[0]}")
+
+
+@contextlib.asynccontextmanager
+async def _advertised_when_reached(agent: Agent, subject: str | None) -> AsyncIterator[None]:
+    """Advertise ``subject``, if given, without waiting; withdraw at the end.
+
+    If the advertisement is refused, so are the events, with a reason of their own.
+    """
+    if subject is None:
+        yield
+        return
+    advertisement = agent.advertise(subject)
+    opening = asyncio.create_task(advertisement.__aenter__())
+    try:
+        yield
+    finally:
+        opening.cancel()
+        with contextlib.suppress(asyncio.CancelledError, WanderbusError):
+            await opening
+        await advertisement.withdraw()
 
 
 async def emptied(agent: Agent, connecting: asyncio.Task[None], patience_s: float, *, must: bool) -> None:

@@ -58,6 +58,7 @@ from wanderbus.subscription import (
 
 if TYPE_CHECKING:
     from wanderbus.channel_events import ChannelEvent, NumbersGone
+    from wanderbus.client.advertisement import Advertisement, Advertising
     from wanderbus.client.merged import Merged
     from wanderbus.client.operator import Operator
     from wanderbus.client.outbox import Outbox
@@ -106,6 +107,7 @@ class Agent:
         self._outbox: Outbox | None = None
         self._outbox_opening = asyncio.Lock()
         self._readers = Readers(self._requests)
+        self._advertising: Advertising | None = None
         self._changes: Listeners[StatusChange] = Listeners()
         self._endings: Listeners[Ending] = Listeners()
         self._refusals: Listeners[OutboxRefusal] = Listeners()
@@ -352,6 +354,25 @@ class Agent:
             raise LocalProtocolError("merged() takes subscriptions of one agent; call subscribe of this agent")
         return Merged(self, self._readers, subscriptions)
 
+    def advertise(
+        self, subject: str, expression: str = "", *, keep: bool = False, language: str = "eci"
+    ) -> Advertisement:
+        """Return a declaration of the events that this device will publish, to be opened with ``async with``.
+
+        Channels of a domain of servers can accept advertised events alone; elsewhere it changes nothing (SPEC A-17).
+
+        :param expression: a filter that all these events match; with an empty one, all events of the subject. An
+            attribute may have several values, so ``all Delay > 30`` says more than ``Delay > 30``
+        :param keep: keep the advertisement after the block; the same call finds it again, also after a crash
+        :raises FilterError: the expression cannot be read; ``error.pointed()`` shows where
+        """
+        from wanderbus.client.advertisement import Advertisement, Advertising  # few programs need it
+        from wanderbus.filters import parse
+
+        parse(expression, language)
+        self._advertising = self._advertising or Advertising(self._requests)
+        return Advertisement(self._advertising, subject, expression, language, keep=keep)
+
     async def unsubscribe(self, subscription: str) -> None:
         """End a subscription by its id; notifications already queued are still delivered (SPEC G-07)."""
         await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
@@ -453,6 +474,8 @@ class Agent:
                         await self.leave()
             if self._status == "CONNECTED":
                 await self._readers.abandoned(CLOSE_S_MAX)
+                if self._advertising is not None:
+                    await self._advertising.end_unblocked(CLOSE_S_MAX)
             driver.feed(Disconnect())
             if self._attached.done() and self._attached.exception() is None:
                 try:

@@ -27,7 +27,7 @@ class Requests:
         self._feed = feed
         self._last = 0
         self._open: dict[int, tuple[asyncio.Future[RequestSettled], Sequence[str]]] = {}
-        """Future of each open request by number, and the expression and language of a subscription."""
+        """Future of each open request by number, and the expression and language of its filter."""
 
     def next_request(self) -> int:
         """Return the number of the next request."""
@@ -93,7 +93,8 @@ class Requests:
 
 
 def _expression_of(request: Any) -> Sequence[str]:
-    return (request.expression, request.language) if isinstance(request, protocol.Subscribe) else ("",)
+    with_filter = isinstance(request, protocol.Subscribe | protocol.Advertise)
+    return (request.expression, request.language) if with_filter else ("",)
 
 
 def check_message(message: protocol.AgentMessage) -> None:

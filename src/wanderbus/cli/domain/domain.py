@@ -75,7 +75,7 @@ def channels(
     config: File = Path(FILE_NAME),
     json: AsJson = False,
 ) -> None:
-    """Show the channel group of each subject, its first leader, its model, and the merging of its filters.
+    """Show the channel group of each subject, its leader, its model, its merging, and whether it needs advertisements.
 
     Example: wanderbus domain channels Departure Stock --config mydomain/domain.toml
     """
@@ -85,9 +85,10 @@ def channels(
             print_json(msgspec.structs.asdict(channel))
         else:
             bound = "" if channel.precision_min is None else f" from precision {channel.precision_min:g}"
+            required = ", advertisements required" if channel.advertisements == "required" else ""
             print_line(
                 f"{channel.subject}: group {channel.group}, leader {channel.leader}, epoch {channel.epoch},"
-                f" {channel.model}, merging {channel.merging}{bound}"
+                f" {channel.model}, merging {channel.merging}{bound}{required}"
             )
 
 

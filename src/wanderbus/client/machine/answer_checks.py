@@ -25,7 +25,7 @@ _OF_ONE: Final = (protocol.Subscribe, protocol.Renew, protocol.Restrict)
 class Question(msgspec.Struct):
     """One open request, and the parts of its response that arrived on this connection."""
 
-    message: protocol.OfSubscriptions | protocol.OfListings | protocol.Leave
+    message: protocol.OfSessions | protocol.OfListings | protocol.Leave
     payload: bytes
     items: list[Any] = msgspec.field(default_factory=list)
     answered_bytes: int = 0

@@ -52,6 +52,7 @@ class Conversation:
         self._reads: dict[int, tuple[int, Position | None]] = {}
         """By request for a subscription to be read at once: the handle, and the position to resume from."""
         self._lifetimes = Lifetimes(properties.on_ended)
+        self._advertisements = _Advertisements()
         self._publishes: dict[tuple[bool, int], bytes] = {}
         """Unanswered publishes by number; the first part of the key is True for the outbox."""
         self._held_up: PublishSettled | None = None
@@ -79,7 +80,7 @@ class Conversation:
         read = [protocol.encode(read_message(readers, self._epoch))] if readers else []
         publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
         requests = (question.payload for question in self._requests.values())
-        return [protocol.encode(attach), *read, *requests, *publishes]
+        return [protocol.encode(attach), *read, *self._advertisements.messages(), *requests, *publishes]
 
     def _would_overtake(self, publish: tuple[bool, int]) -> bool:
         """Return whether an earlier event of the outbox has to be sent first (SPEC X25)."""
@@ -110,6 +111,7 @@ class Conversation:
             self._reads[request.request] = handle, request.resume
             request = msgspec.structs.replace(request, reader=handle)
         self._lifetimes.asked(request)
+        self._advertisements.asked(request)
         payload = protocol.encode(request)
         self._requests[request.request] = Question(request, payload)
         return payload
@@ -187,10 +189,10 @@ class Conversation:
     def _answered(self, answer: protocol.Done | protocol.Listing, size: int) -> list[Output]:
         """Report the response to a request once its last part has arrived."""
         question = self._requests.get(answer.request)
-        whole = None if question is None else question.whole(answer, size)
-        if whole is None:
+        if question is None or (whole := question.whole(answer, size)) is None:
             return []
         del self._requests[answer.request]
+        self._advertisements.answered(question.message, question.payload)
         if isinstance(answer, protocol.Listing):
             return self._settled(RequestSettled(answer.request, (), rows=whole, next=answer.next))
         return self._settled(RequestSettled(answer.request, whole))
@@ -284,3 +286,28 @@ class Conversation:
     def _check_attached(self) -> None:
         if not self._epoch:
             raise RemoteProtocolError("a notification arrived before the attachment", None)
+
+
+class _Advertisements:
+    """Answered advertisements that were not withdrawn, by content: every connection repeats them (SPEC A-17).
+
+    A broker that has them already answers at once. Another broker, which a device can reach after a move, gets them
+    before the next events.
+    """
+
+    def __init__(self) -> None:
+        self._payloads: dict[tuple[str, str, str], bytes] = {}
+
+    def asked(self, request: protocol.AgentMessage) -> None:
+        """Forget an advertisement that the application withdraws."""
+        if isinstance(request, protocol.Withdraw):
+            self._payloads.pop((request.subject, request.expression, request.language), None)
+
+    def answered(self, request: protocol.AgentMessage, payload: bytes) -> None:
+        """Remember an advertisement that the broker has confirmed; ``payload`` is the message."""
+        if isinstance(request, protocol.Advertise):
+            self._payloads[request.subject, request.expression, request.language] = payload
+
+    def messages(self) -> list[bytes]:
+        """Return the messages for a new connection; nobody waits for their answers."""
+        return list(self._payloads.values())

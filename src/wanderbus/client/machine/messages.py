@@ -150,7 +150,7 @@ class Ask(Input, frozen=True):
     With ``reads``, a requested subscription is read from its start.
     """
 
-    message: protocol.OfSubscriptions | protocol.OfListings | protocol.Leave
+    message: protocol.OfSessions | protocol.OfListings | protocol.Leave
     reads: bool = False
 
 

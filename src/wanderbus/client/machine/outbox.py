@@ -15,6 +15,15 @@ from typing import Final
 WINDOW: Final = 512
 """Most numbers from the oldest stored event to the newest sent one: fewer than the broker remembers."""
 
+_LATER: Final = (
+    "disk_full",
+    "forwarded_bytes_max",
+    "routes_unknown",
+    "advertisement_pending",
+    "user_filter_work_per_s",
+)
+"""Limits of temporary refusals, besides those of queues."""
+
 RETRY_S_MIN: Final = 0.5
 RETRY_S_MAX: Final = 30.0
 """Shortest and longest pause before a temporarily refused event is sent again; it doubles each time."""
@@ -23,9 +32,10 @@ RETRY_S_MAX: Final = 30.0
 def passes(limit: str | None) -> bool:
     """Return whether a refusal for ``limit`` is temporary: no space on disk, in a queue or on the way to its server.
 
-    An event whose destinations its server does not know yet is also accepted later.
+    An event is also accepted later if its server does not know its destinations yet, its advertisement does not count
+    yet, or it cannot be compared with the advertisements yet.
     """
-    return limit is not None and (limit in ("disk_full", "forwarded_bytes_max", "routes_unknown") or "queue" in limit)
+    return limit is not None and (limit in _LATER or "queue" in limit)
 
 
 class Outbox:
