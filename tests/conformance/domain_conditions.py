@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -26,6 +26,15 @@ class Placement(NamedTuple):
     subscriber: int
 
 
+class Advertiser(wanderbus.Agent):
+    """An agent that advertises every event as soon as it is open."""
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        await self.advertise("*")
+        return self
+
+
 class DomainWorld(World):
     """A world in which bob publishes at one server of a domain, and alice subscribes at another."""
 
@@ -41,11 +50,16 @@ class DomainWorld(World):
         names = [leader, *(name for name in ("s1", "s2", "s3") if name != leader)]
         self.places = {"bob": names[placement.publisher], "alice": names[placement.subscriber]}
         self.leader = leader
+        self.advertises = False
+        """True if bob advertises every subject."""
 
     def agent(self, name: str = "alice", *, device: str | None = None, **options: Any) -> wanderbus.Agent:
         """Return an agent at the server of this user."""
         self.port = self.domain.ports[self.places[name]]
-        return super().agent(name, device=device, **options)
+        agent = super().agent(name, device=device, **options)
+        if self.advertises and name == "bob":
+            agent.__class__ = Advertiser
+        return agent
 
 
 class DomainConditions(Conditions):

@@ -24,10 +24,12 @@ class Combination(NamedTuple):
     merging: str
     engine: type[OwnEngine] | type[EngineBeside] = OwnEngine
     model: str = "ordered"
+    advertisements: str = "optional"
 
     def __str__(self) -> str:
         publisher, subscriber = self.placement
-        return f"{self.model}-{publisher}-{subscriber}-{self.merging}-{self.engine.__name__}"
+        required = "-required" if self.advertisements == "required" else ""
+        return f"{self.model}-{publisher}-{subscriber}-{self.merging}-{self.engine.__name__}{required}"
 
 
 COMBINATIONS = [
@@ -44,6 +46,9 @@ COMBINATIONS = [
     Combination(APART, "adaptive", model="decentralised"),
     Combination(Placement(0, 1), "perfect", model="decentralised"),
     Combination(Placement(1, 1), "imperfect", model="decentralised"),
+    Combination(APART, "perfect", model="decentralised", advertisements="required"),
+    Combination(Placement(0, 1), "adaptive", model="decentralised", advertisements="required"),
+    Combination(Placement(1, 1), "none", model="decentralised", advertisements="required"),
 ]
 
 
@@ -52,9 +57,10 @@ def conditions(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     """A domain with one of the combinations; its leader looks for the engine often."""
     monkeypatch.setattr(backoff, "PAUSE_S_MIN", 0.02)
     monkeypatch.setattr(backoff, "PAUSE_S_MAX", 0.02)
-    placement, merging, engine, model = request.param
-    keys = f'merging = "{merging}"\nmodel = "{model}"'
+    placement, merging, engine, model, advertisements = request.param
+    keys = f'merging = "{merging}"\nmodel = "{model}"\nadvertisements = "{advertisements}"'
     world = DomainWorld(tmp_path, placement, keys, is_one_channel=engine is EngineBeside)
+    world.advertises = advertisements == "required"
     made = DomainConditions(world, engine(), has_history=placement.subscriber == 0 and model == "ordered")
     yield made
     made.kill_engine()

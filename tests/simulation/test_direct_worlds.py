@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from wanderbus.broker.messages import SendOnLink
+from wanderbus.broker.messages import AdvertisementsChanged, SendOnLink
+from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.state.direct_state import DirectState
 from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.causal.header import Header
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
+from wanderbus.channels.interest import proxy_channels
+from wanderbus.channels.interest.proxy_channels import ProxyChannels
 from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.records import Started
 from wanderbus.simulation.domains.direct_scenario import DirectScenario, run_direct_seed
 
 SEEDS = range(1, 13)
@@ -38,6 +43,8 @@ def test_a_dozen_seeds_have_enough_happening_in_them(results: list[Any]) -> None
         ("subscriptions", 80),
         ("crashes", 15),
         ("partitions", 4),
+        ("advertisements", 20),
+        ("not_advertised", 50),
     ):
         assert sum(getattr(result, field) for result in results) > least, field
 
@@ -97,6 +104,58 @@ def leave_out_every_subject(patch: Patch) -> None:
     patch.setattr(DirectChannels, "concerns", lambda self, subject: subject != "*" and self.takes(subject))
 
 
+def publish_on_advertisements_that_do_not_count(patch: Patch) -> None:
+    def follow(self: Any, touched: Any) -> None:
+        _follow(self, touched)
+        for row in self._state.advertisements.values():
+            row.counts = True
+
+    _follow = Advertisements._follow
+    patch.setattr(Advertisements, "_follow", follow)
+
+
+def forget_that_advertisements_counted(patch: Patch) -> None:
+    """Let advertisements count again only when their leaders have confirmed them again."""
+
+    def applied(self: Any, offset: int, record: Any) -> None:
+        apply(self, offset, record)
+        if isinstance(record, Started):
+            for row in self.advertisements.values():
+                row.counts = False
+
+    apply = BrokerState.apply
+    patch.setattr(BrokerState, "apply", applied)
+
+
+def accept_what_is_not_advertised(patch: Patch) -> None:
+    patch.setattr(Advertisements, "refusal", lambda self, user, event: None)
+
+
+def spread_interest_everywhere(patch: Patch) -> None:
+    patch.setattr(ProxyChannels, "_selects", lambda self, server, interest: True)
+
+
+def spread_interest_in_the_same_subject_alone(patch: Patch) -> None:
+    """Leave out interest in every subject, and advertisements of every subject."""
+    overlap = proxy_channels.overlap
+    patch.setattr(
+        proxy_channels,
+        "overlap",
+        lambda one, other, lineage: one.subject == other.subject and overlap(one, other, lineage),
+    )
+
+
+def lose_advertisements_in_a_restart(patch: Patch) -> None:
+    """Send no earlier advertisements to the leaders after a start."""
+
+    def began(self: Any, *arguments: Any) -> None:
+        init(self, *arguments)
+        self._journal._ready = [each for each in self._journal._ready if not isinstance(each, AdvertisementsChanged)]
+
+    init = Advertisements.__init__
+    patch.setattr(Advertisements, "__init__", began)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "problem", "seeds"),
     [
@@ -109,6 +168,12 @@ def leave_out_every_subject(patch: Patch) -> None:
         (send_directly_and_by_sessions, "twice", range(1, 4)),
         (ignore_causes, "before its cause", range(1, 4)),
         (leave_out_every_subject, "is lost for", range(1, 4)),
+        (publish_on_advertisements_that_do_not_count, "is lost for", range(54, 55)),
+        (forget_that_advertisements_counted, "which is advertised", range(4, 5)),
+        (accept_what_is_not_advertised, "which is not advertised", range(4, 5)),
+        (spread_interest_everywhere, "has the interest of", range(6, 7)),
+        (spread_interest_in_the_same_subject_alone, "is lost for", range(4, 5)),
+        (lose_advertisements_in_a_restart, "want it", range(6, 7)),
     ],
 )
 def test_a_server_without_a_safeguard_is_noticed(

@@ -286,6 +286,8 @@ _KINDS: Final = {
             "notifications": "notifications",
             "subscriptions": "subscriptions",
             "refused": "refused publishes",
+            "advertisements": "advertisements",
+            "not_advertised": "publishes without one",
             "crashes": "server crashes",
             "partitions": "partitions",
         },

@@ -12,9 +12,11 @@ from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.interface import Accepted, AnyCausalRecord, Sent
 from wanderbus.channels.causal.payload import encode_payload
 from wanderbus.event import Event, EventId
+from wanderbus.filters import parse
+from wanderbus.filters.evaluate import evaluate
 from wanderbus.simulation.domains.causal_checkers import CausalTruth
 from wanderbus.simulation.domains.causal_node import Written
-from wanderbus.simulation.domains.direct_device import DirectDevice
+from wanderbus.simulation.domains.direct_device import DirectDevice, Offer
 from wanderbus.simulation.domains.direct_node import DirectNode
 
 _header: Final = msgspec.msgpack.Decoder(Header)
@@ -78,9 +80,7 @@ class DeliveryTruth:
     def _check(self, device: DirectDevice) -> None:
         for identity, subscribed in device.subscriptions.items():
             for event, (at, content) in self.published.items():
-                k = content["K"]
-                assert isinstance(k, int)
-                is_wanted = subscribed.interest.matches(content.subject, k)
+                is_wanted = subscribed.interest.matches(content.subject, _k(content))
                 is_notified = (identity, event) in self.notified
                 if is_notified and not is_wanted:
                     self.problems.append(f"{identity} was notified of {event}, which it does not match")
@@ -92,11 +92,16 @@ class DeliveryTruth:
 def check_routes(
     nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice], *, is_exact: bool
 ) -> Iterator[str]:
-    """Yield the servers that would get an event which they do not want, or the reverse, once all is quiet."""
+    """Yield the servers that would get an event which they do not want, or the reverse, once all is quiet.
+
+    An event that may not be published at a server need not be wanted there.
+    """
     names = sorted(nodes)
     for node in nodes.values():
         direct = node.broker._direct
         assert direct is not None
+        assert node.channels.direct is not None
+        offers = devices[node.name].live_advertisements()
         for subject in ("A", "B", "C"):
             for k in range(11):
                 found = {names[each] for each in direct.index.destinations(Event(subject, {"K": k, "N": 0}))}
@@ -105,5 +110,58 @@ def check_routes(
                     for name, device in devices.items()
                     if device.node is not node and any(each.matches(subject, k) for each in device.live())
                 }
+                is_required = node.channels.direct.requires_advertisement(subject)
+                if is_required and not any(each.matches(subject, k) for each in offers):
+                    wanted &= found
                 if wanted - found or (is_exact and found - wanted):
                     yield f"{node.name} sends {subject} {k} to {sorted(found)}, and {sorted(wanted)} want it"
+
+
+def check_advertised(nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice]) -> Iterator[str]:
+    """Yield events that were accepted without an advertisement, or refused in spite of one (SPEC A-17)."""
+    for name, device in devices.items():
+        for refusal in device.refusals:
+            if refusal.is_advertised:
+                yield f"{name} refuses {refusal.event}, which is advertised: {refusal.reason}"
+    for node in nodes.values():
+        assert node.channels.direct is not None
+        live: dict[str, Offer] = {}
+        counting: set[str] = set()
+        for record in node.records():
+            match record:
+                case records.Advertised():
+                    live[record.advertisement] = Offer.of(record.subject, record.expression)
+                case records.AdvertisementsCounted(advertisements=advertisements):
+                    counting |= set(advertisements)
+                case records.AdvertisementsWithdrawn(advertisements=advertisements):
+                    for each in advertisements:
+                        del live[each]
+                case records.Published(event=event) if node.channels.direct.requires_advertisement(event.subject):
+                    if not any(live[each].matches(event.subject, _k(event)) for each in counting & live.keys()):
+                        yield f"{node.name} accepted {event}, which is not advertised"
+
+
+def check_interest_goes_to_advertisers(
+    nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice]
+) -> Iterator[str]:
+    """Yield the interest that a server has though nothing that it may publish can match it (SPEC K-07)."""
+    events = [(subject, k / 2) for subject in ("A", "B", "C") for k in range(-4, 25)]
+    for name, node in nodes.items():
+        offers = devices[name].live_advertisements()
+        direct = node.channels.direct
+        assert direct is not None
+        may = [Event(on, {"K": k}) for on, k in events if any(offer.matches(on, k) for offer in offers)]
+        routes = node.broker.state.direct.routes
+        for leader, stream in routes.routes():
+            if stream.origin == name or not direct.mergings[stream.group].for_advertisers:
+                continue
+            for each in routes.filters((leader, stream)):
+                wanted = parse(each.expression).root
+                if not any(each.subject in (None, event.subject) and evaluate(wanted, event) for event in may):
+                    yield f"{name} has the interest of {stream.origin} in {each.subject} {each.expression}"
+
+
+def _k(event: Event) -> int:
+    k = event["K"]
+    assert isinstance(k, int)
+    return k

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
@@ -16,8 +17,14 @@ from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.domains.direct_checkers import DeliveryTruth, causal_truth, check_routes
-from wanderbus.simulation.domains.direct_device import DirectDevice, Interest
+from wanderbus.simulation.domains.direct_checkers import (
+    DeliveryTruth,
+    causal_truth,
+    check_advertised,
+    check_interest_goes_to_advertisers,
+    check_routes,
+)
+from wanderbus.simulation.domains.direct_device import DirectDevice, Interest, Offer
 from wanderbus.simulation.domains.direct_node import DirectNode
 from wanderbus.simulation.domains.domain_links import PolledLinks
 from wanderbus.simulation.world import World
@@ -43,6 +50,9 @@ class DirectResult(msgspec.Struct, frozen=True):
     crashes: int
     partitions: int
     fingerprint: str
+    advertisements: int
+    not_advertised: int
+    """Events that were refused because they were not advertised."""
 
 
 class DirectScenario:
@@ -53,7 +63,7 @@ class DirectScenario:
         self.seed = seed
         draw = self.world.random
         self.problems: list[str] = []
-        self.partitions = self.replies = self._events = self._sequence = 0
+        self.partitions = self.replies = self._events = self._sequence = self.advertisements = 0
         names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4, 5]) + 1)]
         leaders = draw.sample(names, draw.choice([1, 1, 2]))
         key = bytes(32)
@@ -61,13 +71,21 @@ class DirectScenario:
         self.mode: InterestMode = draw.choice(["none", "perfect", "perfect", "imperfect", "adaptive"])
         merging = Merging(self.mode, 0.7)
         self.has_ordered = draw.random() < 0.3
+        self.offering = Random(f"advertisements {seed}")
+        """Source of what concerns advertisements alone."""
+        self.required = "" if seed % 2 else self.offering.choice(["A", "*", "*"])
+        """Subject that requires advertisements, * for every subject, none with "", which is in every other world."""
+        needy = merging._replace(for_advertisers=True)
+
+        def merging_of(subject: str) -> Merging:
+            return needy if (self.required and subject == self.required) or self.required == "*" else merging
+
+        mergings = tuple(dict.fromkeys(map(merging_of, ("*", "A", "B"))))
         self.nodes: dict[str, DirectNode] = {}
         links = PolledLinks(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
         for name in names:
-            direct = DirectChannels(
-                directory, name, names, lambda subject: subject != ORDERED, lambda subject: merging, (merging,)
-            )
-            channels = OwnChannels(directory, name, lambda subject: merging, direct)
+            direct = DirectChannels(directory, name, names, lambda subject: subject != ORDERED, merging_of, mergings)
+            channels = OwnChannels(directory, name, merging_of, direct)
             node = self.nodes[name] = DirectNode(self.world, name, channels, BrokerConfig(), self.next_sequence)
             node.links = links
         self.links = links
@@ -95,6 +113,8 @@ class DirectScenario:
                 self.problems += [*node.problems, *node.check_rows(), *node.check_nothing_waits()]
             is_exact = self.mode in ("none", "perfect")
             self.problems += check_routes(self.nodes, self.devices, is_exact=is_exact)
+            self.problems += check_advertised(self.nodes, self.devices)
+            self.problems += check_interest_goes_to_advertisers(self.nodes, self.devices)
             notifications, events = len(delivery.notified), len(delivery.published)
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -112,6 +132,8 @@ class DirectScenario:
             crashes=sum(node.crashes for node in self.nodes.values()),
             partitions=self.partitions,
             fingerprint=self.world.fingerprint(),
+            advertisements=self.advertisements,
+            not_advertised=sum(len(device.refusals) for device in self.devices.values()),
         )
 
     def _play(self) -> None:
@@ -122,6 +144,7 @@ class DirectScenario:
         for device in self.devices.values():
             for _ in range(draw.randint(0, 4)):
                 world.at(draw.uniform(0.5, ACTIVE_S / 4), lambda device=device: device.subscribe(self._interest()))  # type: ignore[misc]
+        self._plan_advertisements()
         for _ in range(draw.choice([10, 40, 100])):
             name = draw.choice(list(self.nodes))
             world.at(draw.uniform(2.0, ACTIVE_S), lambda name=name: self._publish(name))  # type: ignore[misc]
@@ -140,6 +163,16 @@ class DirectScenario:
         for device in self.devices.values():
             device.connect()
         world.run(ACTIVE_S + SETTLE_S + 20.0)
+
+    def _plan_advertisements(self) -> None:
+        draw = self.offering
+        if not self.required:
+            return
+        for device in self.devices.values():
+            for _ in range(draw.choice([0, 1, 2, 3])):
+                self.world.at(draw.uniform(0.5, ACTIVE_S / 4), lambda device=device: self._advertise(device))  # type: ignore[misc]
+        for _ in range(draw.choice([0, 10, 30])):
+            self.world.at(draw.uniform(2.0, ACTIVE_S), self._change_advertisements)
 
     # Events of the world ---------------------------------------------------------------------------------------------
 
@@ -168,6 +201,18 @@ class DirectScenario:
             device.unsubscribe(draw.choice(live))
         else:
             device.subscribe(self._interest())
+
+    def _advertise(self, device: DirectDevice) -> None:
+        self.advertisements += 1
+        draw = self.offering
+        device.advertise(Offer(draw.choice(["A", "A", "B", "C", "*"]), draw.choice([-1, -1, 3, 5, 8])))
+
+    def _change_advertisements(self) -> None:
+        device = self.offering.choice(list(self.devices.values()))
+        if device.advertised and self.offering.random() < 0.5:
+            device.withdraw(self.offering.choice(list(device.advertised)))
+        else:
+            self._advertise(device)
 
     def _crash(self, node: DirectNode | None = None, away_s: float | None = None) -> None:
         draw = self.world.random
