@@ -253,6 +253,14 @@ def of_user() -> Iterator[tuple[Row, float]]:
         ),
         size,
     )
+    yield (
+        Row(
+            "filters of advertisements",
+            f"`broker.user_advertisements_max` {BROKER.user_advertisements_max}, `broker.user_filter_bytes_max` again",
+            mib(size),
+        ),
+        size,
+    )
     yield from processor_of_user()
     remembered = 2 * BROKER.user_devices_max * BROKER.publishes_remembered
     size = remembered * 64
@@ -289,9 +297,10 @@ def processor_of_user() -> Iterator[tuple[Row, float]]:
         Row(
             "work of filters",
             f"`broker.user_filter_work_per_s` {BROKER.user_filter_work_per_s:,.0f} units of about {WORK_NS:g} ns; "
-            f"`broker.user_event_filter_work_max` {BROKER.user_event_filter_work_max:,} for one event",
-            f"{share(BROKER.user_filter_work_per_s, WORK_NS / 1e3)} of a processor; "
-            f"{BROKER.user_event_filter_work_max * WORK_NS / 1e6:g} ms for one event",
+            f"`broker.user_event_filter_work_max` {BROKER.user_event_filter_work_max:,} for one event; both again for "
+            "advertisements, where they are required",
+            f"{share(2 * BROKER.user_filter_work_per_s, WORK_NS / 1e3)} of a processor; "
+            f"{2 * BROKER.user_event_filter_work_max * WORK_NS / 1e6:g} ms for one event",
         ),
         0.0,
     )
