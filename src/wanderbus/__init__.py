@@ -24,7 +24,7 @@ if _typing.TYPE_CHECKING:
     from wanderbus.client.operator import Operator
     from wanderbus.client.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.errors import WanderbusError
-    from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position, gathered
+    from wanderbus.event import HELD_BACK, Event, EventId, Gap, Loss, Notification, Position, gathered
     from wanderbus.server.server import Server
     from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
@@ -39,6 +39,7 @@ _HOMES = {
     "EventId": "wanderbus.event",
     "Frequency": "wanderbus.subscription",
     "Gap": "wanderbus.event",
+    "HELD_BACK": "wanderbus.event",
     "Interval": "wanderbus.subscription",
     "Loss": "wanderbus.event",
     "Merged": "wanderbus.client.merged",
@@ -57,6 +58,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "HELD_BACK",
     "Advertisement",
     "Agent",
     "Custom",

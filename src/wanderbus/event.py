@@ -65,6 +65,13 @@ class EventId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False
         raise EventError(f"invalid id {_short.repr(text)} (expected SERVER-INCARNATION-NUMBER, as it was printed)")
 
 
+HELD_BACK: Final = EventId("", 0, 0)
+"""Answer to a publish of an event that was not sent, because no subscription matches it (SPEC N-02).
+
+It identifies no event: the event is in no log.
+"""
+
+
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
     """A notification's place in its session: numbers rise by one within an epoch, over all subscriptions."""
 

@@ -194,6 +194,17 @@ class ServerInfo(msgspec.Struct, frozen=True):
     waiting_bytes_here: int = 0
 
 
+class PhaseInfo(msgspec.Struct, frozen=True):
+    """Events that a phase of filtering has ``examined``, and those that it ``held_back``, since the server was started.
+
+    ``phase`` is ``publisher``, ``channel`` or ``destination`` (SPEC N-01).
+    """
+
+    phase: str
+    examined: int
+    held_back: int
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

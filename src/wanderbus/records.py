@@ -324,7 +324,8 @@ class Attached(Record, frozen=True, tag="attached", kw_only=True):
     """A device attached to a session over its data channel; ``epoch`` identifies that life of the agent.
 
     ``redelivered`` are the subscriptions, with a number up to which an earlier life may have seen unacknowledged
-    notifications; an unchanged epoch leaves this as it was.
+    notifications; an unchanged epoch leaves this as it was. The agent may hold back events by filters that it has for
+    ``filter_lease_s`` at most; 0 if it may not (SPEC N-03).
     """
 
     user: str
@@ -332,6 +333,7 @@ class Attached(Record, frozen=True, tag="attached", kw_only=True):
     device: str
     epoch: int
     redelivered: tuple[tuple[str, int], ...] = ()
+    filter_lease_s: float = 0.0
 
 
 class DialogStored(Record, frozen=True, tag="dialog_stored", kw_only=True):

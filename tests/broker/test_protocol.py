@@ -45,6 +45,9 @@ FROM_AGENT: list[FromAgent] = [
     protocol.ListEvents(14, "Trade", 3, 9, 2, 10),
     protocol.Advertise(15, "Trade", "Price < 25"),
     protocol.Withdraw(16, "Trade", "Price < 25", "cesql"),
+    protocol.RequestFilters(17, "Trade", 5, 4),
+    protocol.ConfirmFilters("Trade", 15),
+    protocol.ReleaseFilters(5, 4),
 ]
 FROM_BROKER: list[FromBroker] = [
     protocol.Attachment(1),
@@ -56,6 +59,7 @@ FROM_BROKER: list[FromBroker] = [
     protocol.SubscriptionEnded(SUBSCRIPTION, "expired"),
     protocol.NotRead(SUBSCRIPTION, 3),
     protocol.Listing(1, ({"user": "sip:a@b", "waiting": 3},), True),
+    protocol.Filters(1, "Trade", 15, 10.0, ("Price < 25",)),
 ]
 
 

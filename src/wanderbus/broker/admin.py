@@ -18,6 +18,7 @@ import msgspec
 
 from wanderbus import protocol, records
 from wanderbus.broker.engine.requests import EngineRequests
+from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, Listings, Row, encoded_row, listing
 from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
@@ -58,12 +59,14 @@ class Admin:
         presence: Presence,
         config: BrokerConfig,
         engine: EngineRequests,
+        phases: PhaseCounts,
     ) -> None:
         self._state = state
         self._journal = journal
         self._links = links
         self._presence = presence
         self._engine = engine
+        self._phases = phases
         self._roles = config.roles
         self._listings = Listings(state, links, config)
         self._life = str(state.offset)
@@ -108,6 +111,9 @@ class Admin:
         if request.what == "engine":
             self._list_engine(link, request)
             return
+        if request.what == "filtering":
+            self._list_phases(link, request)
+            return
         if request.what in OF_SERVER:
             self._journal.emit(ServerAsked(link.link, request))
             return
@@ -122,6 +128,11 @@ class Admin:
             raise Refused(f"{link.user} may not do that; the matching engine needs the role 'operator'")
         row = self._engine.row()
         self._list(link, request.request, [] if row is None else [(row, "")], request.limit)
+
+    def _list_phases(self, link: Link, request: protocol.Inspect) -> None:
+        if link.user not in self._roles:
+            raise Refused(f"{link.user} may not do that; the counts of filtering need the role 'operator'")
+        self._list(link, request.request, self._phases.rows(), request.limit)
 
     def server_answered(self, answered: ServerAnswered) -> None:
         """Answer a request for a listing of the whole server: all but the user's own limits needs a role."""

@@ -23,6 +23,9 @@ from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.phase_counts import PhaseCounts
+from wanderbus.broker.interest.publisher_filters import TIMER as FILTER_LEASES
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     Appended,
@@ -140,6 +143,10 @@ class Broker:
         self._forwarding = Forwarding(journal, links, channels)
         self._advertisements = Advertisements(state, journal, links, config, channels)
         self._engine_events = EngineEvents(state, journal, config)
+        self._phases = phases = PhaseCounts()
+        self._filters = PublisherFilters(
+            state, journal, links, config, channels, lambda subject: self._engine_events.takes(subject), phases
+        )
         self._catch_up = self._make_catch_up(queue_limits, kinds, below)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
         self._subscriptions = Subscriptions(
@@ -155,6 +162,7 @@ class Broker:
             self._engine_events,
             servers,
             self._interest,
+            self._filters,
             policies,
         )
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
@@ -165,14 +173,14 @@ class Broker:
             state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
         )
         delivery = Delivery(
-            state, links, self._subscriptions, queue_limits, self._catch_up, config.user_pattern_events_max
+            state, links, self._subscriptions, queue_limits, self._catch_up, config.user_pattern_events_max, phases
         )
         self._direct = self._make_direct(kernel, delivery, servers, channels)
         self._publishing = self._make_publishing(delivery)
         self._arrivals = Arrivals(state, journal, links, self._subscriptions, delivery, servers, channels)
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
-        self._admin = Admin(state, journal, links, self._presence, config, self.engine)
+        self._admin = Admin(state, journal, links, self._presence, config, self.engine, phases)
         self._channel_history = ChannelHistory(state, journal, links, config, channels, below)
 
     def _make_catch_up(
@@ -370,6 +378,8 @@ class Broker:
                 self._backlog.timer_fired()
             case ("detections",):
                 self._detections.timer_fired()
+            case _ if key == FILTER_LEASES:
+                self._filters.timer_fired()
             case ("grace", str(user), str(device)):
                 self._presence.grace_over(user, device)
             case ("pace", int(identity)):
@@ -402,6 +412,7 @@ class Broker:
             self._direct.start()
         self._subscriptions.end_patterns_without_events()
         self._presence.start()
+        self._filters.start()
         self._sweep_later()
 
     def _sweep_later(self) -> None:
@@ -416,6 +427,7 @@ class Broker:
         self._queue_limits.sweep()
         self._catch_up.look()
         self._unread_warnings.look()
+        self._filters.sweep()
         self._sweep_subscriptions()
         self._sweep_later()
 
@@ -487,6 +499,8 @@ class Broker:
                 self._admin.answer(link, message)
             case protocol.ListEvents():
                 self._channel_history.ask(link, message)
+            case protocol.RequestFilters() | protocol.ConfirmFilters() | protocol.ReleaseFilters():
+                self._filters.take(link, message)
             case protocol.Attach():
                 pass  # the link is attached already
             case _:
@@ -513,6 +527,7 @@ class Broker:
             device=link.device,
             epoch=message.epoch,
             redelivered=() if message.resume else self._links.may_have_seen(link, message.session),
+            filter_lease_s=self._filters.lease_s if message.is_filtering else 0.0,
         )
         self._journal.write(attached, urgent=True)
         session = self.state.sessions[session_key(link.user, message.session)]
@@ -521,6 +536,7 @@ class Broker:
         if not message.keep:
             self._discard(link, session, keep_queue=message.keep_queue)
         self._links.attach(link, session)
+        self._filters.attached(link, message.epoch)
         self._links.send(link, protocol.Attachment(session.epoch))
         if link.unattended or link.is_server:
             self._links.notify(session, ())

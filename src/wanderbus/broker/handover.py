@@ -139,7 +139,9 @@ class Handover:
             self._subscriptions.take_over(session)
             self._links.take_over(session)
             self._presence.take_over(session)
-        self._journal.emit(SessionOwned(user, name, owner_epoch))
+        kept = [self._state.subscriptions[each].subscription for each in session.subscriptions]
+        owned = SessionOwned(user, name, owner_epoch)
+        self._subscriptions.when_used(kept, lambda: self._journal.emit(owned))
 
     def _turn_away(self, session: SessionRow, owner_epoch: int) -> None:
         """Close the links of a session, after their waiting acknowledgements; its devices find the next owner."""

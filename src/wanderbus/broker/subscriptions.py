@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.lookups import Lookups
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import KernelWanted, OffsetFound, SubscriptionUnreadable
 from wanderbus.broker.patterns.detections import Detections
@@ -61,6 +62,7 @@ class Subscriptions:
         engine: EngineEvents,
         servers: ServerUsers,
         interest: InterestRequests,
+        publisher_filters: PublisherFilters,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
@@ -69,6 +71,7 @@ class Subscriptions:
         self._queue_limits = queue_limits
         self._servers = servers
         self._interest = interest
+        self._publisher_filters = publisher_filters
         self._config = config
         self._permissions = Permissions("may_subscribe", config.may_subscribe)
         self.kinds = kinds
@@ -96,6 +99,7 @@ class Subscriptions:
         for identity in session.subscriptions:
             self.matcher.remove(identity)
             self._interest.remove(identity)
+            self._publisher_filters.remove(self._state.subscriptions[identity].subscription)
             self._live.drop(identity, session.user)
         self._ended.release(session)
 
@@ -107,6 +111,7 @@ class Subscriptions:
         for subscription, error in self.matcher.add_many(subscriptions):
             self._journal.emit(SubscriptionUnreadable(subscription.id, protocol.shortened(error.reason)))
         self._interest.add_earlier(each for each in subscriptions if each.owner not in self._servers.users)
+        self._publisher_filters.add_many(subscriptions)
         self.ask_for_kernel()
 
     def offset_found(self, given: OffsetFound) -> None:
@@ -134,12 +139,24 @@ class Subscriptions:
             self._links.send(link, admission.refusal(request.request, error))
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
-                self._interest.when_it_counts(done[0].id, link, lambda: self._accept(link, request, done))
+                self._interest.when_it_counts(done[0].id, link, lambda: self._accept_when_used(link, request, done))
             else:
                 self._send_done(link, request.request, done)
 
+    def _accept_when_used(
+        self, link: Link, request: protocol.Subscribe | protocol.Renew, done: Sequence[Subscription]
+    ) -> None:
+        """Answer a request for a subscription once no publishing agent holds back events that it matches."""
+        self.when_used(done, lambda: self._accept(link, request, done))
+
+    def when_used(self, subscriptions: Sequence[Subscription], answer: Callable[[], None]) -> None:
+        """Call ``answer`` once no publishing agent holds back events that these subscriptions match."""
+        self._publisher_filters.when_used(subscriptions, answer)
+
     def _accept(self, link: Link, request: protocol.Subscribe | protocol.Renew, done: Sequence[Subscription]) -> None:
-        """Answer a request for a subscription that counts now."""
+        """Answer a request for a subscription that counts now, unless its link is closed."""
+        if self._links.get(link.link) is not link:
+            return
         self._send_done(link, request.request, done)
         if isinstance(request, protocol.Subscribe):
             self._read_at_once(link, request, done[0].id)
@@ -167,6 +184,7 @@ class Subscriptions:
         )
         self._journal.write(ended, urgent=reason != "expired")
         self._interest.remove(subscription.id)
+        self._publisher_filters.remove(subscription)
         self._ended.add(subscription)
         if reason != "asked":
             self._send_ended(subscription, reason)
@@ -442,6 +460,7 @@ class Subscriptions:
         self.matcher.add(subscription, entries)
         if subscription.owner not in self._servers.users:
             self._interest.add([(subscription, entries)])
+        self._publisher_filters.add(subscription, entries)
         self.ask_for_kernel()
 
 

@@ -73,6 +73,14 @@ def pub(
             "of servers can require it.",
         ),
     ] = False,
+    filter_at_publisher: Annotated[
+        bool,
+        typer.Option(
+            "--filter-at-publisher",
+            help="Do not send events that no subscription matches. Such an event is in no log, so a later subscription "
+            "to the past does not get it.",
+        ),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Publish one event, or one for each line of standard input; ends when all are durable.
@@ -89,27 +97,36 @@ def pub(
         raise ConfigurationError("--advertise: give the subject of the events, too")
     advertised = subject if advertise else None
     if outbox is not None:
-        agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION, offline=True)
+        agent = connection.agent(
+            outbox_file=outbox, session=_OUTBOX_SESSION, offline=True, **_filtering(filter_at_publisher)
+        )
         given = None if subject is None else events
         patience_s = connection.settings().connect_s_max
         publishing = publish_through_outbox(
             agent, outbox, given, json=json, patience_s=patience_s, advertised=advertised
         )
     elif subject is not None:
-        publishing = _publish(connection, events, advertised, json)
+        publishing = _publish(connection, events, advertised, json, **_filtering(filter_at_publisher))
     else:
         raise ConfigurationError("give the subject of an event, or --outbox FILE to publish the events in it")
     run_async(publishing)
 
 
-async def _publish(connection: Connection, events: AsyncIterator[Event], advertised: str | None, json: bool) -> None:
+async def _publish(
+    connection: Connection, events: AsyncIterator[Event], advertised: str | None, json: bool, **filtering: bool
+) -> None:
     if connection.is_eci:
-        await publish_directly(connection.agent(), events, json=json, advertised=advertised)
+        await publish_directly(connection.agent(**filtering), events, json=json, advertised=advertised)
         return
     # A separate device: with a program's device it would take over that program's notifications.
     with free_place(connection.device_directory() / _SESSION) as place:
-        agent = connection.agent(state_dir=place.directory, session=_SESSION)
+        agent = connection.agent(state_dir=place.directory, session=_SESSION, **filtering)
         await publish_directly(agent, events, json=json, advertised=advertised)
+
+
+def _filtering(is_wanted: bool) -> dict[str, bool]:
+    """Return the setting of the agent; a file of settings may turn it on without the option."""
+    return {"publisher_filtering": True} if is_wanted else {}
 
 
 def _events(subject: str, given: list[str], format: Format | None) -> AsyncIterator[Event]:

@@ -13,7 +13,7 @@ from wanderbus.cli.input import numbered_lines
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.client.agent import Agent
 from wanderbus.errors import ConfigurationError, EventError, Refused, Unreachable, WanderbusError
-from wanderbus.event import Event, EventId
+from wanderbus.event import HELD_BACK, Event, EventId
 
 UNDER_WAY_MAX: Final = 256
 """Most events in flight, or in the outbox, before reading pauses."""
@@ -55,7 +55,9 @@ async def publish_directly(
         return asyncio.create_task(agent.publish(event.subject, event.attributes, published_us=event.published_us))
 
     def print_published(identity: EventId) -> None:
-        if json:
+        if identity == HELD_BACK:
+            print_json({"id": None}) if json else print_line("held back: no subscription matches it")
+        elif json:
             print_json({"id": str(identity)})
         else:
             print_line(f"published {identity}")
@@ -66,6 +68,8 @@ async def publish_directly(
                 await _in_order(events, begin, print_published)
         finally:
             await leave(agent)
+            if agent.held_back:
+                print_error(f"{agent.held_back} events were held back: no subscription matches them")
 
 
 async def publish_through_outbox(

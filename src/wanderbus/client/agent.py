@@ -142,6 +142,11 @@ class Agent:
         """Return the number of events in this device's outbox, and their bytes (SPEC G-20)."""
         return OutboxSize() if self._outbox is None else self._outbox.size
 
+    @property
+    def held_back(self) -> int:
+        """Return the number of events that were not sent because no subscription matches them (SPEC N-02)."""
+        return self._publishing.held_back
+
     def __await__(self) -> Generator[Any, None, Self]:
         """Open the agent without a block: ``agent = await connect(...)``; :meth:`close` ends it."""
         return self.__aenter__().__await__()
@@ -222,7 +227,8 @@ class Agent:
         """Publish an event; return its id when it is durable at the broker, without a timeout.
 
         An attribute with several values is a list; :func:`wanderbus.gathered` makes such lists from repeated names.
-        Concurrent calls keep their order. Cancelling a call does not withdraw an event that was sent.
+        Concurrent calls keep their order. Cancelling a call does not withdraw an event that was sent. With
+        ``publisher_filtering``, an event that nobody wants is not sent, and the id is :data:`~wanderbus.HELD_BACK`.
 
         :param subject: the event's subject, or a whole :class:`~wanderbus.Event` in place of subject, attributes and
             ``published_us``
@@ -534,6 +540,7 @@ class Agent:
                 self._readers.arrived(item, subscriptions)
             case PublishSettled(outbox=True):
                 assert self._outbox is not None
+                self._publishing.count(output)
                 self._outbox.settle(output)
             case PublishSettled():
                 self._publishing.settle(output, self._end.properties.broker)

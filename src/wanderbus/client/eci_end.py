@@ -21,6 +21,7 @@ from wanderbus.settings.agent import AgentSettings
 _NOT_IN_ECI: Final = (
     *("password", "transport", "ca_file", "broker", "session", "data_transport", "data_ways"),
     *("rudp", "tcp_channels", "on_ended", "offline", "outbox_file", "digest_algorithms"),
+    "publisher_filtering",
 )
 """Settings that the original ECI cannot provide; giving one is an error."""
 

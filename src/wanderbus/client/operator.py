@@ -16,6 +16,7 @@ from wanderbus.operator_rows import (
     EngineInfo,
     KickedDevice,
     LimitInfo,
+    PhaseInfo,
     QueueInfo,
     ServerInfo,
     SessionInfo,
@@ -85,6 +86,10 @@ class Operator:
     def servers(self) -> AsyncIterator[ServerInfo]:
         """Yield the other servers of the event domain, as this server sees them; requires the role of operator."""
         return self._inspect(ServerInfo, "servers", None)
+
+    def filtering(self) -> AsyncIterator[PhaseInfo]:
+        """Yield the counts of each phase of filtering; requires the role of operator."""
+        return self._inspect(PhaseInfo, "filtering", None)
 
     async def peek(
         self,

@@ -17,6 +17,7 @@ from wanderbus.client.reports import OutboxEnd, OutboxRefusal, OutboxSize
 from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.runtime.files.outbox_writer import OutboxWriter
+from wanderbus.runtime.suspension import suspended_s
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -142,7 +143,7 @@ class Outbox:
                 # Earlier events may have been refused meanwhile; they are retried first.
                 if (number := self._order.next(loop.time())) is None:
                     break
-                self._feed(PublishEvent(number, self._events[number], outbox=self._file.epoch))
+                self._feed(PublishEvent(number, self._events[number], self._file.epoch, suspended_s()))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._order.wake_at()):
                     await self._news.wait()

@@ -11,8 +11,9 @@ from wanderbus import protocol
 from wanderbus.client.error_mapping import publish_error
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.errors import ConfigurationError, EventError, LimitExceeded, RemoteProtocolError, WanderbusError
-from wanderbus.event import Event, EventId, Value, check_event
+from wanderbus.event import HELD_BACK, Event, EventId, Value, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.runtime.suspension import suspended_s
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.tokens import TokenBucket
 
@@ -26,6 +27,8 @@ class Publishing:
     def __init__(self, turnstile: Turnstile, feed: Callable[[PublishEvent], None]) -> None:
         self._turnstile = turnstile
         self._feed = feed
+        self.held_back = 0
+        """Number of events that were not sent because nobody wants them."""
         self._last = 0
         self._open: dict[int, asyncio.Future[EventId]] = {}
         self._slots = asyncio.Semaphore(UNSETTLED_MAX)
@@ -47,11 +50,12 @@ class Publishing:
         self._last += 1
         settled: asyncio.Future[EventId] = asyncio.get_running_loop().create_future()
         self._open[self._last] = settled
-        self._feed(PublishEvent(self._last, event))
+        self._feed(PublishEvent(self._last, event, suspended_s=suspended_s()))
         return await settled
 
     def settle(self, publish: PublishSettled, broker: str) -> None:
         """Pass a response of ``broker`` to the call that waits for it."""
+        self.count(publish)
         settled = self._open.pop(publish.number)
         self._slots.release()
         if settled.done():
@@ -60,6 +64,10 @@ class Publishing:
             settled.set_result(publish.id)
         else:
             settled.set_exception(publish_error(publish, broker))
+
+    def count(self, publish: PublishSettled) -> None:
+        """Count a response, also to an event of the outbox."""
+        self.held_back += publish.id == HELD_BACK
 
     def close(self, reason: WanderbusError) -> None:
         """Fail all pending calls with ``reason``."""

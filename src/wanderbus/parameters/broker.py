@@ -177,6 +177,11 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Subjects that a user may subscribe to, in the form of ``may_publish``. The subject ``*`` needs the pattern
     ``*``."""
 
+    publisher_filter_lease_s: float = 10.0
+    """Time for which a publishing agent may use the filters that it got from this server to hold back events that
+    nobody wants; 0 gives filters to nobody, so every event is published. A new subscription waits for it at most, if
+    such an agent does not answer (SPEC N-03)."""
+
     def __post_init__(self) -> None:
         for one, other in product(self.spark_subjects, self.refuse_when_full):
             if overlap(one, other):
@@ -212,5 +217,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError("turn_units and unsynced_units_max must be at least 1")
         if self.backlog_per_s <= 0:
             raise ValueError("backlog_per_s must be above 0")
+        if not 0 <= self.publisher_filter_lease_s <= 3_600:
+            raise ValueError("publisher_filter_lease_s must be from 0 to 3600")
         if self.clock_slew_max >= 1:
             raise ValueError("clock_slew_max must be below 1, so that the clock never stops")

@@ -30,6 +30,8 @@ class Attach(AgentMessage, frozen=True, tag=1):
     ``epoch`` identifies this life of the agent; publishes are numbered within it. ``resume`` is the last position that
     the application has committed. ``keep`` False discards the session's subscriptions (SPEC G-09), and also the queue
     for this device unless ``keep_queue`` (SPEC X20). The broker sends a subscription only after :class:`Read`.
+    ``is_filtering`` is true if the agent may send :class:`RequestFilters`; it holds back nothing on a new link until
+    the answer.
     """
 
     epoch: Number
@@ -37,6 +39,7 @@ class Attach(AgentMessage, frozen=True, tag=1):
     resume: Position | None
     keep: bool
     keep_queue: bool = False
+    is_filtering: bool = False
 
 
 class Publish(AgentMessage, frozen=True, tag=2):
@@ -125,9 +128,9 @@ class Leave(AgentMessage, frozen=True, tag=9):
     request: int
 
 
-Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds", "engine", "servers"]
-"""Kinds of listing: three of sessions, and four of the whole server: the limited parties, the bounds, the matching
-engine, and the other servers of the domain."""
+Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds", "engine", "servers", "filtering"]
+"""Kinds of listing: three of sessions, and five of the whole server: the limited parties, the bounds, the matching
+engine, the other servers of the domain, and the counts of filtering."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):
@@ -288,6 +291,33 @@ class Withdraw(AgentMessage, frozen=True, tag=22):
     language: str = "eci"
 
 
+class RequestFilters(AgentMessage, frozen=True, tag=24):
+    """Request the merged filters of all who want events of ``subject``; :class:`Filters` answers it (SPEC N-02).
+
+    ``number`` identifies the request on this link. ``examined`` and ``held_back`` count the events since the last such
+    report, of all subjects (SPEC N-01).
+    """
+
+    number: Number
+    subject: str
+    examined: Number = 0
+    held_back: Number = 0
+
+
+class ConfirmFilters(AgentMessage, frozen=True, tag=25):
+    """The filters of ``subject`` in ``version`` are in use, in place of all earlier ones (SPEC N-03)."""
+
+    subject: str
+    version: Number
+
+
+class ReleaseFilters(AgentMessage, frozen=True, tag=26):
+    """This agent holds back no more events on this link; the counts are those of :class:`RequestFilters`."""
+
+    examined: Number = 0
+    held_back: Number = 0
+
+
 class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
     """Base of the messages of a broker."""
 
@@ -401,6 +431,21 @@ class NotifyServer(BrokerMessage, frozen=True, tag=11):
     event: msgspec.Raw
 
 
+class Filters(BrokerMessage, frozen=True, tag=16):
+    """Merged filters of all who want events of ``subject``, as ``expressions`` in ECI; the agent confirms them.
+
+    An event that none of them matches need not be published. They may be used for ``lease_s`` from the moment on at
+    which the agent sent request ``number``, less a margin for the rates of the clocks. Number 0 is a change without a
+    request, which extends no lease. Without ``expressions`` every event has to be published.
+    """
+
+    number: Number
+    subject: str
+    version: Number
+    lease_s: float
+    expressions: tuple[str, ...] | None
+
+
 OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
@@ -422,7 +467,10 @@ OfListings = OfOperators | ListEvents
 OfReaders = Read | StopReading | Take
 """Messages about readers."""
 
-FromAgent = Attach | Publish | PublishFor | OfSessions | OfReaders | Leave | OfListings
+OfFilters = RequestFilters | ConfirmFilters | ReleaseFilters
+"""Messages about the filters of subjects that an agent publishes to."""
+
+FromAgent = Attach | Publish | PublishFor | OfSessions | OfReaders | Leave | OfListings | OfFilters
 FromBroker = (
     Attachment
     | PublishAccepted
@@ -435,6 +483,7 @@ FromBroker = (
     | Listing
     | NotRead
     | NotifyServer
+    | Filters
 )
 
 Decoded = TypeVar("Decoded")

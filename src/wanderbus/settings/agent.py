@@ -117,6 +117,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     answer_s_max: float = _AGENT.answer_s_max
 
+    publisher_filtering: bool = _AGENT.publisher_filtering
+
     rudp: RudpConfig | None = None
     """Parameters of reliable UDP; the sizes have to equal the server's (SPEC F-10)."""
 
@@ -166,5 +168,6 @@ class AgentArguments(TypedDict, total=False):
     heal_s_max: float
     drain_s: float
     answer_s_max: float
+    publisher_filtering: bool
     rudp: RudpConfig | None
     tcp_channels: TcpConfig | None

@@ -13,6 +13,7 @@ from wanderbus import records
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.interest.filter_accounts import Undecided
+from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.links import Links
 from wanderbus.broker.publish.decisions import Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
@@ -36,7 +37,10 @@ class Delivery:
         queue_limits: QueueLimits,
         catch_up: CatchUp,
         user_pattern_events_max: int,
+        phases: PhaseCounts,
     ) -> None:
+        self.phases = phases
+        """Counts of events that the channel and the destination have examined."""
         self._catch_up = catch_up
         self._state = state
         self._links = links

@@ -115,6 +115,7 @@ class Publishing:
         if limit := delivered.full:
             self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
         else:
+            self._delivery.phases.at_channel(is_sent=delivered.is_matched)
             self._answer(link, source, self._write(decided, delivered))
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
@@ -132,6 +133,7 @@ class Publishing:
         else:
             acceptance = self._renumbered(acceptance)
             sending = direct.send(event, acceptance)
+            self._delivery.phases.at_channel(is_sent=delivered.is_matched or sending.is_wanted)
             self._answer(link, source, self._write(acceptance, delivered, sending.header))
             direct.perform(sending.outputs)
         for subscription in delivered.expired:

@@ -139,6 +139,7 @@ class Arrivals:
         raw = msgspec.Raw(given.encoded or protocol.encode_event(given.event))
         # Other servers get it from its leader: a subscription to every subject would send it in circles.
         delivered = self._delivery.deliver(given.event, raw, self.received_us, self._servers.users)
+        self._delivery.phases.at_destination(is_matched=delivered.is_matched)
         if self._channels is not None:
             self._journal.emit_now(ArrivalMatched(given.leader, given.event.subject, delivered.is_matched))
         received_us = None if self.received_us == state.wall_us else self.received_us

@@ -121,7 +121,7 @@ class DirectEvents:
         sent = outputs.pop(0)
         assert isinstance(sent, causal.WriteRecord)
         assert isinstance(sent.record, causal.Sent)
-        return Sending(encode_header(sent.record.header), outputs)
+        return Sending(encode_header(sent.record.header), outputs, is_wanted=bool(publish.servers))
 
     # Inputs -----------------------------------------------------------------------------------------------------
 
@@ -238,6 +238,7 @@ class DirectEvents:
         data = decode_payload(payload)
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
         delivered = self._delivery.deliver(event, data.event, received_us, self.excluded)
+        self._delivery.phases.at_destination(is_matched=delivered.is_matched)
         self._journal.emit_now(DirectArrivalMatched(event.subject, delivered.is_matched))
         server, incarnation = header.origin
         own = self.channels.number

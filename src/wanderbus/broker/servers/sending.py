@@ -12,3 +12,5 @@ class Sending(NamedTuple):
 
     header: bytes
     outputs: list[Output]
+    is_wanted: bool
+    """True if another server gets the event."""

@@ -79,6 +79,8 @@ class DeviceRow(msgspec.Struct):
     binding: bytes | None = None
     address: str | None = None
     """Last address of its data, ``host:port``."""
+    filter_lease_s: float = 0.0
+    """Longest time for which its agent may hold back events by filters that it has; 0 if it may not (SPEC N-03)."""
 
 
 class PublisherRow(msgspec.Struct):

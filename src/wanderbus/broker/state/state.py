@@ -509,6 +509,7 @@ class BrokerState:
         self.not_former(record.user, record.device)
         if device.epoch != record.epoch:
             device.epoch, device.redelivered = record.epoch, dict(record.redelivered) or None
+        device.filter_lease_s = record.filter_lease_s
         self.devices.put(key, device)
         self.sessions.put(session.key, session)
 

@@ -26,10 +26,11 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.machine.outbox import passes
+from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.client.machine.subscription_readers import SubscriptionReaders, Unacknowledged, read_message
 from wanderbus.client.machine.subscription_records import Decision
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Gap, Position
+from wanderbus.event import HELD_BACK, Gap, Position
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
 
@@ -40,11 +41,16 @@ OfReaders = StartReading | ReadTogether | StopReading | Acknowledge
 class Conversation:
     """Converts the application's requests into messages, and the broker's messages into reports.
 
-    :meth:`take_unsent` returns messages that it sends without a request, about subscriptions that end.
+    :meth:`take_unsent` returns messages that it sends without a request, about subscriptions that end and about
+    filters. :meth:`take_held_back` returns the responses to publishes that are not sent.
     """
 
     def __init__(self, properties: AgentProperties) -> None:
+        self.now = 0.0
+        """The monotonic second of the current step; only filters need it."""
         self._properties = properties
+        self._filter = PublisherFilter() if properties.publisher_filtering else None
+        self._held_back: list[Output] = []
         self._epoch = 0
         self._keep = properties.keep
         self._readers = SubscriptionReaders()
@@ -74,8 +80,9 @@ class Conversation:
         """Return the first messages of a new connection."""
         for question in self._requests.values():
             question.forget_parts()
-        resume, keep_queue = self._properties.resume, self._properties.keep_queue
-        attach = protocol.Attach(self._properties.epoch, self._properties.session, resume, self._keep, keep_queue)
+        self.forget_filters()
+        given, resume, keep = self._properties, self._properties.resume, self._keep
+        attach = protocol.Attach(given.epoch, given.session, resume, keep, given.keep_queue, given.publisher_filtering)
         readers = self._readers.all()
         read = [protocol.encode(read_message(readers, self._epoch))] if readers else []
         publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
@@ -90,6 +97,8 @@ class Conversation:
     def send(self, given: PublishEvent | Ask | OfReaders) -> bytes | None:
         """Return the message for one input of the application, None if none is needed."""
         match given:
+            case PublishEvent() if self._filter is not None and self._is_held_back(given, self._filter):
+                return None
             case PublishEvent(number=number, event=event, outbox=outbox):
                 payload = protocol.encode_publish(number, event, outbox)
                 self._publishes[outbox is not None, number] = payload
@@ -104,8 +113,37 @@ class Conversation:
                 return None if message is None else protocol.encode(message)
         return payload
 
+    def _is_held_back(self, publish: PublishEvent, filter: PublisherFilter) -> bool:
+        """Return whether nobody wants an event; settle it then.
+
+        While an event of the outbox is held up, the broker accepts no later one before it, so it has to be sent.
+        """
+        if publish.outbox is not None and self._held_up is not None:
+            return False
+        is_held_back = filter.holds_back(publish.event, publish.suspended_s, self.now)
+        if is_held_back:
+            self._held_back.append(PublishSettled(publish.number, HELD_BACK, outbox=publish.outbox is not None))
+        return is_held_back
+
+    def take_held_back(self) -> list[Output]:
+        """Return the responses to publishes that were not sent since the last call."""
+        held_back, self._held_back = self._held_back, []
+        return held_back
+
+    def forget_filters(self) -> None:
+        """Send every event until the broker has answered with filters again: the connection is away, or new."""
+        if self._filter is not None:
+            self._filter.forget()
+
+    def end_filtering(self) -> None:
+        """Send every event from now on: the agent is leaving."""
+        if self._filter is not None:
+            self._filter.end()
+
     def _ask(self, given: Ask) -> bytes:
         request = given.message
+        if isinstance(request, protocol.Leave):
+            self.end_filtering()
         if given.reads and isinstance(request, protocol.Subscribe):
             handle = self._readers.next_handle()
             self._reads[request.request] = handle, request.resume
@@ -145,6 +183,8 @@ class Conversation:
     def take_unsent(self) -> list[bytes]:
         """Return messages caused by received ones, each once; :meth:`opening` repeats those without a response."""
         unsent, self._unsent = self._unsent, []
+        if self._filter is not None:
+            unsent += map(protocol.encode, self._filter.take_unsent())
         return unsent
 
     def give_up(self, given: PublishEvent | Ask) -> bool:
@@ -181,6 +221,10 @@ class Conversation:
             case protocol.RequestRefused(request=request) as refusal:
                 asked = self._requests.pop(request, None)
                 return self._settled(RequestSettled(request, (), refusal)) if asked else []
+            case protocol.Filters() as filters:
+                if self._filter is not None:
+                    self._filter.arrived(filters, self.now)
+                return []
             case protocol.NotifyServer():
                 raise RemoteProtocolError("the broker sent an event for a server, and this is an agent", None)
             case answer:

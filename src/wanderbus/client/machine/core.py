@@ -151,6 +151,7 @@ class AgentMachine:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        self._conversation.now = now
         for_transports: list[Input] = []
         batch = list(inputs)
         for given, following in zip_longest(batch, batch[1:]):
@@ -161,6 +162,8 @@ class AgentMachine:
             elif isinstance(given, PublishEvent | Ask | OfReaders):
                 if payload := self._conversation.send(given):
                     for_transports += self._sending([payload])
+                for_transports += self._sending(self._conversation.take_unsent())
+                self._parts.emit(*self._conversation.take_held_back())
             else:
                 self._parts.give(TRANSPORTS, for_transports)
                 self._parts.run(now)
@@ -195,6 +198,8 @@ class AgentMachine:
                 self._heal(now)
             case Disconnect():
                 self._leaving_until = now + self._properties.drain_s
+                self._conversation.end_filtering()
+                self._parts.give(TRANSPORTS, self._sending(self._conversation.take_unsent()))
                 self._drain(now)
             case TimerFired(key=key):
                 self._parts.give_timer(key)
@@ -370,6 +375,7 @@ class AgentMachine:
     def _disconnected(self, reason: str) -> None:
         """Set agent and media DISCONNECTED, always both (SPEC E-07); while closing, the reason is the closing."""
         self._set_media_disconnected()
+        self._conversation.forget_filters()
         if self._connected:
             self._connected = False
             leaving = self._leaving_until is not None

@@ -110,6 +110,10 @@ class AgentProperties(msgspec.Struct, frozen=True):
     answer_s_max: float = 2.0
     """Timeout of a response in the mode of the original ECI, which retransmits nothing (SPEC X36)."""
 
+    publisher_filtering: bool = False
+    """Get the merged filters of all who want the events that this agent publishes, and send only events that match.
+    The others are in no log, and the agent's ``held_back`` counts them (SPEC N-02)."""
+
     def __repr__(self) -> str:
         return f"AgentProperties(uri={self.uri!r}, ...)"
 
@@ -136,12 +140,14 @@ class PublishEvent(Input, frozen=True):
     """Publish ``event`` as ``number``; numbers count from 1 without gaps.
 
     ``event`` is encoded by :func:`wanderbus.protocol.encode_event`, and goes into the message as it is. With
-    ``outbox``, the number belongs to that epoch, which outlives the agent.
+    ``outbox``, the number belongs to that epoch, which outlives the agent. ``suspended_s`` is the time for which the
+    device was suspended since it was booted: the clock of the machine stood still then.
     """
 
     number: int
     event: bytes
     outbox: int | None = None
+    suspended_s: float = 0.0
 
 
 class Ask(Input, frozen=True):
@@ -200,7 +206,7 @@ class AgentStatusChanged(Output, frozen=True):
 
 
 class PublishSettled(Output, frozen=True):
-    """Publish ``number`` is durable as ``id``, or was refused for ``reason``.
+    """Publish ``number`` is durable as ``id``, or was refused for ``reason``; or ``id`` is :data:`HELD_BACK`.
 
     ``answered`` is False after a timeout: the broker may have stored the event nevertheless.
     """

@@ -1,0 +1,105 @@
+"""Merged filters of all subscriptions that events of one subject may match, and the agents that use them (SPEC N-02).
+
+A *watch* is one agent's use of them under a lease. It knows the oldest version that the agent may use, and the newest
+that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from wanderbus.channels.interest.interest_set import InterestSet
+from wanderbus.filters import Filter
+from wanderbus.filters.merging import filter_of
+
+SUBSCRIPTIONS_MAX: Final = 256
+"""Subscriptions of a subject up to which its filters are merged for agents; beyond it they publish every event."""
+
+EXPRESSIONS_CHARACTERS_MAX: Final = 16_384
+"""Length of all merged expressions of a subject, up to which they are sent to agents."""
+
+
+class Watch(msgspec.Struct):
+    """Use of the filters of one subject by the agent on ``link``, a device in one life (``key``, ``epoch``)."""
+
+    link: int
+    user: str
+    key: str
+    epoch: int
+    until: float
+    """End of the lease, as the broker counts it: a margin after the end that the agent counts."""
+    oldest: int
+    """Version that the agent has confirmed, or was sent first; it may use this one or a later one."""
+    sent: int
+    """Version that was sent last."""
+    is_last: bool = False
+    """True if that version lets the agent publish every event, so that its confirmation ends the watch."""
+    deferred: int = 0
+    """Number of a request that is answered once the agent has confirmed what was sent; 0 for none."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether the agent uses what was sent last."""
+        return self.oldest == self.sent
+
+
+class SubjectFilter:
+    """Merged filters of one subject; merging is perfect, so they match exactly what the subscriptions match."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.widened = version
+        """Version of the last change that made the filters match more."""
+        self.watches: dict[int, Watch] = {}
+        """Watches by link."""
+        self._merged = InterestSet("perfect")
+        self._ids: dict[str, int] = {}
+        """Number of filters of each subscription."""
+        self._is_too_large = False
+        self._expressions: tuple[str, ...] | None = ()
+        self._is_written = True
+
+    def add(self, subscriptions: Iterable[tuple[str, Sequence[Filter]]], version: int) -> None:
+        """Add subscriptions with their filters; ``version`` is that of the change, if there is one."""
+        if self._is_too_large:
+            return
+        added: dict[Hashable, tuple[None, Filter]] = {}
+        for identity, filters in subscriptions:
+            self._ids[identity] = len(filters)
+            added |= {(identity, place): (None, each) for place, each in enumerate(filters)}
+        if len(self._ids) > SUBSCRIPTIONS_MAX:
+            self.give_up(version)
+        elif self._merged.update(added):
+            self._is_written = False
+            self.version = self.widened = version
+
+    def remove(self, identity: str, version: int) -> None:
+        """Remove a subscription; the filters that agents have match more from then on, until they ask again."""
+        count = self._ids.pop(identity, 0)
+        if count and not self._is_too_large and self._merged.update({}, [(identity, at) for at in range(count)]):
+            self._is_written = False
+            self.version = version
+
+    @property
+    def expressions(self) -> tuple[str, ...] | None:
+        """Return the merged filters in ECI, None if they are too many or too long."""
+        if not self._is_written:
+            self._is_written = True
+            self._expressions = tuple(filter_of(each.conjunction).text for each in self._merged.sent())
+            if sum(map(len, self._expressions)) > EXPRESSIONS_CHARACTERS_MAX:
+                self.give_up(self.version)
+        return self._expressions
+
+    def unconfirmed(self, version: int) -> list[Watch]:
+        """Return the watches whose agents may use filters older than ``version``."""
+        return [each for each in self.watches.values() if each.oldest < version]
+
+    def give_up(self, version: int) -> None:
+        """Let every event be published from ``version`` on."""
+        self._is_too_large = self._is_written = True
+        self._expressions = None
+        self._merged = InterestSet("perfect")
+        self.version = self.widened = version

@@ -1,0 +1,140 @@
+"""Filter of a publishing agent: decides which events nobody wants, by filters that the broker has sent (SPEC N-02).
+
+Filters may be used under a lease, which begins when the agent requests them; a publish renews it. Without filters of
+a subject, every event of it is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from wanderbus import protocol
+from wanderbus.errors import FilterError
+
+if TYPE_CHECKING:
+    from wanderbus.filters import Filter
+
+LEASE_MARGIN: Final = 0.1
+"""Part of a lease that is not used, because the clocks of broker and device run at different rates."""
+
+RENEWED_AFTER: Final = 0.4
+"""Part of a lease after which the next publish renews it."""
+
+RETRY_S: Final = 60.0
+"""Time after which a request is repeated that was answered without filters, or not at all."""
+
+SUBJECTS_MAX: Final = 256
+"""Subjects whose filters an agent has or requests; it sends every event of further ones."""
+
+
+class _Subject(msgspec.Struct):
+    """Filters of a subject, None while they are unknown, and the times of the lease."""
+
+    number: int
+    """Number of the last request."""
+    asked_at: float
+    is_asked: bool = True
+    """True while that request has no answer."""
+    filters: tuple[Filter, ...] | None = None
+    until: float = 0.0
+    renew_at: float = 0.0
+
+
+class PublisherFilter:
+    """Filters of the subjects that this agent publishes to; :meth:`take_unsent` returns the messages to the broker."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, _Subject] = {}
+        self._unsent: list[protocol.OfFilters] = []
+        self._number = 0
+        self._examined = 0
+        """Events since the last report to the broker."""
+        self._held_back = 0
+        self._suspended_s = 0.0
+        self._is_ended = False
+
+    def holds_back(self, encoded: bytes, suspended_s: float, now: float) -> bool:
+        """Return whether nobody wants an event, for certain; request filters of its subject if they are needed.
+
+        ``suspended_s`` is the time for which the device was suspended so far, while ``now`` stood still.
+        """
+        if suspended_s > self._suspended_s:
+            self._suspended_s = suspended_s
+            self.forget()
+        if self._is_ended:
+            return False
+        event = protocol.decode_event(encoded)
+        known = self._subjects.get(event.subject)
+        if known is not None and known.filters is not None and known.until <= now:
+            known.filters = None
+        is_wanted = known is None or known.filters is None or any(each.matches(event) for each in known.filters)
+        self._examined += 1
+        self._held_back += not is_wanted
+        self._renew(event.subject, known, now)
+        return not is_wanted
+
+    def arrived(self, filters: protocol.Filters, now: float) -> None:
+        """Use ``filters`` from now on, and confirm them; unknown or unreadable ones let every event be sent."""
+        known = self._subjects.get(filters.subject)
+        if known is not None:
+            is_answer = known.is_asked and filters.number == known.number
+            if is_answer:
+                known.is_asked = False
+                known.until = known.asked_at + (1 - LEASE_MARGIN) * filters.lease_s
+                known.renew_at = known.asked_at + RENEWED_AFTER * filters.lease_s
+            if is_answer or known.filters is not None:
+                known.filters = _read(filters.expressions)
+            if known.filters is None:
+                known.renew_at = now + RETRY_S
+        self._unsent.append(protocol.ConfirmFilters(filters.subject, filters.version))
+
+    def take_unsent(self) -> list[protocol.OfFilters]:
+        """Return the messages to the broker since the last call."""
+        unsent, self._unsent = self._unsent, []
+        return unsent
+
+    def forget(self) -> None:
+        """Forget all filters and requests; every event is sent until the broker has answered again."""
+        self._subjects.clear()
+        self._unsent.clear()
+
+    def end(self) -> None:
+        """Hold back nothing any more, and let the broker know."""
+        if not self._is_ended:
+            self.forget()
+            self._is_ended = True
+            self._unsent.append(protocol.ReleaseFilters(self._examined, self._held_back))
+            self._examined = self._held_back = 0
+
+    def _renew(self, subject: str, known: _Subject | None, now: float) -> None:
+        if known is not None and now < (known.asked_at + RETRY_S if known.is_asked else known.renew_at):
+            return
+        if known is None:
+            if len(self._subjects) >= SUBJECTS_MAX:
+                self._drop_unused(now)
+            if len(self._subjects) >= SUBJECTS_MAX:
+                return
+            known = self._subjects[subject] = _Subject(0, now)
+        self._number += 1
+        known.number, known.asked_at, known.is_asked = self._number, now, True
+        self._unsent.append(protocol.RequestFilters(self._number, subject, self._examined, self._held_back))
+        self._examined = self._held_back = 0
+
+    def _drop_unused(self, now: float) -> None:
+        """Forget the subjects whose lease has run out, or whose request may be repeated."""
+        for subject, each in list(self._subjects.items()):
+            if max(each.until, each.renew_at, each.asked_at + RETRY_S if each.is_asked else 0.0) <= now:
+                del self._subjects[subject]
+
+
+def _read(expressions: tuple[str, ...] | None) -> tuple[Filter, ...] | None:
+    if expressions is None:
+        return None
+    from wanderbus.filters import parse  # only agents that hold back events load it
+
+    try:
+        return tuple(parse(each) for each in expressions)
+    except FilterError:
+        return None

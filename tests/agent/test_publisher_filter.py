@@ -1,0 +1,162 @@
+"""An agent that filters sends no event that nobody wants (SPEC N-02, N-03)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.town import Phone, Town
+from wanderbus import protocol
+from wanderbus.client.machine.messages import Arrived, Disconnect, PublishSettled
+from wanderbus.client.machine.publisher_filter import LEASE_MARGIN, RETRY_S, SUBJECTS_MAX, PublisherFilter
+from wanderbus.event import HELD_BACK, Event
+from wanderbus.protocol import ConfirmFilters, Filters, ReleaseFilters, RequestFilters
+
+LEASE_S = 10.0
+
+
+def event(n: int, subject: str = "Trade") -> bytes:
+    """An event, encoded."""
+    return protocol.encode_event(Event(subject, {"N": n}))
+
+
+def filters(number: int, *expressions: str, version: int = 1) -> Filters:
+    """Filters of the broker."""
+    return Filters(number, "Trade", version, LEASE_S, expressions)
+
+
+@pytest.fixture
+def filtering() -> PublisherFilter:
+    """A filter that knows since second 0 that events with N == 1 are wanted."""
+    made = PublisherFilter()
+    assert not made.holds_back(event(2), 0.0, 0.0)
+    assert made.take_unsent() == [RequestFilters(1, "Trade", 1, 0)]
+    made.arrived(filters(1, "N == 1"), 1.0)
+    assert made.take_unsent() == [ConfirmFilters("Trade", 1)]
+    return made
+
+
+def test_events_that_match_are_sent_and_others_are_not(filtering: PublisherFilter) -> None:
+    assert [filtering.holds_back(event(n), 0.0, 1.0) for n in (0, 1, 2)] == [True, False, True]
+    assert filtering.take_unsent() == []
+
+
+def test_the_lease_begins_with_the_request_and_ends_a_margin_earlier(filtering: PublisherFilter) -> None:
+    end = LEASE_S * (1 - LEASE_MARGIN)
+    assert filtering.holds_back(event(2), 0.0, end - 0.01)
+    assert not filtering.holds_back(event(2), 0.0, end)
+
+
+def test_a_late_answer_gives_no_lease() -> None:
+    made = PublisherFilter()
+    made.holds_back(event(2), 0.0, 0.0)
+    made.arrived(filters(1), 30.0)
+    assert not made.holds_back(event(2), 0.0, 30.0)
+
+
+def test_a_publish_renews_the_lease_and_reports_the_counts(filtering: PublisherFilter) -> None:
+    filtering.holds_back(event(2), 0.0, 2.0)
+    assert filtering.take_unsent() == []
+    filtering.holds_back(event(1), 0.0, 5.0)
+    assert filtering.take_unsent() == [RequestFilters(2, "Trade", 2, 1)]
+    filtering.arrived(filters(2, "N == 1"), 6.0)
+    assert filtering.holds_back(event(2), 0.0, 13.0)
+
+
+def test_a_change_without_a_request_extends_no_lease(filtering: PublisherFilter) -> None:
+    filtering.arrived(filters(0, "N == 1", "N == 2", version=2), 8.0)
+    assert ConfirmFilters("Trade", 2) in filtering.take_unsent()
+    assert not filtering.holds_back(event(2), 0.0, 8.0)
+    assert filtering.holds_back(event(3), 0.0, 8.0)
+    assert not filtering.holds_back(event(3), 0.0, 9.5)
+
+
+def test_a_change_after_the_filters_were_forgotten_is_only_confirmed(filtering: PublisherFilter) -> None:
+    filtering.forget()
+    filtering.arrived(filters(0, version=2), 2.0)
+    assert filtering.take_unsent() == [ConfirmFilters("Trade", 2)]
+    assert not filtering.holds_back(event(2), 0.0, 2.0)
+
+
+def test_an_answer_to_an_earlier_request_is_only_confirmed(filtering: PublisherFilter) -> None:
+    filtering.forget()
+    filtering.holds_back(event(2), 0.0, 2.0)
+    filtering.arrived(filters(1), 2.0)
+    assert not filtering.holds_back(event(2), 0.0, 2.0)
+
+
+def test_a_suspension_of_the_device_ends_all_leases(filtering: PublisherFilter) -> None:
+    assert filtering.holds_back(event(2), 0.0, 2.0)
+    assert not filtering.holds_back(event(2), 3_600.0, 2.0)
+
+
+@pytest.mark.parametrize("expressions", [None, ("N ==",)], ids=["none", "unreadable"])
+def test_an_answer_without_filters_is_asked_for_again_after_a_pause(expressions: tuple[str, ...] | None) -> None:
+    made = PublisherFilter()
+    made.holds_back(event(2), 0.0, 0.0)
+    made.arrived(Filters(1, "Trade", 0, 0.0, expressions), 0.0)
+    made.take_unsent()
+    assert not made.holds_back(event(2), 0.0, RETRY_S - 1)
+    assert made.take_unsent() == []
+    assert not made.holds_back(event(2), 0.0, RETRY_S)
+    assert made.take_unsent() == [RequestFilters(2, "Trade", 2, 0)]
+
+
+def test_an_agent_that_leaves_releases_its_filters(filtering: PublisherFilter) -> None:
+    filtering.holds_back(event(2), 0.0, 2.0)
+    filtering.end()
+    assert filtering.take_unsent() == [ReleaseFilters(1, 1)]
+    assert not filtering.holds_back(event(2), 0.0, 2.0)
+    filtering.end()
+    assert filtering.take_unsent() == []
+
+
+def test_filters_of_a_bounded_number_of_subjects_are_kept() -> None:
+    made = PublisherFilter()
+    for number in range(2 * SUBJECTS_MAX):
+        made.holds_back(event(1, f"subject {number}"), 0.0, 0.0)
+    assert len(made.take_unsent()) == SUBJECTS_MAX
+    made.holds_back(event(1, "another"), 0.0, RETRY_S)
+    assert [each.subject for each in made.take_unsent() if isinstance(each, RequestFilters)] == ["another"]
+
+
+def test_an_event_that_nobody_wants_uses_no_network() -> None:
+    town = Town()
+    reader = Phone(town, "alice").connect()
+    reader.subscribe("N == 1")
+    phone = Phone(town, "bob", number=2, publisher_filtering=True).connect()
+    phone.publish(2)
+    town.run(1.0)
+    before = len(town.sent)
+    sent = sum(each.source[0] == phone.ip for each in town.sent)
+    for _ in range(100):
+        phone.publish(2)
+    assert len(town.sent) == before
+    assert [each.id for each in phone.all_of(PublishSettled)][1:] == [HELD_BACK] * 100
+    assert sum(each.source[0] == phone.ip for each in town.sent) == sent
+    phone.publish(1)
+    town.run(1.0)
+    assert [each.item.event["N"] for each in reader.all_of(Arrived)] == [1]  # type: ignore[union-attr]
+
+
+def test_a_closed_agent_delays_no_subscription() -> None:
+    town = Town()
+    reader = Phone(town, "alice").connect()
+    phone = Phone(town, "bob", number=2, publisher_filtering=True).connect()
+    phone.publish(2)
+    town.run(0.5)
+    phone.publish(2)
+    assert [each.id == HELD_BACK for each in phone.all_of(PublishSettled)] == [False, True]
+    phone.node.feed([Disconnect()])
+    town.run(1.0)
+    reader.subscribe("N == 1")
+
+
+def test_events_are_sent_while_the_connection_is_away() -> None:
+    town = Town()
+    phone = Phone(town, "bob", number=2, publisher_filtering=True).connect()
+    phone.publish(2)
+    town.run(0.5)
+    phone.agent._disconnected("a test")
+    phone.publish(2)
+    town.run(0.5)
+    assert HELD_BACK not in [each.id for each in phone.all_of(PublishSettled)]
