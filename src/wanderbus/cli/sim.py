@@ -274,6 +274,7 @@ _KINDS: Final = {
             "partitions": "partitions",
             "full_disks": "full disks",
             "gaps": "gaps",
+            "held_back": "events held back by publishers",
         },
     ),
     Layer.DIRECT: _Kind(

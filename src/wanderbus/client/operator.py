@@ -29,7 +29,16 @@ _ROWS: Final = 1_000
 """Most rows per request."""
 
 Row = TypeVar(
-    "Row", SessionInfo, SubscriptionInfo, QueueInfo, LimitInfo, BoundInfo, EngineInfo, ServerInfo, SubjectSchema
+    "Row",
+    SessionInfo,
+    SubscriptionInfo,
+    QueueInfo,
+    LimitInfo,
+    BoundInfo,
+    EngineInfo,
+    ServerInfo,
+    PhaseInfo,
+    SubjectSchema,
 )
 
 

@@ -150,6 +150,7 @@ class OrderedTruth:
     def check(self) -> None:
         """Check everything."""
         self._check_acceptance()
+        self._check_held_back()
         for name, server in self.servers.items():
             self._check_arrivals(name, server)
             for identity, followed in server.followed.items():
@@ -180,6 +181,26 @@ class OrderedTruth:
             # A repeat is refused for good if the first answer, a temporary refusal, was lost with the device's link.
             if offered.refused is not None and offered.limit is None and not offered.refused.startswith(_REPEATED):
                 self.problems.append(f"{uid} was refused: {offered.refused}")
+
+    def _check_held_back(self) -> None:
+        """Check that no subscription wants an event that a device held back: one that counted, and had not ended."""
+        accepted = {str(event["Uid"]) for each in self.servers.values() for _, event in each.published.values()}
+        for uid, offered in self.offered.items():
+            if not offered.held_back or uid in accepted:
+                continue
+            for server in self.servers.values():
+                lineage = server.node.channels.lineage(offered.event.subject)
+                for identity, followed in server.followed.items():
+                    if followed.matches(offered.event, lineage) and self._counted(identity, offered):
+                        self.problems.append(f"{uid} was held back, and {identity} of {server.node.name} wants it")
+
+    def _counted(self, identity: str, offered: Offered) -> bool:
+        """Return whether a subscription counted before an event was published, until it was held back."""
+        for asked in (each.asked[identity] for each in self._devices if identity in each.asked):
+            for life, moment in asked.counted.items():
+                if moment < offered.moment and asked.ending.get(life, offered.held_back) >= offered.held_back:
+                    return True
+        return False
 
     def _check_arrivals(self, name: str, server: ServerTruth) -> None:
         for leader, arrived in server.arrived.items():

@@ -22,7 +22,7 @@ from wanderbus.client.machine.messages import (
     StartReading,
 )
 from wanderbus.client.machine.outbox import Outbox
-from wanderbus.event import Event, EventId, Gap
+from wanderbus.event import HELD_BACK, Event, EventId, Gap
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.weeks.wire import Wire
 from wanderbus.simulation.world import World
@@ -47,6 +47,8 @@ class Published(msgspec.Struct):
     refused: str | None = None
     """Reason of a final refusal."""
     limit: str | None = None
+    held_back: int = 0
+    """Moment at which the device held it back, because nobody wants it; 0 if it was sent."""
 
 
 class Asked(msgspec.Struct):
@@ -58,6 +60,8 @@ class Asked(msgspec.Struct):
     """Number of times that it has begun: it may be renewed after its end."""
     counted: dict[int, int] = msgspec.field(default_factory=dict)
     """Moment from which each of its lives counts."""
+    ending: dict[int, int] = msgspec.field(default_factory=dict)
+    """Moment of the request that ends each of its lives."""
     state: str = "live"
     """live, ending, ended, renewing, or unknown after a crash of the device."""
 
@@ -66,7 +70,15 @@ class OrderedDevice:
     """One device of a user, across the lives of its application; ``moment`` numbers what happens in the world."""
 
     def __init__(
-        self, world: World, node: OrderedNode, user: str, name: str, delay_s: float, moment: Callable[[], int]
+        self,
+        world: World,
+        node: OrderedNode,
+        user: str,
+        name: str,
+        delay_s: float,
+        moment: Callable[[], int],
+        *,
+        is_filtering: bool = False,
     ) -> None:
         self.user = user
         self.name = name
@@ -84,6 +96,7 @@ class OrderedDevice:
         self._world = world
         self._delay_s = delay_s
         self._moment = moment
+        self._is_filtering = is_filtering
         self._wire: Wire | None = None
         self._conversation: Conversation
         self._requests = 0
@@ -116,7 +129,14 @@ class OrderedDevice:
         self._pending.clear()
         self._outbox = Outbox(self._stored)
         self._conversation = Conversation(
-            AgentProperties(uri=self.user, server=("192.0.2.1", 5060), broker="", device=self.name, epoch=self._epoch)
+            AgentProperties(
+                uri=self.user,
+                server=("192.0.2.1", 5060),
+                broker="",
+                device=self.name,
+                epoch=self._epoch,
+                publisher_filtering=self._is_filtering,
+            )
         )
         self._world.after(self._world.random.uniform(0.0, 0.3), self.connect)
         self._send_stored()
@@ -198,7 +218,9 @@ class OrderedDevice:
     def unsubscribe(self, subscription: str) -> None:
         """End a subscription whose state is known."""
         if self.asked[subscription].state == "live":
-            self.asked[subscription].state = "ending"
+            asked = self.asked[subscription]
+            asked.state = "ending"
+            asked.ending[asked.lives] = self._moment()
             self._ask(protocol.Unsubscribe(self._request(), subscription))
 
     def renew(self, subscription: str) -> None:
@@ -224,9 +246,13 @@ class OrderedDevice:
         return self._requests
 
     def _submit(self, given: PublishEvent | Ask | StartReading | Acknowledge) -> None:
+        self._conversation.now = self._world.now
         payload = self._conversation.send(given)
-        if payload is not None and self._wire is not None:
-            self._wire.up.send(payload)
+        for each in ([] if payload is None else [payload], self._conversation.take_unsent()):
+            for one in each if self._wire is not None else ():
+                self._wire.up.send(one)
+        for output in self._conversation.take_held_back():
+            self._reported(output)
 
     def _send_stored(self) -> None:
         """Publish what the outbox releases; after a refusal try again some time later."""
@@ -243,6 +269,7 @@ class OrderedDevice:
         for payload in payloads:
             if self._wire is None or self._wire.link != link:
                 return
+            self._conversation.now = self._world.now
             for output in self._conversation.receive(payload):
                 self._reported(output)
             for unsent in self._conversation.take_unsent():
@@ -318,7 +345,9 @@ class OrderedDevice:
             del self._stored[settled.number]
             if settled.id is None:
                 self.problems.append(f"event {uid} of an outbox is refused for good: {settled.reason}")
-        if settled.id is not None:
+        if settled.id == HELD_BACK:
+            published.held_back = self._moment()
+        elif settled.id is not None:
             published.accepted = settled.id
         elif not settled.outbox:
             published.refused, published.limit = settled.reason, settled.limit

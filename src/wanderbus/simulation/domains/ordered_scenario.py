@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
@@ -33,6 +34,8 @@ SETTLE_S: Final = 1_500.0
 """Longest time until the world is quiet."""
 _WITH_READERS: Final = 5
 """One of so many worlds has readers of channels by number."""
+FILTER_LEASE_S: Final = 3.0
+"""Lease of the filters of devices that hold back events."""
 _SUBJECTS: Final = ("Air", "Gate", "Rail", "Road", "Sea", "Tram")
 _PARENTS: Final = {"Gate": "Air", "Stand": "Gate", "Tram": "Rail"}
 
@@ -54,6 +57,8 @@ class OrderedResult(msgspec.Struct, frozen=True):
     partitions: int
     full_disks: int
     gaps: int
+    held_back: int
+    """Events that devices have held back."""
     virtual_s: float
     fingerprint: str
     listed: int
@@ -83,7 +88,10 @@ class OrderedScenario:
         }
         self._top = groups.hierarchy.top
         window, delay_s_max = draw.choice([(1, 0.005), (1, 0.05), (3, 0.5), (256, 0.05), (256, 0.5), (256, 3.0)])
-        config = BrokerConfig(sweep_s=None, unacknowledged_max=window)
+        config = BrokerConfig(sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S)
+        filtering = Random(f"publisher filters of {seed}")
+        self._filtering = filtering if filtering.random() < 0.5 else None
+        """Draws the devices that hold back events themselves, apart from other draws; None if there are none."""
         self.nodes = {
             name: OrderedNode(self.world, name, OwnChannels(directory, name, self._merging_of), config)
             for name in names
@@ -138,6 +146,7 @@ class OrderedScenario:
             partitions=self.partitions,
             full_disks=self.full_disks,
             gaps=sum(len(each.losses) for each in servers),
+            held_back=sum(bool(each.held_back) for device in self.devices for each in device.published.values()),
             virtual_s=round(self.world.now, 3),
             fingerprint=self.world.fingerprint(),
             listed=sum(len(each.found) for each in self.readers),
@@ -150,7 +159,10 @@ class OrderedScenario:
     def _add_user(self, user: str, node: OrderedNode) -> None:
         for number in range(self.world.random.choice([1, 1, 1, 2])):
             delay_s = self.world.random.choice([0.001, 0.02, 0.2])
-            device = OrderedDevice(self.world, node, user, f"d{number} of {user}", delay_s, self._next_moment)
+            is_filtering = self._filtering is not None and self._filtering.random() < 0.7
+            device = OrderedDevice(
+                self.world, node, user, f"d{number} of {user}", delay_s, self._next_moment, is_filtering=is_filtering
+            )
             self.devices.append(device)
 
     def _next_moment(self) -> int:
