@@ -145,7 +145,14 @@ class Broker:
         self._engine_events = EngineEvents(state, journal, config)
         self._phases = phases = PhaseCounts()
         self._filters = PublisherFilters(
-            state, journal, links, config, channels, lambda subject: self._engine_events.takes(subject), phases
+            state,
+            journal,
+            links,
+            config,
+            channels,
+            lambda subject: self._engine_events.takes(subject),
+            lambda subject: self._direct is not None and self._direct.refusal(subject) is None,
+            phases,
         )
         self._catch_up = self._make_catch_up(queue_limits, kinds, below)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
@@ -212,9 +219,19 @@ class Broker:
         if channels is None or channels.direct is None:
             return None
         state = self.state
-        index = RouteIndex(state.direct.routes, channels.direct, kernel, self.config, lambda: state.wall_us)
+        index = RouteIndex(
+            state.direct.routes, channels.direct, kernel, self.config, lambda: state.wall_us, self._filters
+        )
         return DirectEvents(
-            state, self._journal, self._links, self._subscriptions, delivery, servers, channels.direct, index
+            state,
+            self._journal,
+            self._links,
+            self._subscriptions,
+            delivery,
+            servers,
+            channels.direct,
+            index,
+            self._filters,
         )
 
     def status(self, user: str) -> str:

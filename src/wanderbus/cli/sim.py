@@ -291,6 +291,7 @@ _KINDS: Final = {
             "not_advertised": "publishes without one",
             "crashes": "server crashes",
             "partitions": "partitions",
+            "held_back": "events held back by publishers",
         },
     ),
 }

@@ -22,6 +22,7 @@ from wanderbus.broker.state.rows import device_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError
+from wanderbus.filters import Filter
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
@@ -50,6 +51,7 @@ class PublisherFilters:
 
     :param channels: the channels of the domain; None if this server is alone
     :param is_for_engine: whether the matching engine matches the events of a subject
+    :param knows_routes: whether the interest of all servers in a decentralised subject is known here
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class PublisherFilters:
         config: BrokerConfig,
         channels: OwnChannels | None,
         is_for_engine: Callable[[str], bool],
+        knows_routes: Callable[[str], bool],
         counts: PhaseCounts,
     ) -> None:
         self.lease_s = config.publisher_filter_lease_s
@@ -69,10 +72,13 @@ class PublisherFilters:
         self._links = links
         self._channels = channels
         self._is_for_engine = is_for_engine
+        self._knows_routes = knows_routes
         self._permissions = Permissions("may_publish", config.may_publish)
         self._counts = counts
         self._by_subject: dict[str, dict[str, None]] = {}
-        """Ids of the live subscriptions to each subject."""
+        """Ids of the live subscriptions to each subject, and names of the routes."""
+        self._routes: dict[str, tuple[str, Filter]] = {}
+        """Subject and filter of the interest of other servers in decentralised channels, by name."""
         self._filters: dict[str, SubjectFilter] = {}
         """Filters of the subjects that an agent watches."""
         self._subjects: dict[int, set[str]] = {}
@@ -97,17 +103,14 @@ class PublisherFilters:
 
     def add(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> None:
         """Add a new live subscription, and send wider filters to the agents that need them."""
-        subjects = self._note(subscription)
-        for subject, each in self._watched(subjects):
-            concerned = [entry.interest.filter for entry in entries if self._concerns(entry.subject, subject)]
-            each.add([(subscription.id, concerned)], self._next_version())
-            self._push(subject, each)
+        self._note(subscription.id, subjects_of(subscription))
+        self._widen(subscription.id, [(each.subject, each.interest.filter) for each in entries])
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> None:
         """Add live subscriptions that were accepted earlier; one that cannot be parsed any more matches nothing."""
         for subscription in subscriptions:
             if not self._filters:
-                self._note(subscription)
+                self._note(subscription.id, subjects_of(subscription))
                 continue
             try:
                 self.add(subscription, entries_of(subscription))
@@ -116,18 +119,29 @@ class PublisherFilters:
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription that ends here; agents get narrower filters when they ask again."""
-        subjects = subjects_of(subscription)
-        for subject in subjects:
-            if (ids := self._by_subject.get(subject)) is not None:
-                ids.pop(subscription.id, None)
-                if not ids:
-                    del self._by_subject[subject]
-        for _, each in self._watched(subjects):
-            each.remove(subscription.id, self._next_version())
+        self._remove(subscription.id, subjects_of(subscription))
+
+    def add_route(self, name: str, subject: str, wanted: Filter) -> None:
+        """Add the interest of another server in decentralised channels, by a name."""
+        if name not in self._routes:
+            self._routes[name] = subject, wanted
+            self._note(name, (subject,))
+            self._widen(name, [(subject, wanted)])
+
+    def remove_route(self, name: str) -> None:
+        """Remove the interest of another server."""
+        if (route := self._routes.pop(name, None)) is not None:
+            self._remove(name, (route[0],))
 
     def when_used(self, subscriptions: Iterable[Subscription], answer: Answer) -> None:
         """Call ``answer`` when no agent holds back events that these subscriptions match: now, if possible."""
-        subjects = {subject for each in subscriptions for subject in subjects_of(each)}
+        self._when_used({subject for each in subscriptions for subject in subjects_of(each)}, answer)
+
+    def when_all_used(self, answer: Answer) -> None:
+        """Do the same for everything that was added until now; the answers come in the order of the calls."""
+        self._when_used((EVERY_SUBJECT,), answer)
+
+    def _when_used(self, subjects: Iterable[str], answer: Answer) -> None:
         versions = {}
         for subject, each in list(self._watched(subjects)):
             self._expire(subject, each)
@@ -136,11 +150,25 @@ class PublisherFilters:
         self._waiting.append(_Waiting(versions, answer))
         self._go_on()
 
-    def _note(self, subscription: Subscription) -> tuple[str, ...]:
-        subjects = subjects_of(subscription)
+    def _note(self, identity: str, subjects: Iterable[str]) -> None:
         for subject in subjects:
-            self._by_subject.setdefault(subject, {})[subscription.id] = None
-        return subjects
+            self._by_subject.setdefault(subject, {})[identity] = None
+
+    def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> None:
+        """Add subjects and filters of one identity to what is watched, and send it to the agents that need it."""
+        for subject, each in self._watched(one for one, _ in wanted):
+            concerned = [interest for one, interest in wanted if self._concerns(one, subject)]
+            each.add([(identity, concerned)], self._next_version())
+            self._push(subject, each)
+
+    def _remove(self, identity: str, subjects: Sequence[str]) -> None:
+        for subject in subjects:
+            if (ids := self._by_subject.get(subject)) is not None:
+                ids.pop(identity, None)
+                if not ids:
+                    del self._by_subject[subject]
+        for _, each in self._watched(subjects):
+            each.remove(identity, self._next_version())
 
     def _watched(self, subjects: Iterable[str]) -> Iterator[tuple[str, SubjectFilter]]:
         """Yield the filters that subscriptions to ``subjects`` are part of."""
@@ -255,12 +283,20 @@ class PublisherFilters:
         """Return whether an agent may have the filters of a subject: all who want its events are known here."""
         if not self.lease_s or link.is_server or link.unattended or self._is_for_engine(subject):
             return False
-        channels = self._channels
-        if channels is not None and (channels.leader(subject) != channels.server or _is_direct(channels, subject)):
+        if not self._knows_all(subject):
             return False
         if self._paused.get(link.user, 0.0) > self._links.now or self._permissions.refusal(link.user, subject):
             return False
         return watch is not None or len(self._subjects.get(link.link, ())) < SUBJECTS_MAX
+
+    def _knows_all(self, subject: str) -> bool:
+        """Return whether this server knows all who want events of a subject."""
+        channels = self._channels
+        if channels is None:
+            return True
+        if channels.direct is not None and channels.direct.takes(subject):
+            return self._knows_routes(subject)
+        return channels.leads(subject)
 
     def _make(self, subject: str) -> SubjectFilter:
         """Return new filters of a subject, merged from its subscriptions unless they are too many."""
@@ -270,17 +306,23 @@ class PublisherFilters:
         if len(identities) > SUBSCRIPTIONS_MAX:
             found.give_up(found.version)
             return found
-        subscriptions = []
+        several = []
         for identity in identities:
-            try:
-                entries = entries_of(self._state.subscriptions[identity].subscription)
-            except FilterError:
-                continue
-            filters = [each.interest.filter for each in entries if self._concerns(each.subject, subject)]
-            subscriptions.append((identity, filters))
+            filters = [each for one, each in self._wanted(identity) if self._concerns(one, subject)]
+            several.append((identity, filters))
             self._journal.work += len(filters)
-        found.add(subscriptions, found.version)
+        found.add(several, found.version)
         return found
+
+    def _wanted(self, identity: str) -> list[tuple[str, Filter]]:
+        """Return the subjects and filters of a subscription, or of a route; none if it cannot be parsed any more."""
+        if (route := self._routes.get(identity)) is not None:
+            return [route]
+        try:
+            entries = entries_of(self._state.subscriptions[identity].subscription)
+        except FilterError:
+            return []
+        return [(each.subject, each.interest.filter) for each in entries]
 
     def _push(self, subject: str, found: SubjectFilter) -> None:
         """Send wider filters to the agents that have confirmed what they were sent before."""
@@ -351,7 +393,3 @@ class PublisherFilters:
             self._journal.emit_now(SetTimer(TIMER, min(ends)))
         for each in due:
             each.answer()
-
-
-def _is_direct(channels: OwnChannels, subject: str) -> bool:
-    return channels.direct is not None and channels.direct.takes(subject)

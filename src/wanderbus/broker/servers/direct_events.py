@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     CausalMessageArrived,
@@ -40,6 +41,7 @@ from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.payload import decode_payload, encode_payload
 from wanderbus.channels.causal.server import CausalServer
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
+from wanderbus.channels.interest.messages import InterestConfirmed
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
@@ -64,6 +66,7 @@ class DirectEvents:
         servers: ServerUsers,
         channels: DirectChannels,
         index: RouteIndex,
+        publisher_filters: PublisherFilters,
     ) -> None:
         self.received_us = 0
         """The last reading of the wall clock."""
@@ -77,6 +80,7 @@ class DirectEvents:
         self._subscriptions = subscriptions
         self._delivery = delivery
         self._servers = servers
+        self._publisher_filters = publisher_filters
         self._machine: CausalServer | None = None
         self._links_to: dict[int, int] = {}
         """The present link to each server that has one, by the number of the server."""
@@ -178,8 +182,13 @@ class DirectEvents:
             record = records.RoutesChanged(at_us=state.wall_us, leader=leader, message=given.encoded)
             self._journal.write(record, urgent=True)
             self._ask_for_kernel()
-        if taken.answer is not None:
-            self._journal.emit(RoutesAnswered(leader, given.link, taken.answer))
+        if taken.answer is None:
+            return
+        answered = RoutesAnswered(leader, given.link, taken.answer)
+        if isinstance(taken.answer, InterestConfirmed):
+            self._publisher_filters.when_all_used(lambda: self._journal.emit(answered))
+        else:
+            self._journal.emit(answered)
 
     def _ask_for_kernel(self) -> None:
         if self._subscriptions.matcher.kernel == "scan" and (kernel := self.index.wanted_kernel()):

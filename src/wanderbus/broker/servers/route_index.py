@@ -10,6 +10,7 @@ from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.index_entries import IndexEntry
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.measured_filter import measured
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.interest.incoming_streams import Taken
 from wanderbus.channels.interest.known_routes import KnownRoutes, Route
@@ -35,8 +36,10 @@ class RouteIndex:
         kernel: Kernel | None,
         config: BrokerConfig,
         wall_us: Callable[[], int],
+        publisher_filters: PublisherFilters,
     ) -> None:
         self._routes = routes
+        self._publisher_filters = publisher_filters
         self._channels = channels
         self._matcher = Matcher(kernel, FilterWork(config, wall_us, {_OWNER}), channels.lineage)
         self._is_complete: set[str] = set()
@@ -59,6 +62,7 @@ class RouteIndex:
         """Take over how a route has changed."""
         for each in taken.removed:
             self._matcher.remove(_name(route, each))
+            self._publisher_filters.remove_route(_name(route, each))
         self._add(route, taken.added)
 
     def destinations(self, event: Event) -> frozenset[int]:
@@ -84,6 +88,7 @@ class RouteIndex:
             subscription = Subscription(_name(route, each), _OWNER, "", subject, each.expression)
             entry = IndexEntry(subject, measured(filters.parse(each.expression)))
             self._matcher.add(subscription, [entry])
+            self._publisher_filters.add_route(subscription.id, subject, entry.interest.filter)
 
 
 def _name(route: Route, wanted: NumberedFilter) -> str:

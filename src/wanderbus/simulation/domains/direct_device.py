@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from wanderbus import protocol
+from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.event import Event
 from wanderbus.simulation.domains.direct_node import DirectNode
 from wanderbus.simulation.domains.domain_node import DOMAIN
@@ -74,9 +75,18 @@ class Subscribed(msgspec.Struct):
 
 
 class DirectDevice:
-    """The only device of a user at a server; ``on_event`` is called with each notification."""
+    """The only device of a user at a server; ``on_event`` is called with each notification.
 
-    def __init__(self, node: DirectNode, now: Callable[[], float], on_event: Callable[[Event], None]) -> None:
+    With ``on_held_back`` it holds back events that nobody wants, and calls it with each.
+    """
+
+    def __init__(
+        self,
+        node: DirectNode,
+        now: Callable[[], float],
+        on_event: Callable[[Event], None],
+        on_held_back: Callable[[Event], None] | None = None,
+    ) -> None:
         self.node = node
         self.user = f"sip:user-{node.name}@{DOMAIN}"
         self.subscriptions: dict[str, Subscribed] = {}
@@ -87,6 +97,8 @@ class DirectDevice:
         self.accepted = 0
         self._now = now
         self._on_event = on_event
+        self._on_held_back = on_held_back
+        self._filter = PublisherFilter()
         self._link: int | None = None
         self._life = 0
         self._number = 0
@@ -103,9 +115,10 @@ class DirectDevice:
             self.node.close(self._link, "it failed")
         self._asked.clear()
         self._advertising.clear()
+        self._filter.forget()
         link = self._link = self.node.open(self.user, lambda payload: self._receive(link, payload))
         readers = [protocol.Reader(each.handle, identity) for identity, each in self.subscriptions.items()]
-        self._send(protocol.Attach(1, "default", None, keep=True))
+        self._send(protocol.Attach(1, "default", None, keep=True, is_filtering=self._on_held_back is not None))
         if readers:
             self._send(protocol.Read(tuple(readers)))
         for each in self.advertised:
@@ -115,11 +128,15 @@ class DirectDevice:
     def publish(self, event: Event) -> None:
         """Publish an event; it is repeated on each new link until it is answered."""
         self._number += 1
-        self._publishes[self._number] = event
-        self._allowed[self._number] = {
-            each for each, counts in self.advertised.items() if counts and each.matches(event.subject, _k(event))
-        }
-        self._send(protocol.Publish(self._number, event))
+        if self._on_held_back is not None and self._filter.holds_back(protocol.encode_event(event), 0.0, self._now()):
+            self._on_held_back(event)
+        else:
+            self._publishes[self._number] = event
+            self._allowed[self._number] = {
+                each for each, counts in self.advertised.items() if counts and each.matches(event.subject, _k(event))
+            }
+            self._send(protocol.Publish(self._number, event))
+        self._send(*self._filter.take_unsent())
 
     def subscribe(self, interest: Interest) -> None:
         """Request a subscription; it is not repeated if it is not answered on this link."""
@@ -192,6 +209,9 @@ class DirectDevice:
             case protocol.Done(request=request, subscriptions=several) if request in self._asked:
                 interest, handle = self._asked.pop(request)
                 self.subscriptions[several[0].id] = Subscribed(interest, self._now(), handle)
+            case protocol.Filters() as filters:
+                self._filter.arrived(filters, self._now())
+                self._send(*self._filter.take_unsent())
             case protocol.Notify(number=number, event=event, readers=readers):
                 handles = readers or [each.handle for each in self.subscriptions.values()]
                 self._send(*[protocol.Take(handle, number) for handle in handles])

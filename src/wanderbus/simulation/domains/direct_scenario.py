@@ -32,6 +32,8 @@ from wanderbus.simulation.world import World
 ACTIVE_S: Final = 40.0
 SETTLE_S: Final = 60.0
 EVENTS_MAX: Final = 400
+FILTER_LEASE_S: Final = 3.0
+"""Lease of the filters of devices that hold back events."""
 ORDERED: Final = "O"
 """Subject of an ordered channel, in some worlds."""
 
@@ -49,6 +51,7 @@ class DirectResult(msgspec.Struct, frozen=True):
     subscriptions: int
     crashes: int
     partitions: int
+    held_back: int
     fingerprint: str
     advertisements: int
     not_advertised: int
@@ -63,7 +66,7 @@ class DirectScenario:
         self.seed = seed
         draw = self.world.random
         self.problems: list[str] = []
-        self.partitions = self.replies = self._events = self._sequence = self.advertisements = 0
+        self.partitions = self.replies = self.held_back = self.advertisements = self._events = self._sequence = 0
         names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4, 5]) + 1)]
         leaders = draw.sample(names, draw.choice([1, 1, 2]))
         key = bytes(32)
@@ -86,11 +89,19 @@ class DirectScenario:
         for name in names:
             direct = DirectChannels(directory, name, names, lambda subject: subject != ORDERED, merging_of, mergings)
             channels = OwnChannels(directory, name, merging_of, direct)
-            node = self.nodes[name] = DirectNode(self.world, name, channels, BrokerConfig(), self.next_sequence)
+            config = BrokerConfig(publisher_filter_lease_s=FILTER_LEASE_S)
+            node = self.nodes[name] = DirectNode(self.world, name, channels, config, self.next_sequence)
             node.links = links
         self.links = links
+        drawn = Random(f"publisher filters of {seed}")
+        filtering = {name for name in names if drawn.random() < 0.7} if drawn.random() < 0.5 else set()
         self.devices = {
-            name: DirectDevice(node, lambda: self.world.now, lambda event, name=name: self._on_event(name, event))  # type: ignore[misc]
+            name: DirectDevice(
+                node,
+                lambda: self.world.now,
+                lambda event, name=name: self._on_event(name, event),  # type: ignore[misc]
+                self._on_held_back if name in filtering else None,
+            )
             for name, node in self.nodes.items()
         }
         self.leaders = leaders
@@ -131,6 +142,7 @@ class DirectScenario:
             subscriptions=sum(len(device.subscriptions) for device in self.devices.values()),
             crashes=sum(node.crashes for node in self.nodes.values()),
             partitions=self.partitions,
+            held_back=self.held_back,
             fingerprint=self.world.fingerprint(),
             advertisements=self.advertisements,
             not_advertised=sum(len(device.refusals) for device in self.devices.values()),
@@ -192,6 +204,14 @@ class DirectScenario:
         if self._is_active and self.world.random.random() < 0.25:
             self.replies += 1
             self._publish(name)
+
+    def _on_held_back(self, event: Event) -> None:
+        """Check that nobody wants an event that a device holds back."""
+        self.held_back += 1
+        for device in self.devices.values():
+            for identity, each in device.subscriptions.items():
+                if not each.ended and each.interest.matches(event.subject, event["K"]):  # type: ignore[arg-type]
+                    self.problems.append(f"{event} was held back, and {identity} of {device.user} wants it")
 
     def _churn(self) -> None:
         draw = self.world.random
