@@ -59,7 +59,7 @@ class TownDevice:
         """Open a new link; the broker drops the earlier one."""
         self.is_cut = False
         self.link = self.desk.open(self.user, self.name)
-        self.conversation.now = self.desk.now
+        self.conversation.begin_step(self.desk.now)
         self._send(*self.conversation.opening())
 
     def cut(self) -> None:
@@ -92,14 +92,14 @@ class TownDevice:
         if self.is_cut:
             return False
         for each in messages:
-            self.conversation.now = self.desk.now
+            self.conversation.begin_step(self.desk.now)
             for output in self.conversation.receive(protocol.encode(each)):
                 self._report(output)
             self._send(*self.conversation.take_unsent())
         return bool(messages)
 
     def _submit(self, given: PublishEvent | Ask | Acknowledge | StartReading) -> None:
-        self.conversation.now = self.desk.now
+        self.conversation.begin_step(self.desk.now)
         payload = self.conversation.send(given)
         self._send(*([payload] if payload else []), *self.conversation.take_unsent())
         for output in self.conversation.take_held_back():

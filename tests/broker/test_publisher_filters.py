@@ -228,6 +228,17 @@ def test_agents_that_attach_again_after_a_restart_delay_nobody(desk: Desk) -> No
     assert done(desk, alice) == [1]
 
 
+def test_another_life_of_a_device_after_a_restart_does_not_end_the_lease_of_the_former(desk: Desk) -> None:
+    requested(desk, publisher(desk, epoch=1))
+    desk.restart()
+    alice = desk.attach()
+    publisher(desk, epoch=2)
+    subscribe(desk, alice, 1, "N == 1")
+    assert done(desk, alice) == []
+    desk.later(LEASE_S)
+    assert done(desk, alice) == [1]
+
+
 def test_a_restart_delays_nobody_if_no_agent_filters(desk: Desk) -> None:
     desk.attach(BOB, "sensor")
     desk.restart()

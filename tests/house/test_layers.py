@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "planning": {"filters"},
     "channels": {"filters", "matching", "protocol"},
     "broker": {"filters", "matching", "patterns", "protocol", "channels"},
-    "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol"},
+    "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol", "filters"},
     "domain": MACHINES - {"client.machine", "domain"},
     # Programs that read the log register there; this file alone, without the rest of the room.
     "runtime.log_readers": {"runtime"},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import AdvertisementsChanged, SendOnLink
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.direct_events import DirectEvents
@@ -156,6 +157,10 @@ def lose_advertisements_in_a_restart(patch: Patch) -> None:
     patch.setattr(Advertisements, "__init__", began)
 
 
+def confirm_routes_while_publishers_hold_back(patch: Patch) -> None:
+    patch.setattr(PublisherFilters, "when_all_used", lambda self, answer: answer())
+
+
 @pytest.mark.parametrize(
     ("sabotage", "problem", "seeds"),
     [
@@ -174,6 +179,7 @@ def lose_advertisements_in_a_restart(patch: Patch) -> None:
         (spread_interest_everywhere, "has the interest of", range(6, 7)),
         (spread_interest_in_the_same_subject_alone, "is lost for", range(4, 5)),
         (lose_advertisements_in_a_restart, "want it", range(6, 7)),
+        (confirm_routes_while_publishers_hold_back, "was held back", range(11, 12)),
     ],
 )
 def test_a_server_without_a_safeguard_is_noticed(

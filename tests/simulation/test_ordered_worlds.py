@@ -11,6 +11,7 @@ import pytest
 from wanderbus import protocol
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import ArrivalsTaken, EventsRead, EventsWanted
 from wanderbus.broker.publish import acceptance
 from wanderbus.broker.servers.interest_requests import InterestRequests
@@ -49,6 +50,7 @@ def test_twelve_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
         ("full_disks", 3),
         ("listed", 300),
         ("refusals", 10),
+        ("held_back", 20),
     ):
         assert sum(getattr(result, field) for result in results) > least, field
 
@@ -175,6 +177,10 @@ def skip_a_number_behind_each_page(patch: Patch) -> None:
     patch.setattr(ChannelHistory, "read", skipping)
 
 
+def answer_while_publishers_hold_back(patch: Patch) -> None:
+    patch.setattr(PublisherFilters, "when_used", lambda self, subscriptions, answer: answer())
+
+
 SABOTAGES = [
     (acknowledge_before_it_is_durable, "has missed", range(23, 24)),
     (resume_behind_what_is_not_durable, "has missed", range(7, 8)),
@@ -191,6 +197,7 @@ SABOTAGES = [
     (read_what_is_not_durable, "not durable", range(40, 41)),
     (answer_no_request_when_a_link_is_lost, "has no answer", range(35, 36)),
     (skip_a_number_behind_each_page, "lacks", range(20, 21)),
+    (answer_while_publishers_hold_back, "was held back", range(45, 46)),
 ]
 
 

@@ -102,7 +102,7 @@ class PublisherFilters:
     # Subscriptions ----------------------------------------------------------------------------------------------
 
     def add(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> None:
-        """Add a new live subscription, and send wider filters to the agents that need them."""
+        """Add a new live subscription; :meth:`when_used` sends wider filters to the agents that need them."""
         self._note(subscription.id, subjects_of(subscription))
         self._widen(subscription.id, [(each.subject, each.interest.filter) for each in entries])
 
@@ -155,11 +155,10 @@ class PublisherFilters:
             self._by_subject.setdefault(subject, {})[identity] = None
 
     def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> None:
-        """Add subjects and filters of one identity to what is watched, and send it to the agents that need it."""
+        """Add subjects and filters of one identity to what is watched; :meth:`when_used` sends it to the agents."""
         for subject, each in self._watched(one for one, _ in wanted):
             concerned = [interest for one, interest in wanted if self._concerns(one, subject)]
             each.add([(identity, concerned)], self._next_version())
-            self._push(subject, each)
 
     def _remove(self, identity: str, subjects: Sequence[str]) -> None:
         for subject in subjects:

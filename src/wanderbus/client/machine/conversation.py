@@ -46,8 +46,7 @@ class Conversation:
     """
 
     def __init__(self, properties: AgentProperties) -> None:
-        self.now = 0.0
-        """The monotonic second of the current step; only filters need it."""
+        self._now = 0.0
         self._properties = properties
         self._filter = PublisherFilter() if properties.publisher_filtering else None
         self._held_back: list[Output] = []
@@ -75,6 +74,10 @@ class Conversation:
     def attached(self) -> bool:
         """Return whether the broker has confirmed the attachment with its epoch."""
         return self._epoch != 0
+
+    def begin_step(self, now: float) -> None:
+        """Begin a step at monotonic second ``now``; only leases of filters need it."""
+        self._now = now
 
     def opening(self) -> list[bytes]:
         """Return the first messages of a new connection."""
@@ -120,7 +123,7 @@ class Conversation:
         """
         if publish.outbox is not None and self._held_up is not None:
             return False
-        is_held_back = filter.holds_back(publish.event, publish.suspended_s, self.now)
+        is_held_back = filter.holds_back(publish.event, publish.suspended_s, self._now)
         if is_held_back:
             self._held_back.append(PublishSettled(publish.number, HELD_BACK, outbox=publish.outbox is not None))
         return is_held_back
@@ -223,7 +226,7 @@ class Conversation:
                 return self._settled(RequestSettled(request, (), refusal)) if asked else []
             case protocol.Filters() as filters:
                 if self._filter is not None:
-                    self._filter.arrived(filters, self.now)
+                    self._filter.arrived(filters, self._now)
                 return []
             case protocol.NotifyServer():
                 raise RemoteProtocolError("the broker sent an event for a server, and this is an agent", None)

@@ -151,7 +151,7 @@ class AgentMachine:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
-        self._conversation.now = now
+        self._conversation.begin_step(now)
         for_transports: list[Input] = []
         batch = list(inputs)
         for given, following in zip_longest(batch, batch[1:]):

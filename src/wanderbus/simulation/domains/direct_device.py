@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.event import Event
-from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.domains.direct_node import DELAY_S, DirectNode
 from wanderbus.simulation.domains.domain_node import DOMAIN
+
+FILTERING_DELAY_S: Final = 0.7
+"""Delay of messages to a device that holds back events: longer than servers take to spread a subscription."""
 
 
 class Interest(msgspec.Struct, frozen=True):
@@ -116,7 +120,8 @@ class DirectDevice:
         self._asked.clear()
         self._advertising.clear()
         self._filter.forget()
-        link = self._link = self.node.open(self.user, lambda payload: self._receive(link, payload))
+        delay_s = DELAY_S if self._on_held_back is None else FILTERING_DELAY_S
+        link = self._link = self.node.open(self.user, lambda payload: self._receive(link, payload), delay_s)
         readers = [protocol.Reader(each.handle, identity) for identity, each in self.subscriptions.items()]
         self._send(protocol.Attach(1, "default", None, keep=True, is_filtering=self._on_held_back is not None))
         if readers:

@@ -1,4 +1,4 @@
-"""Simulated server with decentralised channels: its devices are always near, and it times each of its records."""
+"""Simulated server with decentralised channels: it times each of its records."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.world import World
 
 _DEVICE: Final = "phone"
-_DELAY_S: Final = 0.001
+DELAY_S: Final = 0.001
 
 
 class DirectNode(DomainNode):
-    """A server whose links to devices are reliable and fast; only a crash of the server ends them."""
+    """A server whose links to devices are reliable; only a crash of the server ends them."""
 
     def __init__(
         self, world: World, name: str, channels: OwnChannels, config: BrokerConfig, next_sequence: Callable[[], int]
@@ -27,10 +27,10 @@ class DirectNode(DomainNode):
         """Place in the history of the world, and time, of each record."""
         self._next_sequence = next_sequence
 
-    def open(self, user: str, receive: Callable[[bytes], None]) -> int:
-        """Open a link of a device; return its number."""
+    def open(self, user: str, receive: Callable[[bytes], None], delay_s: float = DELAY_S) -> int:
+        """Open a link of a device, which messages to it take ``delay_s`` to pass; return its number."""
         link = self.next_link()
-        self._open_device(link, user, _DEVICE, lambda payload: self._world.after(_DELAY_S, lambda: receive(payload)))
+        self._open_device(link, user, _DEVICE, lambda payload: self._world.after(delay_s, lambda: receive(payload)))
         return link
 
     def send(self, link: int, *messages: protocol.AgentMessage) -> None:

@@ -246,7 +246,7 @@ class OrderedDevice:
         return self._requests
 
     def _submit(self, given: PublishEvent | Ask | StartReading | Acknowledge) -> None:
-        self._conversation.now = self._world.now
+        self._conversation.begin_step(self._world.now)
         payload = self._conversation.send(given)
         for each in ([] if payload is None else [payload], self._conversation.take_unsent()):
             for one in each if self._wire is not None else ():
@@ -269,7 +269,7 @@ class OrderedDevice:
         for payload in payloads:
             if self._wire is None or self._wire.link != link:
                 return
-            self._conversation.now = self._world.now
+            self._conversation.begin_step(self._world.now)
             for output in self._conversation.receive(payload):
                 self._reported(output)
             for unsent in self._conversation.take_unsent():
