@@ -179,7 +179,7 @@ def confirm_routes_while_publishers_hold_back(patch: Patch) -> None:
         (spread_interest_everywhere, "has the interest of", range(6, 7)),
         (spread_interest_in_the_same_subject_alone, "is lost for", range(4, 5)),
         (lose_advertisements_in_a_restart, "want it", range(6, 7)),
-        (confirm_routes_while_publishers_hold_back, "was held back", range(11, 12)),
+        (confirm_routes_while_publishers_hold_back, "was held back", range(21, 22)),
     ],
 )
 def test_a_server_without_a_safeguard_is_noticed(

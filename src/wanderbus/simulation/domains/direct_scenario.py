@@ -31,7 +31,7 @@ from wanderbus.simulation.world import World
 ACTIVE_S: Final = 40.0
 SETTLE_S: Final = 60.0
 EVENTS_MAX: Final = 400
-FILTER_LEASE_S: Final = 3.0
+FILTER_LEASE_S: Final = 8.0
 """Lease of the filters of devices that hold back events."""
 ORDERED: Final = "O"
 """Subject of an ordered channel, in some worlds."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from random import Random
 from typing import Final
 
 import msgspec
@@ -34,7 +33,7 @@ SETTLE_S: Final = 1_500.0
 """Longest time until the world is quiet."""
 _WITH_READERS: Final = 5
 """One of so many worlds has readers of channels by number."""
-FILTER_LEASE_S: Final = 3.0
+FILTER_LEASE_S: Final = 8.0
 """Lease of the filters of devices that hold back events."""
 _SUBJECTS: Final = ("Air", "Gate", "Rail", "Road", "Sea", "Tram")
 _PARENTS: Final = {"Gate": "Air", "Stand": "Gate", "Tram": "Rail"}
@@ -89,8 +88,8 @@ class OrderedScenario:
         self._top = groups.hierarchy.top
         window, delay_s_max = draw.choice([(1, 0.005), (1, 0.05), (3, 0.5), (256, 0.05), (256, 0.5), (256, 3.0)])
         config = BrokerConfig(sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S)
-        self._filtering = Random(f"publisher filters of {seed}") if seed % 3 == 0 else None
-        """Draws the devices that hold back events, in every third world; the other worlds are as without."""
+        self._is_filtering = seed % 3 == 0
+        """True if all devices hold back events that nobody wants: in every third world."""
         self.nodes = {
             name: OrderedNode(self.world, name, OwnChannels(directory, name, self._merging_of), config)
             for name in names
@@ -158,9 +157,14 @@ class OrderedScenario:
     def _add_user(self, user: str, node: OrderedNode) -> None:
         for number in range(self.world.random.choice([1, 1, 1, 2])):
             delay_s = self.world.random.choice([0.001, 0.02, 0.2])
-            is_filtering = self._filtering is not None and self._filtering.random() < 0.7
             device = OrderedDevice(
-                self.world, node, user, f"d{number} of {user}", delay_s, self._next_moment, is_filtering=is_filtering
+                self.world,
+                node,
+                user,
+                f"d{number} of {user}",
+                delay_s,
+                self._next_moment,
+                is_filtering=self._is_filtering,
             )
             self.devices.append(device)
 
