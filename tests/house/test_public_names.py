@@ -29,6 +29,7 @@ NAMES = [
     "EventId",
     "Frequency",
     "Gap",
+    "HELD_BACK",
     "Interval",
     "Loss",
     "Merged",
@@ -57,6 +58,7 @@ MEMBERS = {
             "connected",
             "data_way",
             "endings",
+            "held_back",
             "history",
             "leave",
             "merged",
@@ -73,8 +75,8 @@ MEMBERS = {
     "Notification": ["event", "id", "is_history", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
-        *("SESSION", "bounds", "declare_schema", "engine", "kick", "limits", "peek", "purge", "queues", "schemas"),
-        *("servers", "sessions", "subscriptions"),
+        *("SESSION", "bounds", "declare_schema", "engine", "filtering", "kick", "limits", "peek", "purge", "queues"),
+        *("schemas", "servers", "sessions", "subscriptions"),
     ],
     "Server": [
         *("address", "broker_address", "broker_uri", "close", "domain", "eci_address", "from_file", "run"),

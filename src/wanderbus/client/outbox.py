@@ -17,7 +17,7 @@ from wanderbus.client.reports import OutboxEnd, OutboxRefusal, OutboxSize
 from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 from wanderbus.runtime.files.outbox_writer import OutboxWriter
-from wanderbus.runtime.suspension import suspended_s
+from wanderbus.runtime.system_random import suspended_s
 
 _log = logging.getLogger("wanderbus.agent")
 

@@ -13,8 +13,7 @@ from wanderbus.client.machine.messages import PublishEvent, PublishSettled
 from wanderbus.errors import ConfigurationError, EventError, LimitExceeded, RemoteProtocolError, WanderbusError
 from wanderbus.event import HELD_BACK, Event, EventId, Value, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
-from wanderbus.runtime.suspension import suspended_s
-from wanderbus.runtime.system_random import wall_us
+from wanderbus.runtime.system_random import suspended_s, wall_us
 from wanderbus.tokens import TokenBucket
 
 UNSETTLED_MAX: Final = 512

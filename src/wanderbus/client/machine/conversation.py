@@ -5,6 +5,8 @@ Unanswered messages are sent again on every new connection, in order. Duplicates
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from wanderbus import protocol
@@ -26,13 +28,15 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.machine.outbox import passes
-from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.client.machine.subscription_readers import SubscriptionReaders, Unacknowledged, read_message
 from wanderbus.client.machine.subscription_records import Decision
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import HELD_BACK, Gap, Position
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
+
+if TYPE_CHECKING:
+    from wanderbus.client.machine.publisher_filter import PublisherFilter
 
 OfReaders = StartReading | ReadTogether | StopReading | Acknowledge
 """Inputs about readers of subscriptions."""
@@ -48,7 +52,12 @@ class Conversation:
     def __init__(self, properties: AgentProperties) -> None:
         self._now = 0.0
         self._properties = properties
-        self._filter = PublisherFilter() if properties.publisher_filtering else None
+        self._filter: PublisherFilter | None = None
+        if properties.publisher_filtering:
+            # Only agents that hold back events load it.
+            from wanderbus.client.machine.publisher_filter import PublisherFilter
+
+            self._filter = PublisherFilter()
         self._held_back: list[Output] = []
         self._epoch = 0
         self._keep = properties.keep

@@ -248,9 +248,10 @@ class OrderedDevice:
     def _submit(self, given: PublishEvent | Ask | StartReading | Acknowledge) -> None:
         self._conversation.begin_step(self._world.now)
         payload = self._conversation.send(given)
-        for each in ([] if payload is None else [payload], self._conversation.take_unsent()):
-            for one in each if self._wire is not None else ():
-                self._wire.up.send(one)
+        payloads = [*([] if payload is None else [payload]), *self._conversation.take_unsent()]
+        if (wire := self._wire) is not None:
+            for each in payloads:
+                wire.up.send(each)
         for output in self._conversation.take_held_back():
             self._reported(output)
 
