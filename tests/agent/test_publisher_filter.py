@@ -6,7 +6,8 @@ import pytest
 
 from tests.agent.town import Phone, Town
 from wanderbus import protocol
-from wanderbus.client.machine.messages import Arrived, Disconnect, PublishSettled
+from wanderbus.client.machine.conversation import Conversation
+from wanderbus.client.machine.messages import AgentProperties, Arrived, Ask, Disconnect, PublishEvent, PublishSettled
 from wanderbus.client.machine.publisher_filter import LEASE_MARGIN, RETRY_S, SUBJECTS_MAX, PublisherFilter
 from wanderbus.event import HELD_BACK, Event
 from wanderbus.protocol import ConfirmFilters, Filters, ReleaseFilters, RequestFilters
@@ -117,6 +118,37 @@ def test_filters_of_a_bounded_number_of_subjects_are_kept() -> None:
     assert len(made.take_unsent()) == SUBJECTS_MAX
     made.holds_back(event(1, "another"), 0.0, RETRY_S)
     assert [each.subject for each in made.take_unsent() if isinstance(each, RequestFilters)] == ["another"]
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    """An agent that knows that events with N == 1 are wanted; the first event of its outbox is on its way."""
+    made = Conversation(AgentProperties("sip:a@b", ("", 0), "", "phone", epoch=1, publisher_filtering=True))
+    made.opening()
+    made.receive(protocol.encode(protocol.Attachment(5)))
+    assert made.send(PublishEvent(1, event(2), 9)) is not None
+    made.receive(protocol.encode(filters(1, "N == 1")))
+    assert made.send(PublishEvent(1, event(2))) is None
+    assert made.take_held_back() == [PublishSettled(1, HELD_BACK)]
+    return made
+
+
+def test_an_outbox_that_is_held_up_sends_every_event_until_the_first_is_sent_again(conversation: Conversation) -> None:
+    conversation.receive(protocol.encode(protocol.PublishRefused(1, "full", "queue.notifications_max", True)))
+    assert conversation.send(PublishEvent(2, event(2), 9)) is not None
+    assert conversation.send(PublishEvent(1, event(2), 9)) is not None
+    assert conversation.send(PublishEvent(3, event(2), 9)) is None
+    assert conversation.take_held_back() == [PublishSettled(3, HELD_BACK, outbox=True)]
+
+
+def test_an_agent_that_leaves_its_session_holds_back_nothing(conversation: Conversation) -> None:
+    conversation.send(Ask(protocol.Leave(1)))
+    assert conversation.send(PublishEvent(2, event(2))) is not None
+
+
+def test_an_agent_on_a_new_link_holds_back_nothing(conversation: Conversation) -> None:
+    conversation.opening()
+    assert conversation.send(PublishEvent(2, event(2))) is not None
 
 
 def test_an_event_that_nobody_wants_uses_no_network() -> None:

@@ -53,7 +53,7 @@ def requested(desk: Desk, link: int, number: int = 1, subject: str = SUBJECT, *,
 
 
 def wants(answer: Filters, n: int) -> bool:
-    """Whether the filters let an event through."""
+    """Return whether the filters let an event through."""
     event = Event(answer.subject, {"N": n})
     return answer.expressions is None or any(filters.parse(each).matches(event) for each in answer.expressions)
 
