@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.filtering_town import Town
 
-SEEDS = 60
+SEEDS = 30
 STEPS = 80
 
 
