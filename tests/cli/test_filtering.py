@@ -36,7 +36,7 @@ def test_events_that_nobody_wants_are_held_back_and_counted(shell: Shell) -> Non
     held_back = out.splitlines().count("held back: no subscription matches it")
     assert status == 0
     assert held_back > 0
-    assert err == f"{held_back} events were held back: no subscription matches them\n"
+    assert err == f"wanderbus: {held_back} events were held back: no subscription matches them\n"
     assert out.splitlines()[-1].startswith("published wb")
     _, out, _ = ended(reader)
     assert json.loads(out)["attributes"]["Dest"] == "IAH"
