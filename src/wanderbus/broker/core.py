@@ -144,16 +144,7 @@ class Broker:
         self._advertisements = Advertisements(state, journal, links, config, channels)
         self._engine_events = EngineEvents(state, journal, config)
         self._phases = phases = PhaseCounts()
-        self._filters = PublisherFilters(
-            state,
-            journal,
-            links,
-            config,
-            channels,
-            lambda subject: self._engine_events.takes(subject),
-            lambda subject: self._direct is not None and self._direct.refusal(subject) is None,
-            phases,
-        )
+        self._filters = self._make_filters(channels, phases)
         self._catch_up = self._make_catch_up(queue_limits, kinds, below)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
         self._subscriptions = Subscriptions(
@@ -197,6 +188,18 @@ class Broker:
             return self._engine_events.matched_below
 
         return CatchUp(self.state, self._journal, self._links, queue_limits, self.config, kinds, matched_below, below)
+
+    def _make_filters(self, channels: OwnChannels | None, phases: PhaseCounts) -> PublisherFilters:
+        return PublisherFilters(
+            self.state,
+            self._journal,
+            self._links,
+            self.config,
+            channels,
+            lambda subject: self._engine_events.takes(subject),
+            lambda subject: self._direct is not None and self._direct.refusal(subject) is None,
+            phases,
+        )
 
     def _make_publishing(self, delivery: Delivery) -> Publishing:
         return Publishing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from random import Random
 from pathlib import Path
 from typing import Final
 
