@@ -33,6 +33,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.notifications import Item, Notifications
+from wanderbus.client.own_outbox import OwnOutbox
 from wanderbus.client.publishes import Publishing, Turnstile, encoded, event_of
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxEnd, OutboxRefusal, OutboxSize, Reports, StatusChange
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from wanderbus.client.advertisement import Advertisement, Advertising
     from wanderbus.client.merged import Merged
     from wanderbus.client.operator import Operator
-    from wanderbus.client.outbox import Outbox
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -103,14 +103,14 @@ class Agent:
         self._requests = Requests(self._feed)
         self._turnstile = Turnstile(publish_per_s)
         self._publishing = Publishing(self._turnstile, self._feed)
-        self._outbox_max = outbox_max
-        self._outbox: Outbox | None = None
-        self._outbox_opening = asyncio.Lock()
         self._readers = Readers(self._requests)
         self._advertising: Advertising | None = None
         self._changes: Listeners[StatusChange] = Listeners()
         self._endings: Listeners[Ending] = Listeners()
         self._refusals: Listeners[OutboxRefusal] = Listeners()
+        self._outbox = OwnOutbox(
+            end, outbox_max, self._feed, self._turnstile, self._refusals.report, check_open=self._driving
+        )
         self._hooks = hooks or DisconnectionHooks()
         self._opened = False
 
@@ -140,7 +140,7 @@ class Agent:
     @property
     def outbox(self) -> OutboxSize:
         """Return the number of events in this device's outbox, and their bytes (SPEC G-20)."""
-        return OutboxSize() if self._outbox is None else self._outbox.size
+        return self._outbox.size
 
     @property
     def held_back(self) -> int:
@@ -160,7 +160,7 @@ class Agent:
             await self._end.locate(self._connect_s_max)
             self._start()
             if self._end.has_outbox:
-                await self._open_outbox()
+                await self._outbox.opened()
             if not self._offline:
                 await self.connected()
         except BaseException:
@@ -245,7 +245,7 @@ class Agent:
         """
         event = encoded(event_of(subject, attributes, published_us))
         if outbox:
-            await (await self._open_outbox()).put(event)
+            await (await self._outbox.opened()).put(event)
             return None
 
         def check() -> None:
@@ -445,7 +445,7 @@ class Agent:
         :raises ConfigurationError: this device cannot have an outbox
         :raises StorageError: the outbox cannot be used
         """
-        return (await self._open_outbox()).end
+        return (await self._outbox.opened()).end
 
     def outbox_refusals(self) -> Reports[OutboxRefusal]:
         """Iterate over events of the outbox that the broker refuses after this call, until the agent is closed."""
@@ -489,10 +489,9 @@ class Agent:
                         await self._disconnected.wait()
                 except TimeoutError:
                     _log.info("%s closed without a response from the server", self.uri)
-            if self._outbox is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(CLOSE_S_MAX):
-                        await self._outbox.finish()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S_MAX):
+                    await self._outbox.finish()
         finally:
             self._shut(Closed("the agent was closed"))
 
@@ -503,27 +502,6 @@ class Agent:
 
     def _feed(self, given: Input) -> None:
         self._driving().feed(given)
-
-    async def _open_outbox(self) -> Outbox:
-        """Return this device's outbox, opened if need be; :class:`Closed` if the agent is closed meanwhile."""
-        self._driving()
-        async with self._outbox_opening:
-            if self._outbox is None:
-                # Only agents with an outbox load its file and its writer.
-                from wanderbus.client.outbox import Outbox
-
-                self._outbox = await Outbox.load(
-                    self._end.outbox_file(),
-                    self._end.outbox_owner,
-                    self._outbox_max,
-                    self._feed,
-                    self._turnstile,
-                    self._refusals.report,
-                )
-                if self._driver is None:
-                    self._outbox.close()
-        self._driving()
-        return self._outbox
 
     def _start(self) -> None:
         # The machine needs its addresses, so the sockets are opened first; they deliver nothing before the loop runs.
@@ -539,7 +517,6 @@ class Agent:
             case Arrived(item=item, subscriptions=subscriptions):
                 self._readers.arrived(item, subscriptions)
             case PublishSettled(outbox=True):
-                assert self._outbox is not None
                 self._publishing.count(output)
                 self._outbox.settle(output)
             case PublishSettled():
@@ -604,8 +581,7 @@ class Agent:
         self._status = "DISCONNECTED"
         self._hooks.close()
         self._turnstile.close()
-        if self._outbox is not None:
-            self._outbox.close()
+        self._outbox.close()
         self._publishing.close(reason)
         self._requests.close(reason)
         self._readers.close(reason)
