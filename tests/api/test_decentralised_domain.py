@@ -25,8 +25,8 @@ def test_every_subscriber_gets_the_events_of_every_server_once(domain: Domain) -
             subject = domain.subject_of("s2")
             readers = []
             for server, name in READERS.items():
-                reader = await stack.enter_async_context(domain.agent(server, name))
-                readers.append(await stack.enter_async_context(reader.subscribe(subject, "n >= 0")))
+                agent = await stack.enter_async_context(domain.agent(server, name))
+                readers.append(await stack.enter_async_context(agent.subscribe(subject, "n >= 0")))
             bobs = {name: await stack.enter_async_context(domain.agent(name, "bob")) for name in NAMES}
             for n in range(30):
                 identity = await bobs[NAMES[n % 3]].publish(subject, {"n": n})

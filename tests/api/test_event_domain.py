@@ -25,8 +25,8 @@ def test_an_event_published_anywhere_reaches_subscribers_everywhere_once_and_in_
         async with domain.servers(), AsyncExitStack() as stack:
             readers = []
             for server, name in READERS.items():
-                reader = await stack.enter_async_context(domain.agent(server, name))
-                readers.append(await stack.enter_async_context(reader.subscribe(SUBJECT, "n >= 0")))
+                agent = await stack.enter_async_context(domain.agent(server, name))
+                readers.append(await stack.enter_async_context(agent.subscribe(SUBJECT, "n >= 0")))
             bobs = [await stack.enter_async_context(domain.agent(server, "bob")) for server in ("s1", "s2", "s3")]
             for start in range(0, 30, 3):
                 await asyncio.gather(*(bob.publish(SUBJECT, {"n": start + at}) for at, bob in enumerate(bobs)))

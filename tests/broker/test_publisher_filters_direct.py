@@ -21,6 +21,7 @@ from wanderbus.channels.interest.messages import (
     Stream,
     encode,
 )
+from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.machine import Output
 from wanderbus.protocol import ConfirmFilters, Filters
@@ -32,11 +33,20 @@ LINK = 77
 class DirectDesk(AccessDesk):
     """The desk of the server ``south``, whose channels are decentralised; ``north`` leads them."""
 
+    merging = Merging()
+
     def start(self) -> None:
         """Boot from the disk."""
         groups = ChannelGroups(b"key", 1)
         directory = Directory(groups, LeaderTable(1, ("north", "south"), (Leader("north", 1),)))
-        direct = DirectChannels(directory, "south", ["north", "south"], has_ordered=False)
+        direct = DirectChannels(
+            directory,
+            "south",
+            ["north", "south"],
+            merging_of=lambda subject: self.merging,
+            mergings=(self.merging,),
+            has_ordered=False,
+        )
         self.answers: list[RoutesAnswered] = []
         self.timers.clear()
         self.broker = Broker(self.recovered(), self.config, channels=OwnChannels(directory, "south", direct=direct))
@@ -86,3 +96,13 @@ def test_interest_of_a_server_is_confirmed_once_agents_use_it_in_the_order_of_it
     desk.send(bob, ConfirmFilters(NORTHERN, pushed.version))
     assert desk.confirmed() == [1, 2, 3]
     assert [n for n in range(4) if wants(requested(desk, bob, 2, NORTHERN), n)] == [1]
+
+
+def test_everything_is_sent_to_a_channel_that_requires_advertisements() -> None:
+    """An event that is not advertised has to be refused, not held back (SPEC K-07)."""
+    desk = DirectDesk()
+    desk.merging = Merging(for_advertisers=True)
+    desk.start()
+    bob = publisher(desk)
+    desk.routes(InterestWhole(STREAM, 1, 1, ()))
+    assert requested(desk, bob, 1, NORTHERN).expressions is None

@@ -15,6 +15,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.broker.office import ADAM, OLGA, Office, answers, listed, refusal
 from wanderbus import records
 from wanderbus.broker import admin
+from wanderbus.broker.listings import ROWS_MAX
 from wanderbus.event import DeclaredAttribute
 from wanderbus.protocol import DeclareSchema, Listing, ListSchemas, OfSchemas, RequestRefused
 from wanderbus.subject_schemas import next_attributes
@@ -114,7 +115,7 @@ def test_listings_have_the_newest_versions_or_all(office: Office, monkeypatch: p
     declared(office, adam, COUNT, subject="a/1")
     declared(office, adam, COUNT, PRICE, subject="a")
     declared(office, adam, COUNT, subject="b")
-    for most in (admin.ROWS_MAX, 1):
+    for most in (ROWS_MAX, 1):
         monkeypatch.setattr(admin, "ROWS_MAX", most)
         assert shown(office, olga) == [("a/1", 1), ("a", 2), ("b", 1)]
         assert shown(office, olga, "a") == [("a", 2)]

@@ -22,7 +22,7 @@ from wanderbus.machine import (
     SetTimer,
     TimerFired,
 )
-from wanderbus.runtime.net.driver import Driver
+from wanderbus.runtime.net.driver import Driver, Receive
 
 Play = Callable[[Callable[[], Awaitable[None]]], None]
 
@@ -143,7 +143,7 @@ def test_a_datagram_that_comes_alone_is_taken_before_another_is_looked_for(
     order: list[str] = []
     receive = Driver._receive
 
-    def looking(driver: Driver, name: str, source: socket.socket, most: int) -> int:
+    def looking(driver: Driver, name: str, source: Receive, most: int) -> int:
         found = receive(driver, name, source, most)
         order.append(f"found {found}")
         return found
@@ -200,7 +200,7 @@ def test_datagrams_are_taken_in_the_turn_in_which_they_are_read(play: Play, monk
     order: list[str] = []
     read = Driver._readable
 
-    def busy(driver: Driver, name: str, source: socket.socket) -> None:
+    def busy(driver: Driver, name: str, source: Receive) -> None:
         asyncio.get_running_loop().call_soon(order.append, "next turn")
         driver.feed(Noted("asked"))
         read(driver, name, source)

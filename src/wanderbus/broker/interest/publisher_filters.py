@@ -294,7 +294,8 @@ class PublisherFilters:
         if channels is None:
             return True
         if channels.direct is not None and channels.direct.takes(subject):
-            return self._knows_routes(subject)
+            # What is not advertised has to be refused, so it is sent.
+            return self._knows_routes(subject) and not channels.direct.requires_advertisement(subject)
         return channels.leads(subject)
 
     def _make(self, subject: str) -> SubjectFilter:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from random import Random
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
