@@ -59,9 +59,10 @@ class _Written(NamedTuple):
 
 
 class LineageRun:
-    """The run of ``job`` that writes ``tables`` of a lake; set ``first``, ``end`` and ``counts`` as it proceeds.
+    """The run of ``job`` that writes ``tables`` of a lake; set ``spans`` and ``counts`` as it proceeds.
 
-    It reads the records ``first..end-1`` of ``log`` if that is given, and otherwise the tables ``inputs``.
+    It reads ``logs`` if they are given, of each the records from the first of its span up to the second, and otherwise
+    the tables ``inputs``.
     """
 
     def __init__(
@@ -70,20 +71,19 @@ class LineageRun:
         job: str,
         *,
         tables: Sequence[Table] = TABLES,
-        log: Path | None = None,
+        logs: Sequence[Path] = (),
         inputs: Sequence[Table] = (),
         copy: Path | None = None,
     ) -> None:
         self._lake = lake.resolve()
         self._job = job
         self._tables = tables
-        self._log = log.resolve() if log else None
+        self._logs = [each.resolve() for each in logs]
         self._inputs = inputs
         self._files = [self._lake / LINEAGE_FILE, *([copy] if copy else [])]
         self._id = str(uuid.uuid4())
         self._versions = {table.name: _version(self._lake, table) for table in tables}
-        self.first: int | None = None
-        self.end: int | None = None
+        self.spans: Sequence[tuple[int, int]] = ()
         self.counts: Mapping[str, TableCounts] = {}
         self.is_aborted = False
 
@@ -115,10 +115,8 @@ class LineageRun:
                 raise StorageError(f"{path} cannot be written: {failure.strerror}; lineage needs it") from None
 
     def _read(self) -> list[dict[str, Any]]:
-        if self._log is not None:
-            offsets = {"first": self.first, "end": self.end}
-            facet = {"_producer": _producer(), "_schemaURL": f"{_CORE}/InputDatasetFacet", **offsets}
-            return [{"namespace": "file", "name": str(self._log), "inputFacets": {"wanderbus_offsets": facet}}]
+        if self._logs:
+            return [_log_read(*each) for each in zip(self._logs, self.spans, strict=True)]
         found = [(table, _version(self._lake, table)) for table in self._inputs]
         return [
             {**_dataset(self._lake, table), "facets": {"version": _version_facet(number)}} for table, number in found
@@ -213,6 +211,13 @@ def _version(lake: Path, table: Table) -> int:
     """Return the newest version of a table, -1 if it does not exist yet."""
     target = LakeTable(lake, table)
     return DeltaTable(target.directory).version() if target.exists else -1
+
+
+def _log_read(log: Path, span: tuple[int, int]) -> dict[str, Any]:
+    """Return a log as input, with the records that were read."""
+    offsets = dict(zip(("first", "end"), span, strict=True))
+    facet = {"_producer": _producer(), "_schemaURL": f"{_CORE}/InputDatasetFacet", **offsets}
+    return {"namespace": "file", "name": str(log), "inputFacets": {"wanderbus_offsets": facet}}
 
 
 def _dataset(lake: Path, table: Table) -> dict[str, str]:

@@ -49,6 +49,8 @@ class Directory(msgspec.Struct, frozen=True):
     """Free space below which the disk counts as full."""
     keep: Keep = Keep()
     """Records that log retention keeps at least; everything by default."""
+    new_name: str | None = None
+    """Name of the server in event ids if the directory is new; a random one by default."""
 
 
 class Host:
@@ -150,7 +152,7 @@ class Host:
         self._has_made_directory = is_missing
         if not any(isinstance(role, StatefulRole) for role in self._roles):
             return
-        files = ServerFiles.open(path)
+        files = ServerFiles.open(path, new_name=self._directory.new_name)
         try:
             states = files.load_states(lambda: self._make_states(files.identity.server))
         except BaseException:

@@ -143,7 +143,9 @@ class Server(HostedServer):
     def _make_host(self) -> Host:
         settings = self._settings
         keep = Keep(settings.log_keep_s, settings.log_keep_bytes)
-        directory = Directory(settings.data_dir, "events and keys", settings.disk_reserve_bytes, keep)
+        directory = Directory(
+            settings.data_dir, "events and keys", settings.disk_reserve_bytes, keep, new_name=settings.event_server
+        )
         return Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
 
     def _on_started(self) -> None:

@@ -17,7 +17,7 @@ APPLICATION = "wb-7/records"
 
 def test_a_lake_of_before_is_continued_under_the_same_ids(tmp_path: Path) -> None:
     table = LakeTable(tmp_path, RECORDS)
-    table.commit(table.create(LOG), [], application=APPLICATION, end=9)
+    table.commit(table.create(LOG), [], ends={APPLICATION: 9})
     delta = DeltaTable(table.directory)
     assert application_of(LOG, RECORDS) == APPLICATION
     assert (delta.transaction_version(APPLICATION), committed(table.create(LOG), APPLICATION)) == (9, 9)
@@ -34,7 +34,7 @@ def test_misfits_add_up_until_the_rows_are_replaced(tmp_path: Path) -> None:
     table = LakeTable(tmp_path, named("events"))
     found = [misfits_in(table.create(LOG))]
     for misfits in (3, 0, 4):
-        table.commit(table.load(), [], application="wb-7/events", end=9, misfits=misfits)
+        table.commit(table.load(), [], ends={"wb-7/events": 9}, misfits=misfits)
         found.append(misfits_in(table.load()))
     table.commit(table.load(), [])
     table.load().create_checkpoint()

@@ -133,9 +133,9 @@ def test_a_second_job_on_the_same_version_is_refused(spark: SparkSession, log: P
     target = LakeTable(lake, RECORDS)
     delta, again = target.load(), target.load()
     application = "wb-7/records"
-    target.commit(delta, [], application=application, end=20)
+    target.commit(delta, [], ends={application: 20})
     with pytest.raises(StorageError, match=r"was changed by another job meanwhile: .*; run only one pipeline on it"):
-        target.commit(again, [], application=application, end=20)
+        target.commit(again, [], ends={application: 20})
 
 
 def test_a_table_that_lacks_records_before_the_batch_is_not_continued(

@@ -23,7 +23,8 @@ from tests.spark.operation.conftest import records
 from wanderbus.pipeline.lake import Ingestion
 from wanderbus.pipeline.lineage import LINEAGE_FILE, LineageRun, recorded
 from wanderbus.pipeline.operation.backfill import backfill
-from wanderbus.pipeline.operation.run import PipelineFailed, PipelineRun
+from wanderbus.pipeline.operation.log_run import PipelineFailed
+from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.operation.status import lake_status
 from wanderbus.pipeline.tables import RECORDS, named
 

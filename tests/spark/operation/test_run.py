@@ -17,8 +17,9 @@ from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake import Ingestion, compact, reconcile
 from wanderbus.pipeline.lineage import runs
 from wanderbus.pipeline.operation.lake_lock import is_locked, lake_lock
+from wanderbus.pipeline.operation.log_run import PipelineFailed
 from wanderbus.pipeline.operation.query_progress import RunProgress
-from wanderbus.pipeline.operation.run import PipelineFailed, PipelineRun
+from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.operation.status import lake_status
 from wanderbus.pipeline.tables import named
 

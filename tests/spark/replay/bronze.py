@@ -37,7 +37,7 @@ def write_bronze(
     pq.write_table(pa.table(columns), directory / "part.parquet", row_group_size=group_rows)
     file = durable_file(target.directory, f"{directory.name}/part.parquet", {"date": day.isoformat()})
     application = f"{identity}/{RECORDS.name}"
-    target.commit(delta, [file], application=application, end=frames[-1].offset + 1 if end is None else end)
+    target.commit(delta, [file], ends={application: frames[-1].offset + 1 if end is None else end})
 
 
 def quarantine(lake: Path, offsets: Iterable[int], identity: str = "wb-1") -> None:

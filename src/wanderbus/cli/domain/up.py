@@ -30,7 +30,14 @@ from wanderbus.cli.output import (
 from wanderbus.cli.up import Admin, Users, check_admins
 from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
-from wanderbus.runtime.files.domain_file import FILE_NAME, SIP_PORT, SIZE_MAX, create_domain, read_domain
+from wanderbus.runtime.files.domain_file import (
+    FILE_NAME,
+    SIP_PORT,
+    SIZE_MAX,
+    create_domain,
+    data_directory,
+    read_domain,
+)
 from wanderbus.runtime.files.file_modes import lock_file
 from wanderbus.runtime.files.users_file import read_users
 from wanderbus.settings.event_domain import EventDomainSettings
@@ -104,7 +111,7 @@ def up(
         commands = {
             server: [
                 *(sys.executable, "-m", "wanderbus", "up", "--event-domain", str(file), "--event-server", server),
-                *("--data-dir", str(directory / "data" / server), "--json", *for_all, *(options or [])),
+                *("--data-dir", str(data_directory(directory, server)), "--json", *for_all, *(options or [])),
             ]
             for server in domain.servers
         }

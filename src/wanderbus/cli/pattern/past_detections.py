@@ -9,12 +9,12 @@ from wanderbus.patterns import Counts, Pattern
 
 def print_past_detections(pattern: Pattern, place: Place, *, json: bool) -> None:
     """Print the detections in past events, the earliest first, and report what bounds refused."""
-    with past_events(place, "patterns") as (_, events):
+    with past_events(place, "patterns") as past:
         from wanderbus.pipeline.patterns import outcomes
         from wanderbus.pipeline.patterns.detections import REFUSED, detection_of
 
         counts = Counts()
-        for row in outcomes(events, pattern).orderBy("at_us", "events.offset", "id").toLocalIterator():
+        for row in outcomes(past.events, pattern).orderBy("at_us", "events.offset", "id").toLocalIterator():
             if row.id is None:
                 for name in REFUSED:
                     setattr(counts, name, getattr(counts, name) + row[name])

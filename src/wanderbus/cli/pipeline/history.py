@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -11,15 +11,12 @@ from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
 from wanderbus.cli.output import print_json, print_line
-from wanderbus.cli.pipeline.past_events import From, Lake, Log, Place, To, log_records, past_events
+from wanderbus.cli.pipeline.past_events import From, Lake, Log, Past, Place, Server, To, past_events
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters import parse
 from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,6 +42,7 @@ def match(
     language: InLanguage = _ECI,
     lake: Lake = None,
     log: Log = None,
+    server: Server = None,
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
@@ -55,15 +53,13 @@ def match(
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with past_events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), "history", subject) as (
-        _,
-        events,
-    ):
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
+    with past_events(place, "history", subject) as past:
         from wanderbus.pipeline.history import matching_events
 
-        rows = matching_events(events, [wanted]).orderBy("offset")
+        rows = matching_events(past.events, [wanted]).orderBy("offset")
         for row in rows.toLocalIterator():
-            _print_event(row, json=json)
+            _print_event(past, row, json=json)
 
 
 @app.command("count")
@@ -75,6 +71,7 @@ def count(
     language: InLanguage = _ECI,
     lake: Lake = None,
     log: Log = None,
+    server: Server = None,
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
@@ -85,13 +82,11 @@ def count(
     Example: wanderbus history count "DepDelay > 120" --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with past_events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), "history", subject) as (
-        _,
-        events,
-    ):
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
+    with past_events(place, "history", subject) as past:
         from wanderbus.pipeline.history import count as counts
 
-        found = sum(row.events for row in counts(events, [wanted]).collect())
+        found = sum(row.events for row in counts(past.events, [wanted]).collect())
     if json:
         print_json({"events": found})
     else:
@@ -109,6 +104,7 @@ def sample(
     language: InLanguage = _ECI,
     lake: Lake = None,
     log: Log = None,
+    server: Server = None,
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
@@ -119,23 +115,23 @@ def sample(
     Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    with past_events(Place(lake, log, begin, end, SparkPlace(cores, master, environment)), "history", subject) as (
-        _,
-        events,
-    ):
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
+    with past_events(place, "history", subject) as past:
         from wanderbus.pipeline.history import at_offsets, matching_events
         from wanderbus.pipeline.history import sample as samples
 
-        offsets = [row.offset for row in samples(events, [wanted], size, seed).collect()]
-        drawn = at_offsets(events, offsets)
+        offsets = [row.offset for row in samples(past.events, [wanted], size, seed).collect()]
+        drawn = at_offsets(past.events, offsets)
         for row in matching_events(drawn, [wanted]).orderBy("offset").collect():
-            _print_event(row, json=json)
+            _print_event(past, row, json=json)
 
 
 @app.command("explain")
 def explain(
     expression: Expression,
-    offset: Annotated[int, typer.Option("--offset", min=0, help="Offset of the event in the log.")],
+    offset: Annotated[
+        str, typer.Option("--offset", help="Offset of the event in the log; s2:17 in a lake of several servers.")
+    ],
     subject: Subject = EVERY_SUBJECT,
     language: InLanguage = _ECI,
     lake: Lake = None,
@@ -150,15 +146,14 @@ def explain(
     Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    with past_events(Place(lake, log, spark=SparkPlace(cores, master, environment)), "history", EVERY_SUBJECT) as (
-        _,
-        events,
-    ):
+    place = Place(lake, log, spark=SparkPlace(cores, master, environment))
+    with past_events(place, "history", EVERY_SUBJECT) as past:
         from wanderbus.pipeline.history import explain as explained
 
-        found = explained(events, wanted, offset)
+        at = past.offset(offset)
+        found = explained(past.events, wanted, at)
     if json:
-        print_json(found)
+        print_json({**msgspec.structs.asdict(found), **past.members(at)})
     elif not found.is_subject:
         print_line(f"does not match: the subject of the event is {found.subject!r}, not {subject!r}")
     else:
@@ -174,6 +169,7 @@ def replay(
     end: To = None,
     lake: Lake = None,
     log: Log = None,
+    server: Server = None,
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
@@ -181,22 +177,24 @@ def replay(
 ) -> None:
     """Print the events of which a subscription generated notifications, and those that its restrictions blocked.
 
-    Lifetimes, changes and restrictions apply as they did; limits on queues and on the work of filters do not.
+    Lifetimes, changes and restrictions apply as they did; limits on queues and on the work of filters do not. In a
+    domain the events are those that the server of the subscription accepted and those that arrived there.
 
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment))
-    with past_events(place, "history", EVERY_SUBJECT) as (spark, events):
-        from wanderbus.pipeline.history import absences_of, changes_in, versions_of
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
+    with past_events(place, "history", EVERY_SUBJECT) as past:
+        from wanderbus.pipeline.history import absences_of, arrivals, changes_in, versions_of
         from wanderbus.pipeline.history import replay as replayed
 
-        changes = changes_in(_records(spark, place))
+        changes = changes_in(past.records)
         versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
         if not versions:
             raise StorageError(f"there is no subscription {subscription}; check the id")
-        rows = replayed(events, versions, absences_of(changes)).orderBy("offset")
+        arrived = past.selection.of_rows(arrivals(past.records))
+        rows = replayed(past.events, versions, absences_of(changes), arrived=arrived).orderBy("offset")
         for row in rows.toLocalIterator():
-            _print_decision(row, json=json)
+            _print_decision(past, row, json=json)
 
 
 def _query(expression: str, subject: str, language: Language) -> Subscription:
@@ -204,35 +202,25 @@ def _query(expression: str, subject: str, language: Language) -> Subscription:
     return Subscription("", "", "", subject, expression, language=language.value)
 
 
-def _records(spark: SparkSession, place: Place) -> DataFrame:
-    """Return the records of subscriptions and devices."""
-    if place.log:
-        return log_records(spark, place.log)
-    from wanderbus.pipeline.lake.reading import table
-
-    assert place.lake is not None
-    return table(spark, place.lake, "records")
-
-
 # Output
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _print_event(row: Any, *, json: bool) -> None:
+def _print_event(past: Past, row: Any, *, json: bool) -> None:
     event = msgspec.msgpack.decode(row.event, type=Event)
     if json:
         attributes = cloudevents.to_json(event.attributes)
-        print_json({"offset": row.offset, "at_us": row.at_us, "subject": event.subject, "attributes": attributes})
+        print_json({**past.members(row.offset), "at_us": row.at_us, "subject": event.subject, "attributes": attributes})
     else:
-        print_line(f"{row.offset} {instant_shown(row.at_us)} {event_text.write(event)}")
+        print_line(f"{past.shown(row.offset)} {instant_shown(row.at_us)} {event_text.write(event)}")
 
 
-def _print_decision(row: Any, *, json: bool) -> None:
+def _print_decision(past: Past, row: Any, *, json: bool) -> None:
     if json:
-        print_json({"offset": row.offset, "at_us": row.at_us, "restricted_by": row.restricted_by})
+        print_json({**past.members(row.offset), "at_us": row.at_us, "restricted_by": row.restricted_by})
     else:
         outcome = "notified" if row.restricted_by is None else f"blocked by restriction {row.restricted_by + 1}"
-        print_line(f"{row.offset} {instant_shown(row.at_us)} {outcome}")
+        print_line(f"{past.shown(row.offset)} {instant_shown(row.at_us)} {outcome}")
 
 
 def _truth(truth: bool | None) -> str:

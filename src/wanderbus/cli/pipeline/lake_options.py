@@ -9,6 +9,7 @@ import typer
 
 from wanderbus.cli.log_directory import log_directory
 from wanderbus.errors import StorageError
+from wanderbus.runtime.files.domain_file import FILE_NAME, data_directory, read_domain
 from wanderbus.runtime.log.log_reader import end_of_log
 
 if TYPE_CHECKING:
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 DataDirectory = Annotated[
     Path, typer.Argument(metavar="DATA_DIR", help="Data directory of a server, or its subdirectory log.")
+]
+DataDirectories = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="DATA_DIR...",
+        help="Data directory of a server, those of all servers of a domain, or the directory of 'domain up'.",
+    ),
 ]
 Lake = Annotated[Path, typer.Option("--lake", help="Directory of the lake.", show_default=False)]
 Tables = Annotated[
@@ -34,6 +42,21 @@ def existing_log(directory: Path) -> Path:
         raise StorageError(f"{path} is not a directory; give the data directory of a server")
     end_of_log(path)
     return path
+
+
+def existing_logs(directories: list[Path]) -> list[Path]:
+    """Return the logs of data directories, those of all its servers for the directory of a domain.
+
+    Raises ``StorageError`` for the first one without a log.
+    """
+    return [existing_log(each) for directory in directories for each in _data_directories(directory)]
+
+
+def _data_directories(directory: Path) -> list[Path]:
+    file = directory / FILE_NAME
+    if not file.is_file():
+        return [directory]
+    return [data_directory(directory, server) for server in read_domain(file).settings.servers]
 
 
 def chosen_tables(lake: Path, names: list[str] | None) -> list[Table]:

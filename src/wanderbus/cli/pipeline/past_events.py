@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -19,7 +19,8 @@ from wanderbus.subscription import EVERY_SUBJECT, instant_us
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from wanderbus.pipeline.history import Events
+    from wanderbus.pipeline.history import Events, Selection
+    from wanderbus.pipeline.lake.logs import LakeLogs
 
 From = Annotated[
     str | None,
@@ -41,6 +42,14 @@ Log = Annotated[
 ]
 
 
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server", metavar="NAME", help="Only what is in the log of this server of the lake.", show_default=False
+    ),
+]
+
+
 class Place(NamedTuple):
     """Place of the events, and the bounds of those that are meant."""
 
@@ -49,35 +58,85 @@ class Place(NamedTuple):
     begin: str | None = None
     end: str | None = None
     spark: SparkPlace = SparkPlace()
+    server: str | None = None
 
 
-def require_one_place(lake: Path | None, log: Path | None) -> None:
+class Past(NamedTuple):
+    """Events that are meant, and the records of all; ``logs`` are those of the lake, if they are in one."""
+
+    events: Events
+    records: DataFrame
+    selection: Selection
+    logs: LakeLogs | None
+
+    def shown(self, offset: int) -> str:
+        """Return the offset of an event in words."""
+        return str(offset) if self.logs is None else self.logs.shown(offset)
+
+    def members(self, offset: int) -> dict[str, str | int]:
+        """Return the offset of an event as members of a JSON object."""
+        if self.logs is None or len(self.logs.identities) == 1:
+            return {"offset": offset}
+        server, in_log = self.logs.found(offset)
+        return {"server": server, "offset": in_log}
+
+    def offset(self, text: str) -> int:
+        """Return the offset that is shown as ``text``; an error in one line if it is none."""
+        if self.logs is not None:
+            return self.logs.lake_offset(text)
+        if not (text.isascii() and text.isdigit()):
+            raise ConfigurationError(f"--offset: invalid offset {text!r} (expected a number)")
+        return int(text)
+
+
+def require_one_place(lake: Path | None, log: Path | None, server: str | None = None) -> None:
     """Return if the events have one place; ``ConfigurationError`` otherwise."""
     if (lake is None) == (log is None):
         raise ConfigurationError("give the events either with --lake or with --log")
+    if log is not None and server is not None:
+        raise ConfigurationError("--server chooses a server of a lake; give it without --log")
 
 
 @contextmanager
-def past_events(place: Place, purpose: str, subject: str = EVERY_SUBJECT) -> Iterator[tuple[SparkSession, Events]]:
+def past_events(place: Place, purpose: str, subject: str = EVERY_SUBJECT) -> Iterator[Past]:
     """Start Spark for ``purpose``, and give the events that are meant; print progress meanwhile."""
-    require_one_place(place.lake, place.log)
+    require_one_place(place.lake, place.log, place.server)
     given = (("from", place.begin), ("to", place.end))
     bounds = dict(_bound(side, text) for side, text in given if text is not None)
     with session(f"wanderbus-{purpose}", purpose, place.spark) as spark:
         from wanderbus.pipeline.history import Selection, lake_events
+        from wanderbus.pipeline.lake.logs import logs_in
+        from wanderbus.pipeline.lake.reading import table
         from wanderbus.pipeline.session import plain_errors
 
         wanted = None if subject == EVERY_SUBJECT else subject
-        offsets = bounds.get("from_offset"), bounds.get("to_offset")
-        selection = Selection(wanted, *offsets, bounds.get("from_us"), bounds.get("to_us"))
+        times = bounds.get("from_us"), bounds.get("to_us")
         with plain_errors(), task_progress(spark):
-            events: Events
             if place.log:
-                events = selection.of_rows(log_records(spark, place.log).where("kind = 'published'"))
+                records = log_records(spark, place.log)
+                selection = Selection(wanted, bounds.get("from_offset"), bounds.get("to_offset"), *times)
+                yield Past(selection.of_rows(records.where("kind = 'published'")), records, selection, None)
             else:
                 assert place.lake is not None
-                events = lake_events(spark, place.lake, selection)
-            yield spark, events
+                logs = logs_in(place.lake)
+                selection = Selection(wanted, *_offsets(bounds, logs, place.server), *times)
+                events, records = lake_events(spark, place.lake, selection), table(spark, place.lake, "records")
+                yield Past(events, records, selection, logs)
+
+
+def _offsets(bounds: Mapping[str, int], logs: LakeLogs, server: str | None) -> tuple[int | None, int | None]:
+    """Return the lake offsets of bounds that are offsets in one log."""
+    from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
+
+    first, end = bounds.get("from_offset"), bounds.get("to_offset")
+    if server is None:
+        if len(logs.identities) > 1 and (first is not None or end is not None):
+            raise ConfigurationError(
+                f"--from, --to: an offset needs --server, because {logs.lake} has the logs of {', '.join(logs.servers)}"
+            )
+        return first, end
+    base = logs.base_of_server(server)
+    return base + (first or 0), base + (OFFSETS_A_LOG if end is None else end)
 
 
 def log_records(spark: SparkSession, directory: Path) -> DataFrame:

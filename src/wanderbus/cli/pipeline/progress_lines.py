@@ -30,4 +30,5 @@ class ProgressLines:
 
 def progress_line(found: RunProgress) -> str:
     """Return the progress of a job over a log in words."""
-    return f"record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind"
+    log = f"{found.server}: " if found.server else ""
+    return f"{log}record {found.offset}, {found.records_per_s:.0f} records/s, {found.lag} behind"

@@ -7,13 +7,13 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_error, print_json, print_line
-from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, chosen_tables, existing_log
+from wanderbus.cli.pipeline.lake_options import DataDirectories, Lake, chosen_tables, existing_logs
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 
 
 def reconcile(
-    data_dir: DataDirectory,
+    data_dir: DataDirectories,
     lake: Lake,
     cores: Cores = 2,
     master: Master = None,
@@ -22,11 +22,12 @@ def reconcile(
 ) -> None:
     """Compare counts and checksums of each segment of the log with the lake, up to the end of the lake.
 
-    Segments that were removed from the log are not compared. Exit status 1 if something differs.
+    Segments that were removed from the log are not compared. With several data directories, each log is compared. Exit
+    status 1 if something differs.
 
     Example: wanderbus pipeline reconcile wanderbus-data --lake lake
     """
-    log = existing_log(data_dir)
+    logs = existing_logs(data_dir)
     with needing_packages("the pipeline"):
         chosen_tables(lake, None)
     with session("wanderbus-reconcile", "the pipeline", SparkPlace(cores, master, environment)) as spark:
@@ -34,7 +35,7 @@ def reconcile(
         from wanderbus.pipeline.session import plain_errors
 
         with plain_errors(), task_progress(spark):
-            segments = reconciled(spark, log, lake)
+            segments = [each for log in logs for each in reconciled(spark, log, lake)]
     differing = [each for each in segments if each.differs]
     if json:
         print_json([{**msgspec.structs.asdict(each), "differs": each.differs} for each in segments])

@@ -17,7 +17,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.instants import read_instant
 from wanderbus.cli.output import check_writable, print_json, print_line, print_progress
 from wanderbus.cli.pipeline.lake_options import chosen_tables, existing_log
-from wanderbus.cli.pipeline.past_events import Lake, Log, require_one_place
+from wanderbus.cli.pipeline.past_events import Lake, Log, Server, require_one_place
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
 from wanderbus.cli.pipeline.task_progress import task_progress
@@ -36,10 +36,11 @@ REPORT: Final = Path("report.html")
 
 
 class _Source(NamedTuple):
-    """The lake to read, and the log from which it is made first if it is temporary."""
+    """The lake to read, the server that is meant, and the log from which the lake is made first if it is temporary."""
 
     lake: Path
     log: Path | None
+    server: str | None = None
 
 
 class _Bounds(NamedTuple):
@@ -61,6 +62,7 @@ class _Bounds(NamedTuple):
 def report(
     lake: Lake = None,
     log: Log = None,
+    server: Server = None,
     begin: Annotated[
         str | None,
         typer.Option(
@@ -80,9 +82,10 @@ def report(
 ) -> None:
     """Write loss, latency, queues, drops, moves and times away of a server as one HTML file, which needs no network.
 
-    Figures are those of the server, and of each subject, user and device. With --log the log is read into a lake that
-    is removed afterwards; for a long log a lake is faster. With --live the file is replaced every few seconds, and the
-    page reloads itself; SIGINT and SIGTERM end it with status 0. With --json the figures are printed too.
+    Figures are those of the server, and of each subject, user and device. In the lake of a domain they are those of all
+    its servers unless --server names one. With --log the log is read into a lake that is removed afterwards; for a long
+    log a lake is faster. With --live the file is replaced every few seconds, and the page reloads itself; SIGINT and
+    SIGTERM end it with status 0. With --json the figures are printed too.
 
     Example: wanderbus report --lake lake --from 2026-11-21 --to 2026-11-22 --out monday.html
 
@@ -96,7 +99,7 @@ def report(
         bounds.period()
     place = SparkPlace(cores, master, environment)
     with ExitStack() as stack:
-        source = _source(lake, log, place, stack)
+        source = _source(lake, log, server, place, stack)
         check_writable(out)
         stop = stack.enter_context(stopping_signals("the present report", is_endless=True)) if live else Event()
         spark = stack.enter_context(session("wanderbus-report", "the report", place))
@@ -152,14 +155,14 @@ def _written(spark: SparkSession, source: _Source, period: Period, out: Path, re
 
     if source.log is not None:
         ingest(spark, source.log, source.lake, source.lake / "_checkpoint", reader_expires_s=None)
-    return write_report(spark, source.lake, out, period, refresh=refresh)
+    return write_report(spark, source.lake, out, period, server=source.server, refresh=refresh)
 
 
-def _source(lake: Path | None, log: Path | None, place: SparkPlace, stack: ExitStack) -> _Source:
-    require_one_place(lake, log)
+def _source(lake: Path | None, log: Path | None, server: str | None, place: SparkPlace, stack: ExitStack) -> _Source:
+    require_one_place(lake, log, server)
     if lake is not None:
         chosen_tables(lake, None)
-        return _Source(lake, None)
+        return _Source(lake, None, server)
     assert log is not None
     if place.master is not None:
         raise ConfigurationError("--log makes a lake on this machine, which a cluster does not see; give --lake")

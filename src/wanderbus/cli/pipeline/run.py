@@ -8,7 +8,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
-from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, Lineage, existing_log
+from wanderbus.cli.pipeline.lake_options import DataDirectories, Lake, Lineage, existing_logs
 from wanderbus.cli.pipeline.progress_lines import ProgressLines, progress_line
 from wanderbus.cli.pipeline.spark_options import (
     Cores,
@@ -29,9 +29,9 @@ EVERY_S = 5.0
 
 
 def run(
-    data_dir: DataDirectory,
+    data_dir: DataDirectories,
     lake: Lake,
-    once: Annotated[bool, typer.Option("--once", help="End at the present end of the log.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End at the present end of the logs.")] = False,
     every: Annotated[
         float | None, typer.Option("--every", min=0.1, metavar="SECONDS", help=f"Pause between batches; {EVERY_S:g}.")
     ] = None,
@@ -44,19 +44,24 @@ def run(
     environment: Environment = None,
     json: AsJson = False,
 ) -> None:
-    """Bring a lake up to the event log of a server, once or until it is stopped.
+    """Bring a lake up to the event log of a server, or of all servers of a domain, once or until it is stopped.
 
     SIGINT and SIGTERM end it after the present batch, with status 0 unless it is --once; a second one ends it at
     once. It may be killed anywhere: the next run continues without a gap or a repetition. One job at a time changes a
     lake. Progress goes to standard error: the offset, records per second, and the records that the log has beyond.
+    A lake takes further logs only together with one that it has, so it does not get those of other servers by mistake.
 
     Example: wanderbus pipeline run wanderbus-data --lake lake --once
 
     Example: wanderbus pipeline run wanderbus-data --lake lake --every 10 --rows-per-batch 1000000
+
+    Example: wanderbus pipeline run wanderbus-domain --lake lake --once
+
+    Example: wanderbus pipeline run /mnt/s1/wanderbus-data /mnt/s2/wanderbus-data --lake lake
     """
     if once and every is not None:
-        raise ConfigurationError("--once ends at the present end of the log; give it without --every")
-    log = existing_log(data_dir)
+        raise ConfigurationError("--once ends at the present end of the logs; give it without --every")
+    logs = existing_logs(data_dir)
     log_to_stderr(verbose=False)
     let_job_report()
     with needing_packages("the pipeline"):
@@ -71,7 +76,7 @@ def run(
         lines = ProgressLines()
         job = PipelineRun(
             spark,
-            log,
+            logs,
             lake,
             every_s=None if once else every or EVERY_S,
             rows_per_batch=rows_per_batch,

@@ -11,7 +11,7 @@ import msgspec
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_line
-from wanderbus.cli.pipeline.lake_options import DataDirectory, Lake, existing_log
+from wanderbus.cli.pipeline.lake_options import DataDirectories, Lake, existing_logs
 from wanderbus.cli.pipeline.spark_options import needing_packages
 from wanderbus.server.log_status import ReaderStatus, log_status
 
@@ -19,22 +19,25 @@ if TYPE_CHECKING:
     from wanderbus.pipeline.operation.status import LakeStatus
 
 
-def status(data_dir: DataDirectory, lake: Lake, json: AsJson = False) -> None:
+def status(data_dir: DataDirectories, lake: Lake, json: AsJson = False) -> None:
     """Show how far a lake is, its files, its quarantine, the readers of the log, and the last run.
 
-    It changes nothing, and does not start Spark. Misfits are values of declared attributes with another type.
+    It changes nothing, and does not start Spark. Misfits are values of declared attributes with another type. With
+    several data directories, each log has a part of its own with the offsets in it; the other figures are of the lake.
 
     Example: wanderbus pipeline status wanderbus-data --lake lake
     """
     with needing_packages("the pipeline"):
+        from wanderbus.pipeline.lake.log_identity import log_identity
         from wanderbus.pipeline.operation.status import lake_status
-    log = log_status(existing_log(data_dir).parent, time.time_ns() // 1_000)
-    found = lake_status(lake, log.durable)
-    if json:
-        print_json({**msgspec.structs.asdict(found), "readers": log.readers})
-        return
-    for line in _lines(found, log.readers):
-        print_line(line)
+    for directory in existing_logs(data_dir):
+        log = log_status(directory.parent, time.time_ns() // 1_000)
+        found = lake_status(lake, log.durable, log_identity(directory))
+        if json:
+            print_json({**msgspec.structs.asdict(found), "readers": log.readers})
+            continue
+        for line in _lines(found, log.readers):
+            print_line(line)
 
 
 def _lines(found: LakeStatus, readers: Sequence[ReaderStatus]) -> Iterator[str]:

@@ -74,6 +74,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a server for a period; times are microseconds since the Unix epoch by the server's clock.
 
+    ``server`` has the names of all servers whose events are in the lake.
+
     ``records`` are those of the log in the period, from ``first_us`` to ``last_us``. ``depth_bucket_us`` is the time of
     one row of ``depth``, which is that of the server, and of ``depths``.
     """
@@ -164,8 +166,8 @@ def _span(gold: GoldTables) -> tuple[int, int | None, int | None]:
 
 
 def _server(gold: GoldTables) -> str:
-    row = gold.tables.events.select("server").limit(1).collect()
-    return row[0]["server"] if row else ""
+    rows = gold.tables.events.select("server").distinct().orderBy("server").collect()
+    return ", ".join(row["server"] for row in rows)
 
 
 def _totals(

@@ -7,6 +7,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
+
 OUTCOMES: Final = ("delivered", "dropped", "queued", "handed_over")
 
 _OF_SESSION: Final = ["user", "session"]
@@ -25,13 +27,16 @@ def session_counts(matches: DataFrame, notifications: DataFrame, blocked: DataFr
     """Return the counts of each session; those of matches are the broker's own counters.
 
     ``missing`` are numbers between the first and the last notification that none has, ``repeated`` those that more than
-    one has: both are 0 unless records were lost or written twice.
+    one has: both are 0 unless records were lost or written twice. Each server numbers for itself.
     """
     counts = matches.groupBy(*_OF_SESSION).agg(F.count("*").alias("generated"), *_outcomes())
-    numbers = notifications.groupBy(*_OF_SESSION).agg(
+    by_log = notifications.groupBy(*_OF_SESSION, F.shiftright("offset", NUMBER_SHIFT)).agg(
         F.count("*").alias("notifications"),
         F.countDistinct("number").alias("distinct"),
         (F.max("number") - F.min("number") + 1).alias("span"),
+    )
+    numbers = by_log.groupBy(*_OF_SESSION).agg(
+        *(F.sum(name).alias(name) for name in ("notifications", "distinct", "span"))
     )
     restricted = blocked.groupBy(*_OF_SESSION).agg(F.sum("restricted").alias("restricted"))
     found = counts.join(numbers, _OF_SESSION, "full").join(restricted, _OF_SESSION, "full")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
 from wanderbus.records import (
     Attached,
     Delivery,
@@ -129,15 +130,16 @@ def entries(
     """Return the entries of all users, as :data:`ENTRY`, of the silver tables and the :func:`marks`.
 
     Kinds: those of deliveries and sessions, ``notified``, ``bound``, ``started``, ``inherited``, ``forgotten`` and
-    ``redelivered``. ``started`` is there once for each user.
+    ``redelivered``. ``started`` is there once for each user of its server.
     """
     forgotten = (
         marked.where("kind = 'forgotten'")
         .select("offset", "at_us", "kind", F.explode("subscriptions").alias("subscription"))
         .join(owners(subscriptions), "subscription")
     )
-    starts = marked.where("kind = 'started'").select("offset", "at_us", "kind")
-    users = sessions.select("user").distinct()
+    log = F.shiftright("offset", NUMBER_SHIFT).alias("log")
+    starts = marked.where("kind = 'started'").select("offset", "at_us", "kind", log)
+    users = sessions.select("user", log).distinct()
     own = [
         _entry(
             notifications,
@@ -157,7 +159,7 @@ def entries(
         ),
         _entry(marked.where("kind in ('inherited', 'redelivered')"), last=F.col("number")),
         _entry(forgotten, subscriptions=F.array("subscription")),
-        _entry(starts.crossJoin(users)),
+        _entry(starts.join(users, "log")),
     ]
     return reduce(DataFrame.unionByName, own)
 

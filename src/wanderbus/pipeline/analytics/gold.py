@@ -17,7 +17,9 @@ from wanderbus.pipeline.analytics.queue_depths import queue_depths
 from wanderbus.pipeline.analytics.settled import absences, matches, moves, settled, takings
 from wanderbus.pipeline.analytics.subscription_counts import subscription_counts
 from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.logs import LakeLogs, logs_in, server_of
 from wanderbus.pipeline.lake.reading import table
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
 from wanderbus.pipeline.tables import named
 
 MINUTE_US: Final = 60_000_000
@@ -84,24 +86,42 @@ class LakeTables(NamedTuple):
         return rows.coalesce(1).localCheckpoint() if self.is_small else rows.cache()
 
 
-def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING) -> LakeTables:
-    """Return the tables of a lake up to the end of the period; ``StorageError`` if there is no such lake."""
+def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING, server: str | None = None) -> LakeTables:
+    """Return the tables of a lake up to the end of the period, or what is of the log of one ``server`` in them.
+
+    Sessions of the servers of a domain at each other are left out: their events are those of the users, on the way.
+    Raises ``StorageError`` if there is no such lake or server.
+    """
     names = [name for name in LakeTables._fields if name != "is_small"]
     is_small = sum(LakeTable(lake, named(name)).size() for name in names) <= SMALL_BYTES
     if is_small:
         spark = _for_small(spark)
-    found = {name: table(spark, lake, name) for name in names}
+    logs = logs_in(lake)
+    found = {name: _of_users(table(spark, lake, name), logs, server) for name in names}
     if is_small:
         found = {name: rows.coalesce(1) for name, rows in found.items()}
     versions = found.pop("subscriptions")
     if period.to_us is not None:
         is_later = F.col("to_us") >= period.to_us
-        open_end = {name: F.when(~is_later, F.col(name)) for name in ("to_offset", "ended")}
+        open_end = {name: F.when(~is_later, F.col(name)) for name in ("to_offset", "to_us", "ended")}
         versions = period.before_end(versions, "from_us").withColumns(
             {**open_end, "is_live": F.col("is_live") | F.coalesce(is_later, F.lit(False))}
         )
     within = {name: period.before_end(rows) for name, rows in found.items()}
     return LakeTables(**within, subscriptions=versions, is_small=is_small)
+
+
+def _of_users(rows: DataFrame, logs: LakeLogs, server: str | None) -> DataFrame:
+    """Return the rows of one log if a ``server`` is given, without those of sessions of servers."""
+    offset = "from_offset" if "from_offset" in rows.columns else "offset"
+    if server is not None:
+        base = logs.base_of_server(server)
+        rows = rows.where((F.col(offset) >= base) & (F.col(offset) < base + OFFSETS_A_LOG))
+    user = "owner" if "owner" in rows.columns else "user"
+    if len(logs.identities) == 1 or "record" in rows.columns:
+        return rows
+    servers = "|".join(rf"\Q{server_of(each)}\E" for each in logs.identities)
+    return rows.where(~F.col(user).rlike(rf"^sip:({servers})@servers\."))
 
 
 def _for_small(spark: SparkSession) -> SparkSession:

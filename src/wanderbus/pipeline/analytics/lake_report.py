@@ -12,13 +12,20 @@ from wanderbus.pipeline.analytics.report import Refresh, page, write_page
 
 
 def write_report(
-    spark: SparkSession, lake: Path, path: Path, period: Period = EVERYTHING, *, refresh: Refresh | None = None
+    spark: SparkSession,
+    lake: Path,
+    path: Path,
+    period: Period = EVERYTHING,
+    *,
+    server: str | None = None,
+    refresh: Refresh | None = None,
 ) -> Analysis:
     """Compute the figures of a lake, write or replace the file at ``path``, and return the figures.
 
-    Raises ``StorageError`` if there is no such lake, or the file cannot be written.
+    They are those of all servers of the lake, or of one ``server``. Raises ``StorageError`` if there is no such lake or
+    server, or the file cannot be written.
     """
-    with GoldTables(lake_tables(spark, lake, period), period) as gold:
+    with GoldTables(lake_tables(spark, lake, period, server), period) as gold:
         found = analyse(gold)
     write_page(path, page(found, refresh=refresh))
     return found

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.analytics.entries import ENTRY
 from wanderbus.pipeline.analytics.user_fold import Entry, Fate, Taking, UserFold
+from wanderbus.pipeline.lake_offsets import base_below
 
 SETTLED: Final = (
     "user string, kind string, session string, subject string, number bigint, subscription string, offset bigint, "
@@ -110,20 +111,21 @@ def _fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
-    """Yield what each user's entries settle; the users follow one another."""
-    present: str | None = None
+    """Yield what each user's entries in each log settle; the users follow one another."""
+    present: tuple[str, int] | None = None
     fold = UserFold()
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("user", *_ENTRY_NAMES)]
         for user, *values in zip(*columns, strict=True):
-            if user != present:
+            entry = Entry(*values)
+            if (own := (user, base_below(entry.offset))) != present:
                 if present is not None:
-                    yield from _closed(present, fold)
-                present, fold = user, UserFold()
-            for each in fold.step(Entry(*values)):
+                    yield from _closed(present[0], fold)
+                present, fold = own, UserFold()
+            for each in fold.step(entry):
                 yield _row(user, each)
     if present is not None:
-        yield from _closed(present, fold)
+        yield from _closed(present[0], fold)
 
 
 def _closed(user: str, fold: UserFold) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.analytics.counts import OUTCOMES
@@ -38,26 +38,31 @@ def subscription_counts(versions: DataFrame, events: DataFrame, matches: DataFra
 def events_seen(versions: DataFrame, events: DataFrame) -> DataFrame:
     """Return ``id, events_seen``: the events of a subscription's subject from its begin to its end, without it.
 
-    Events are counted in one pass in order of offset; the bounds of the versions are rows among them.
+    Events are counted in one pass in order of time, and of offset in one log; the bounds of the versions are rows among
+    them. Times of records never decrease in a log, so only events of other servers than that of the subscription depend
+    on two clocks.
     """
-    offsets = events.select("subject", "offset", F.lit(1).alias("event"))
+    offsets = events.select("subject", "at_us", "offset", F.lit(1).alias("event"))
     every = offsets.withColumn("subject", F.lit(EVERY_SUBJECT))
-    begin = _bounds(versions, "from_offset", -1)
-    end = _bounds(versions.where("to_offset is not null"), "to_offset", 1)
-    live = _bounds(versions.where("to_offset is null").withColumn("to_offset", F.lit((1 << 63) - 1)), "to_offset", 1)
+    never = F.lit((1 << 63) - 1)
+    begin = _bounds(versions, F.col("from_us"), F.col("from_offset"), -1)
+    end = _bounds(versions, F.coalesce("to_us", never), F.coalesce("to_offset", never), 1)
     # A bound stands before the event at its offset, so that a begin includes it and an end does not.
-    in_order = Window.partitionBy("subject").orderBy("offset", "event").rowsBetween(Window.unboundedPreceding, 0)
+    in_order = (
+        Window.partitionBy("subject").orderBy("at_us", "offset", "event").rowsBetween(Window.unboundedPreceding, 0)
+    )
     rows = offsets.union(every).withColumns({"id": F.lit(None).cast("string"), "sign": F.lit(0)})
-    bounds = begin.union(end).union(live)
+    bounds = begin.union(end)
     counted = rows.unionByName(bounds).withColumn("before", F.sum("event").over(in_order))
     signed = counted.where("id is not null")
     return signed.groupBy("id").agg(F.sum(F.col("before") * F.col("sign")).alias("events_seen"))
 
 
-def _bounds(versions: DataFrame, column: str, sign: int) -> DataFrame:
+def _bounds(versions: DataFrame, at_us: Column, offset: Column, sign: int) -> DataFrame:
     return versions.select(
         "subject",
-        F.col(column).cast("bigint").alias("offset"),
+        at_us.alias("at_us"),
+        offset.alias("offset"),
         F.lit(0).alias("event"),
         "id",
         F.lit(sign).alias("sign"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wanderbus.pipeline.history.arrivals import arrivals
 from wanderbus.pipeline.history.event_files import EventFiles, Selection
 from wanderbus.pipeline.history.explanation import explain
 from wanderbus.pipeline.history.lake_events import lake_events
@@ -17,6 +18,7 @@ __all__ = [
     "Selection",
     "Version",
     "absences_of",
+    "arrivals",
     "at_offsets",
     "changes_in",
     "count",

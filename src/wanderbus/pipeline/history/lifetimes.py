@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
+from wanderbus.pipeline.lake_offsets import base_below
 from wanderbus.records import (
     AnyRecord,
     Changed,
@@ -67,7 +69,8 @@ class Absences:
         if place < 0:
             return False
         end = ends[place]
-        return end is None or offset < end
+        is_of_log = base_below(begins[place]) == base_below(offset)
+        return is_of_log and (end is None or offset < end)
 
 
 def versions_in(subscriptions: DataFrame) -> list[Version]:
@@ -109,8 +112,15 @@ def versions_of(changes: Iterable[Change]) -> list[Version]:
 def absences_of(changes: Iterable[Change]) -> list[Absence]:
     """Return the absences of the users whose devices the records name.
 
-    A user is DISCONNECTED while no device is connected, and after each start of the server (SPEC E-06).
+    A user is DISCONNECTED while no device is connected, and after each start of the server (SPEC E-06). Each log of a
+    lake has the devices of its own server.
     """
+    logs = groupby(changes, key=lambda change: base_below(change[0]))
+    return [absence for base, own in logs for absence in _absences_in(own, base)]
+
+
+def _absences_in(changes: Iterable[Change], base: int) -> list[Absence]:
+    """Return the absences in one log, which begins at ``base``."""
     connected: dict[str, set[str]] = {}
     since: dict[str, int] = {}
     found: list[Absence] = []
@@ -129,7 +139,7 @@ def absences_of(changes: Iterable[Change]) -> list[Absence]:
                     note(user, offset)
             case StatusChanged(user=user, device=device) | Left(user=user, device=device):
                 if user not in connected:
-                    connected[user], since[user] = set(), 0
+                    connected[user], since[user] = set(), base
                 is_connected = isinstance(record, StatusChanged) and record.status == "CONNECTED"
                 (connected[user].add if is_connected else connected[user].discard)(device)
                 note(user, offset)

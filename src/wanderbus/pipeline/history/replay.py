@@ -23,6 +23,7 @@ from wanderbus.event import Event
 from wanderbus.pipeline.history.event_columns import table_of
 from wanderbus.pipeline.history.lifetimes import Absence, Absences, Version
 from wanderbus.pipeline.history.queries import Events, Matcher, in_workers, queries_of
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.subscription import Custom
 
@@ -38,6 +39,7 @@ def replay(
     versions: Sequence[Version],
     absences: Iterable[Absence] = (),
     kinds: Mapping[str, Kind] | None = None,
+    arrived: DataFrame | None = None,
 ) -> DataFrame:
     """Return the events that each subscription matches during its lifetime, with the decision of its restrictions.
 
@@ -45,13 +47,10 @@ def replay(
     is generated. ``events`` has a column ``at_us``, and optionally ``received_us``; see
     :mod:`wanderbus.pipeline.history.event_columns` for the others. The ``versions`` of one subscription do not overlap.
     ``absences`` are those of the owners, for restrictions that hold while the owner is away. ``kinds`` are the
-    operator's kinds of restriction; an unknown kind forbids.
+    operator's kinds of restriction; an unknown kind forbids. A subscription gets the events that its own server
+    accepted, and those that arrived there: ``arrived`` are the latter, as
+    :func:`~wanderbus.pipeline.history.arrivals.arrivals` returns them.
     """
-    further = ["at_us", "received_us"]
-    if isinstance(events, DataFrame):
-        further = [name for name in further if name in events.columns]
-        if "at_us" not in further:
-            raise ColumnError("a replay needs the column 'at_us' of the events")
     queries = queries_of(each.subscription for each in versions)
     has_custom = any(isinstance(one, Custom) for each in versions for one in each.subscription.restrictions)
     if has_custom:
@@ -63,16 +62,31 @@ def replay(
             yield lifetimes.candidates(matcher, batch)
 
     restrictions = Replay(versions, Absences(absences), kinds or {})
-    found = in_workers(events, queries, candidates, _CANDIDATES, further)
+    found = in_workers(events, queries, candidates, _CANDIDATES, _further(events))
+    if arrived is not None:
+        found = found.union(in_workers(arrived, queries, candidates, _CANDIDATES, _further(arrived)))
     ordered = found.repartition("subscription").sortWithinPartitions("subscription", "offset")
     return ordered.mapInArrow(restrictions.decided, _REPLAYED)
 
 
+def _further(events: Events) -> list[str]:
+    """Return the columns that a replay needs beside those for matching."""
+    further = ["at_us", "received_us"]
+    if isinstance(events, DataFrame):
+        further = [name for name in further if name in events.columns]
+        if "at_us" not in further:
+            raise ColumnError("a replay needs the column 'at_us' of the events")
+    return further
+
+
 class Lifetimes:
-    """The times in which versions of subscriptions are live."""
+    """The times in which versions of subscriptions are live, each in the log of its server alone."""
 
     def __init__(self, versions: Sequence[Version]) -> None:
-        ends = [_NEVER if each.to_offset is None else each.to_offset for each in versions]
+        ends = [
+            base_below(each.from_offset) + OFFSETS_A_LOG if each.to_offset is None else each.to_offset
+            for each in versions
+        ]
         expiries = [each.subscription.expires_us for each in versions]
         self._from = np.array([each.from_offset for each in versions], np.int64)
         self._to = np.array(ends, np.int64)

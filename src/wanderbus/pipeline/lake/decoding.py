@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,7 +32,7 @@ _HEAD_COLUMNS: Final = ("kind", "user", "session", "device", "subject")
 
 
 class Target(NamedTuple):
-    """A table that a pass writes, from a record on; the quarantine has its rejected rows up to another one."""
+    """A table that a pass writes, from a lake offset on; the quarantine has its rejected rows up to another one."""
 
     table: Table
     first: int
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Consecutive records of the log; a damaged one has neither time nor bytes."""
+    """Consecutive records of a log, by lake offset; a damaged one has neither time nor bytes."""
 
     offsets: Sequence[int]
     times: Sequence[int | None]
@@ -187,20 +187,22 @@ def _taken(group: Group, kinds: Sequence[str | None], places: Sequence[int]) -> 
 
 
 def decode_log(
-    spark: SparkSession, parts: Sequence[Slice], plan: Plan, mentioned: Sequence[str] = ()
+    spark: SparkSession, parts: Sequence[Slice], base: int, plan: Plan, mentioned: Sequence[str] = ()
 ) -> dict[str, Written]:
     """Write the records of parts of the log, or of those parts that have one of the texts ``mentioned``.
 
-    The files are not part of their tables yet.
+    ``base`` is the lake offset of the log's first record. The files are not part of their tables yet.
     """
     groups = divided(parts, spark.sparkContext.defaultParallelism)
     texts = [text.encode() for text in mentioned]
-    return run(spark, [partial(_write, plan, partial(_groups, own, texts)) for own in groups])
+    return run(spark, [partial(_write, plan, partial(_groups, own, base, texts)) for own in groups])
 
 
-def decode_bronze(spark: SparkSession, paths: Sequence[Path], end: int, plan: Plan) -> dict[str, Written]:
-    """Write the bronze records before offset ``end`` that the plan decodes."""
-    return run(spark, [partial(_write, plan, partial(_stored_groups, path, end, plan)) for path in paths])
+def decode_bronze(
+    spark: SparkSession, paths: Sequence[Path], ends: Mapping[int, int], plan: Plan
+) -> dict[str, Written]:
+    """Write the bronze records that the plan decodes, those of each log up to its end; ``ends`` are by base."""
+    return run(spark, [partial(_write, plan, partial(_stored_groups, path, ends, plan)) for path in paths])
 
 
 def _write(plan: Plan, groups: Callable[[], Iterable[Group]]) -> dict[str, Written]:
@@ -211,21 +213,24 @@ def _write(plan: Plan, groups: Callable[[], Iterable[Group]]) -> dict[str, Writt
         return own.close()
 
 
-def _groups(parts: Iterable[Slice], texts: Sequence[bytes]) -> Iterator[Group]:
+def _groups(parts: Iterable[Slice], base: int, texts: Sequence[bytes]) -> Iterator[Group]:
     for part in parts:
         for frames in read_slice(part, texts):
-            offsets = range(frames.first, frames.first + len(frames.times))
+            first = base + frames.first
+            offsets = range(first, first + len(frames.times))
             places = [part.first_byte + place for place in frames.places]
             yield Group(offsets, frames.times, frames.payloads, part.path, places)
 
 
-def _stored_groups(path: Path, end: int, plan: Plan) -> Iterator[Group]:
+def _stored_groups(path: Path, ends: Mapping[int, int], plan: Plan) -> Iterator[Group]:
     """Yield the records of a file of the bronze table."""
     kinds = pa.array(sorted({kind for each in plan.decodings for kind in each.kinds}))
     columns = ["offset", "at_us", "record", "kind"]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS_MAX, columns=columns, use_threads=False):
-            own = batch.filter(pc.and_(pc.is_in(batch.column("kind"), kinds), pc.less(batch.column("offset"), end)))
+            offsets = batch.column("offset")
+            is_before = [pc.and_(pc.greater_equal(offsets, base), pc.less(offsets, end)) for base, end in ends.items()]
+            own = batch.filter(pc.and_(pc.is_in(batch.column("kind"), kinds), reduce(pc.or_, is_before)))
             if len(own):
                 offsets, times, records, _ = (own.column(name).to_pylist() for name in columns)
                 yield Group(offsets, times, records, "", ())

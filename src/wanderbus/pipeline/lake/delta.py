@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from wanderbus.pipeline.tables import Table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
 
 _LOG_PROPERTY: Final = "wanderbus.log"
-"""Property of a table with the identity of the log that it is made of."""
+"""Property of a table with the identity of the log, the first one if there are several, that its lake is made of."""
 
 _MISFITS: Final = "wanderbus.misfits"
 """Application id under which commits record the misfits in the rows that the table then has."""
@@ -52,7 +52,7 @@ class LakeTable:
     def create(self, log: str) -> DeltaTable:
         """Create the table if it does not exist, add the columns that it lacks, and return it.
 
-        Raises ``StorageError`` if the table belongs to another log than ``log``.
+        Raises ``StorageError`` if the table is of a lake with another first log than ``log``.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         delta = DeltaTable.create(
@@ -109,8 +109,7 @@ class LakeTable:
         added: Sequence[LakeFile],
         *,
         removed: Sequence[LakeFile] = (),
-        application: str | None = None,
-        end: int = 0,
+        ends: Mapping[str, int] | None = None,
         misfits: int = 0,
         replaces: bool = False,
     ) -> None:
@@ -118,12 +117,12 @@ class LakeTable:
 
         If it ``replaces``, ``added`` are all files of the table from then on, with the columns of ``self.table``.
 
-        ``delta`` is the version on which the choice of files is based. With an ``application`` the commit records that
-        the table has its log up to offset ``end``; without one the rows stay the same, as after a compaction.
+        ``delta`` is the version on which the choice of files is based. With ``ends`` the commit records up to which
+        offset the table has a log, by application id; without, the rows stay the same, as after a compaction.
         ``misfits`` are those in the rows of ``added``.
         """
-        changes = application is not None or replaces
-        transactions = [Transaction(application, end)] if application is not None else []
+        changes = ends is not None or replaces
+        transactions = [Transaction(application, end) for application, end in (ends or {}).items()]
         before = misfits_in(delta)
         after = misfits if replaces else before + misfits
         if after != before:
@@ -187,7 +186,7 @@ def application_of(log: str, table: Table) -> str:
 
 
 def log_of(delta: DeltaTable) -> str | None:
-    """Return the identity of the log that a table is made of; None if it is no table of a lake."""
+    """Return the identity of the first log of a table's lake; None if it is no table of a lake."""
     return delta.metadata().configuration.get(_LOG_PROPERTY)
 
 

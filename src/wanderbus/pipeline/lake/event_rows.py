@@ -10,6 +10,7 @@ import msgspec
 
 from wanderbus.event import EventId
 from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads, Rows
+from wanderbus.pipeline.lake_offsets import base_below
 from wanderbus.pipeline.source.variants import variant_of
 from wanderbus.pipeline.tables.catalogue import EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
@@ -66,6 +67,7 @@ class _Subject(msgspec.Struct, gc=False):
 
 
 class _ArrivedEvent(msgspec.Struct, gc=False):
+    id: EventId
     event: _Subject
 
 
@@ -103,10 +105,11 @@ class _Replayed(msgspec.Struct, gc=False, tag_field="kind", tag="replayed"):
     events: tuple[_ReplayedEvent, ...] = ()
 
 
-def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
+def event_decoder(declared: Declared, table: Table, bases: Mapping[str, int] = {}) -> Callable[[], Decode]:
     """Return the maker of a decoder of events and their notifications.
 
-    ``table``, that of the events, has columns for ``declared`` attributes.
+    ``table``, that of the events, has columns for ``declared`` attributes. ``bases`` are those of the logs of the lake,
+    by identity: an event that arrived from another server is named by its lake offset in the log of that one.
     """
 
     def make() -> Decode:
@@ -120,7 +123,7 @@ def event_decoder(declared: Declared, table: Table) -> Callable[[], Decode]:
         def rows(payloads: Payloads) -> Rows:
             found = list(zip(payloads.offsets, payloads.times, map(decode, payloads.records), strict=True))
             published = [each for each in found if type(each[2]) is _Published]
-            return {EVENTS.name: _events(published, attribute_types), NOTIFICATIONS.name: _notifications(found)}
+            return {EVENTS.name: _events(published, attribute_types), NOTIFICATIONS.name: _notifications(found, bases)}
 
         return rows
 
@@ -197,8 +200,9 @@ def _put_back(
 
 
 def _notifications(
-    found: Sequence[tuple[int, int, _Published | _Arrived | _Matched | _Detected | _Replayed]],
+    found: Sequence[tuple[int, int, _Published | _Arrived | _Matched | _Detected | _Replayed]], bases: Mapping[str, int]
 ) -> Columns:
+    """Return the notifications; ``bases`` are those of the logs of the lake, by identity."""
     offsets: list[int] = []
     times: list[int] = []
     subjects: list[str] = []
@@ -211,11 +215,14 @@ def _notifications(
         elif isinstance(record, _Arrived):
             own = record.delivery.notified
             subjects += [record.arrival.event.subject] * len(own)
+            events += [None] * (len(offsets) - len(events))
+            events += [_lake_offset(record.arrival.id, bases)] * len(own)
         elif isinstance(record, _Matched):
             own = [notified for each in record.events for notified in each.notified]
             subjects += [each.event.subject for each in record.events for _ in each.notified]
             events += [None] * (len(offsets) - len(events))
-            events += [each.id.number for each in record.events for _ in each.notified]
+            base = base_below(offset)
+            events += [base + each.id.number for each in record.events for _ in each.notified]
         else:
             own = _replayed(record)
             subjects += [each.event.subject for each in record.events]
@@ -232,6 +239,12 @@ def _notifications(
         "subscriptions": [each.subscriptions for each in notified],
         "event_offset": events + [None] * (len(offsets) - len(events)),
     }
+
+
+def _lake_offset(id: EventId, bases: Mapping[str, int]) -> int | None:
+    """Return the lake offset of the record that accepted an event; None if the lake does not have its log."""
+    base = bases.get(f"{id.origin}-{id.incarnation}")
+    return None if base is None else base + id.number
 
 
 def _replayed(record: _Replayed) -> list[Notified]:

@@ -25,6 +25,7 @@ from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
 from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, change_decoder, lifetimes
 from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.logs import add_logs, logs_in
 from wanderbus.pipeline.lake.quality import TableCounts, require
 from wanderbus.pipeline.lake.records import Decoding
 from wanderbus.pipeline.lake.registration import EXPIRES_S, register_lake
@@ -32,6 +33,7 @@ from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schem
 from wanderbus.pipeline.lake.session_rows import DELIVERY_KINDS, SESSION_KINDS, delivery_decoder, session_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import Written
+from wanderbus.pipeline.lake_offsets import OFFSETS_MAX
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
@@ -67,7 +69,8 @@ class Ingestion:
     logs whose declarations were removed before the lake began. ``has_silver`` is false for a lake with bronze tables
     alone. A partition with more than ``small_files_max`` small files is compacted. Retention keeps the records that the
     lake does not have yet, unless no job has run on it for ``reader_expires_s``; with None the lake does not register
-    as a reader of the log. ``counts`` are those of the batches since the job began.
+    as a reader of the log. ``counts`` are those of the batches since the job began. Jobs on several logs have the lock
+    ``storing`` in common: one of them changes the tables at a time.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Ingestion:
         has_silver: bool = True,
         small_files_max: int = SMALL_FILES_MAX,
         reader_expires_s: float | None = EXPIRES_S,
+        storing: threading.Lock | None = None,
     ) -> None:
         self._spark = spark
         self._log = log.absolute()
@@ -90,7 +94,7 @@ class Ingestion:
         self._small_files_max = small_files_max
         self._reader_expires_s = reader_expires_s
         self._registered = 0
-        self._storing = threading.Lock()
+        self._storing = storing or threading.Lock()
         self._is_stopped = False
         self.counts: LakeCounts = {}
         self.error: Exception | None = None
@@ -106,7 +110,7 @@ class Ingestion:
         trigger: dict[str, Any] = (
             {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
         )
-        writer = records.load().writeStream.foreachBatch(self._on_batch).queryName("wanderbus-lake")
+        writer = records.load().writeStream.foreachBatch(self._on_batch).queryName(f"wanderbus-lake {self._log}")
         return writer.option("checkpointLocation", checkpoint_location(checkpoint)).trigger(**trigger).start()
 
     def register(self) -> None:
@@ -191,9 +195,9 @@ class Ingestion:
         """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``table``."""
         target, bronze = LakeTable(self._lake, table), LakeTable(self._lake, RECORDS)
         delta = target.load()
-        end = committed(delta, application_of(log_identity(self._log), table)) or 0
-        plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=end)}, (decoding,))
-        written = decode_bronze(self._spark, bronze.paths(bronze.load()), end, plan).get(table.name, Written())
+        plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=OFFSETS_MAX)}, (decoding,))
+        paths, ends = bronze.paths(bronze.load()), ends_of(self._lake, delta, table)
+        written = decode_bronze(self._spark, paths, ends, plan).get(table.name, Written())
         target.commit(delta, written.files, misfits=written.counts.misfits, replaces=True)
 
     def _bring(
@@ -201,19 +205,21 @@ class Ingestion:
     ) -> None:
         """Bring tables up to ``end`` in one pass over the records, or over the parts of the log that mention a text."""
         identity = log_identity(self._log)
-        quarantine = LakeTable(self._lake, QUARANTINE).create(identity)
-        behind = [found for table in tables if (found := self._behind(table, identity, first, end))]
+        logs = add_logs(self._lake, [identity])
+        base = logs.base(identity)
+        quarantine = LakeTable(self._lake, QUARANTINE).create(logs.first)
+        behind = [found for table in tables if (found := self._behind(table, logs.first, identity, first, end))]
         if not behind:
             return
         targets: dict[str, Target] = {}
         for target, _, own_first in behind:
             table = CHANGES if target.table is SUBSCRIPTIONS else target.table
             quarantined = committed(quarantine, _rejections(identity, table)) or 0
-            targets[table.name] = Target(table, own_first, quarantined)
+            targets[table.name] = Target(table, base + own_first, base + quarantined)
         wanted = [each for each in decodings if targets.keys() & set(each.kinds.values())]
         plan = Plan(self._lake, new_attempt(), targets, wanted)
         parts = self._files.slices(min(each.first for each in behind), end, ROWS_PER_PARTITION)
-        written = decode_log(self._spark, parts, plan, mentioned)
+        written = decode_log(self._spark, parts, base, plan, mentioned)
         removed: list[LakeFile] = []
         if SUBSCRIPTIONS.name in targets:
             removed = self._replace_versions(written)
@@ -222,9 +228,9 @@ class Ingestion:
             own = written.get(each.target.table.name, Written())
             self._commit(each, identity, own, removed if each.target.table is SUBSCRIPTIONS else [], end)
 
-    def _behind(self, table: Table, identity: str, first: int, end: int) -> _Behind | None:
+    def _behind(self, table: Table, first_log: str, identity: str, first: int, end: int) -> _Behind | None:
         target = LakeTable(self._lake, table)
-        delta = target.create(identity)
+        delta = target.create(first_log)
         done = committed(delta, application_of(identity, table))
         self._require_no_gap(target, done, first)
         return None if done is not None and done >= end else _Behind(target, delta, max(first, done or 0))
@@ -260,11 +266,9 @@ class Ingestion:
         if written.quarantine:
             quarantine = LakeTable(self._lake, QUARANTINE)
             rejections = _rejections(identity, table)
-            quarantine.commit(quarantine.load(), written.quarantine, application=rejections, end=end)
-        application, misfits = application_of(identity, table), written.counts.misfits
-        behind.target.commit(
-            behind.delta, written.files, removed=removed, application=application, end=end, misfits=misfits
-        )
+            quarantine.commit(quarantine.load(), written.quarantine, ends={rejections: end})
+        ends, misfits = {application_of(identity, table): end}, written.counts.misfits
+        behind.target.commit(behind.delta, written.files, removed=removed, ends=ends, misfits=misfits)
         self.counts[table.name] = self.counts.get(table.name, TableCounts()) + written.counts
 
     def _require_no_gap(self, target: LakeTable, done: int | None, first: int) -> None:
@@ -321,7 +325,15 @@ def declared_events(lake: Path, declared: Declared) -> tuple[Table, Decoding, bo
     events = events_table(declared, existing)
     types = {column.name: column.type for column in events.columns}
     is_wider = any(types[column.name] != column.type for column in existing)
-    return events, Decoding(EVENT_KINDS, event_decoder(declared, events)), is_wider
+    return events, Decoding(EVENT_KINDS, event_decoder(declared, events, logs_in(lake).bases)), is_wider
+
+
+def ends_of(lake: Path, delta: DeltaTable, table: Table) -> dict[int, int]:
+    """Return up to which lake offset a version of a table has the records of each log, by the base of the log."""
+    return {
+        base: base + (committed(delta, application_of(identity, table)) or 0)
+        for identity, base in logs_in(lake).bases.items()
+    }
 
 
 def write_versions(

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from wanderbus.event import TypeName
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.lake.event_rows import EVENT_KINDS
 from wanderbus.pipeline.tables import RECORDS
 
 _NAMES: Final[Mapping[type, TypeName]] = {
@@ -58,7 +57,7 @@ def observed_types(
     events = 0
     files = target.files(target.load())
     for done, file in enumerate(files, 1):
-        wanted = [("kind", "in", EVENT_KINDS), ("subject", "=", subject)]
+        wanted = [("kind", "=", "published"), ("subject", "=", subject)]
         rows: pa.Table = pq.read_table(
             target.directory / file.path, columns=["record"], filters=wanted, partitioning=None
         )

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
@@ -57,7 +58,7 @@ def reconcile(spark: SparkSession, log: Path, lake: Path) -> list[SegmentReport]
     if not bases:
         return []
     of_log = segment_sums(records_between(spark, log, bases[0], end, "offset", "record"), bases)
-    of_lake = segment_sums(lake_records(spark, lake, bases[0], end), bases)
+    of_lake = segment_sums(lake_records(spark, log, lake, bases[0], end), bases)
     return [SegmentReport(base, of_log.get(base, Sums()), of_lake.get(base, Sums())) for base in bases]
 
 
@@ -80,12 +81,13 @@ def lake_end(log: Path, lake: Path) -> int:
     return committed(target.load(), application_of(log_identity(log), RECORDS)) or 0
 
 
-def lake_records(spark: SparkSession, lake: Path, first: int, end: int) -> DataFrame:
-    """Return offset and bytes of the records ``first..end-1`` in the lake, those in the quarantine included."""
+def lake_records(spark: SparkSession, log: Path, lake: Path, first: int, end: int) -> DataFrame:
+    """Return offset and bytes of the records ``first..end-1`` of a log in the lake, with those in the quarantine."""
     records = table(spark, lake, RECORDS.name).select("offset", "record")
     if LakeTable(lake, QUARANTINE).exists:
         unreadable = table(spark, lake, QUARANTINE.name).where(F.col("table") == RECORDS.name)
         records = records.unionByName(unreadable.select("offset", "record"))
+    records = records.withColumn("offset", F.col("offset") - logs_in(lake).base(log_identity(log)))
     return records.where((F.col("offset") >= first) & (F.col("offset") < end))
 
 

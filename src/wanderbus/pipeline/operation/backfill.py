@@ -15,16 +15,18 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.errors import ConfigurationError, StorageError
+from wanderbus.errors import ConfigurationError
 from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze
-from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
-from wanderbus.pipeline.lake.jobs import DECODINGS, declared_events, write_versions
+from wanderbus.pipeline.lake.delta import LakeTable, application_of
+from wanderbus.pipeline.lake.jobs import DECODINGS, declared_events, ends_of, write_versions
 from wanderbus.pipeline.lake.lifetimes import CHANGES
+from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.lake.records import Decoding
 from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, schema_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import Written
+from wanderbus.pipeline.lake_offsets import OFFSETS_MAX
 from wanderbus.pipeline.tables import RECORDS, SUBSCRIPTIONS, Column, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
 
@@ -60,15 +62,13 @@ def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = Fa
 
     ``ConfigurationError`` for a table that is not silver.
     """
-    target, written, end = _rebuilt(spark, lake, name)
+    target, written, ends = _rebuilt(spark, lake, name)
     try:
         result = _compared(spark, target, written.files)
         is_wanted = not result.is_equal and (result.is_equal_in_fixed or is_forced)
         if is_wanted:
-            application, misfits = application_of(_log_of(lake), target.table), written.counts.misfits
-            target.commit(
-                target.load(), written.files, replaces=True, application=application, end=end, misfits=misfits
-            )
+            misfits = written.counts.misfits
+            target.commit(target.load(), written.files, replaces=True, ends=ends, misfits=misfits)
     except BaseException:
         target.discard(written.files)
         raise
@@ -77,35 +77,27 @@ def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = Fa
     return msgspec.structs.replace(result, is_swapped=is_wanted)
 
 
-def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Written, int]:
-    """Return the table with its columns as they are declared now, the rows decoded again, and its end."""
+def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Written, dict[str, int]]:
+    """Return the table with its columns as they are declared now, the rows decoded again, and its ends."""
     specified = named(name)
     if specified.layer != "silver":
         raise ConfigurationError(f"{name} is a {specified.layer} table; only silver tables can be made again")
     events, decoding, _ = declared_events(lake, {})
     decodings = (decoding, Decoding(SCHEMA_KINDS, schema_decoder), *DECODINGS)
-    log, bronze = _log_of(lake), LakeTable(lake, RECORDS)
+    logs, bronze = logs_in(lake), LakeTable(lake, RECORDS)
     target = LakeTable(lake, events if specified is EVENTS else specified)
     present = target if not target.exists else LakeTable(lake, specified)
-    delta = target.create(log) if present is target else present.load()
-    end = committed(delta, application_of(log, specified))
-    if end is None:
-        end = committed(bronze.load(), application_of(log, RECORDS)) or 0
+    delta = target.create(logs.first) if present is target else present.load()
+    stored = ends_of(lake, bronze.load(), RECORDS)
+    ends = {base: end if end > base else stored[base] for base, end in ends_of(lake, delta, specified).items()}
     decoded = CHANGES if specified is SUBSCRIPTIONS else target.table
     wanted = [each for each in decodings if name in each.kinds.values()]
-    plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=end)}, wanted)
-    written = decode_bronze(spark, bronze.paths(bronze.load()), end, plan).get(name, Written())
+    plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=OFFSETS_MAX)}, wanted)
+    written = decode_bronze(spark, bronze.paths(bronze.load()), ends, plan).get(name, Written())
     if specified is SUBSCRIPTIONS and written.files:
         written = write_versions(spark, target, [], written.files)
-    return target, written, end
-
-
-def _log_of(lake: Path) -> str:
-    """Return the identity of the lake's log."""
-    log = log_of(LakeTable(lake, RECORDS).load())
-    if log is None:
-        raise StorageError(f"{lake / RECORDS.directory} does not name its log; it is not a table of a lake")
-    return log
+    own = {application_of(log, specified): ends[base] - base for log, base in logs.bases.items()}
+    return target, written, own
 
 
 def _compared(spark: SparkSession, target: LakeTable, files: Sequence[LakeFile]) -> Backfilled:

@@ -14,19 +14,24 @@ from wanderbus.runtime.segment_files import durable_end
 
 
 class RunProgress(msgspec.Struct, frozen=True):
-    """Progress after one batch: the log is processed up to ``offset``, ``lag`` records before its durable end."""
+    """Progress after one batch: the log is processed up to ``offset``, ``lag`` records before its durable end.
+
+    ``server`` is the name of the log in a lake of several logs, "" if the lake has one.
+    """
 
     offset: int
     lag: int
     records: int
     records_per_s: float
+    server: str = ""
 
 
 class QueryProgress:
-    """Reader of the reports of one query; ``first`` is the offset at which its first batch begins."""
+    """Reader of the reports of one query, on the log of ``server``; its first batch begins at the offset ``first``."""
 
-    def __init__(self, log: Path, first: int) -> None:
+    def __init__(self, log: Path, first: int, server: str = "") -> None:
         self._log = log
+        self._server = server
         self._first = first
         self._shown = -1
 
@@ -42,7 +47,7 @@ class QueryProgress:
                 continue
             duration_s = report["durationMs"].get("triggerExecution", 0) / 1_000
             rate = (end - first) / duration_s if duration_s else 0.0
-            yield RunProgress(end, durable_end(self._log) - end, end - first, rate)
+            yield RunProgress(end, durable_end(self._log) - end, end - first, rate, self._server)
 
 
 def _offset(text: Any) -> int | None:

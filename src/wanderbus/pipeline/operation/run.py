@@ -1,58 +1,53 @@
-"""The run of the pipeline: the job from the log to the lake, with progress, a clean stop, and errors with their place.
+"""A run of the pipeline: the job log → lake with its lock, its progress, its lineage and a clean stop (SPEC T-03).
 
-SPEC T-03.
+A run on several logs has a query for each. The queries change the lake one after the other, batch by batch.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from wanderbus.errors import WanderbusError
+from wanderbus.errors import StorageError
+from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.jobs import Ingestion, LakeCounts
+from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.logs import add_logs, logs_in
 from wanderbus.pipeline.lineage import LineageRun, recorded
 from wanderbus.pipeline.operation.lake_lock import lake_lock
-from wanderbus.pipeline.operation.query_progress import QueryProgress, RunProgress
-from wanderbus.pipeline.session import plain_errors
-from wanderbus.pipeline.source.log_files import LogFiles
+from wanderbus.pipeline.operation.log_run import LogRun
+from wanderbus.pipeline.operation.query_progress import RunProgress
+from wanderbus.pipeline.tables import RECORDS
 from wanderbus.pipeline.tables.declared import Declared
 
 CHECKPOINT: Final = "_checkpoint"
-"""Directory within a lake with the checkpoint of its job."""
+"""Directory within a lake with the checkpoint of its first log; others have the identity of their log behind."""
 
 BATCH_S_MAX: Final = 10.0
 """Time that a stop waits for the present batch; afterwards the batch is abandoned, and the next run repeats it."""
 
-_POLL_S: Final = 1
+_POLL_S: Final = 1.0
 _REFRESH_S: Final = 3_600.0
 _RUNNING_EACH_S: Final = 60.0
 
 
-class PipelineFailed(WanderbusError):
-    """The pipeline failed; the message has the input, the place in it, and the reason, in one line."""
-
-
 class PipelineRun:
-    """A run on ``lake``; :meth:`run` ends at the log's present end, or with ``every_s`` when ``stop`` is set.
+    """A run on ``lake``; :meth:`run` ends at the present ends of the logs, or with ``every_s`` when ``stop`` is set.
 
-    ``stop`` ends any run after its present batch; a signal handler may set it.
-    ``declared`` are attributes beside those of the log's own declarations, as for
-    :class:`~wanderbus.pipeline.lake.jobs.Ingestion`.
+    ``log`` is the log of a server, or those of several servers of a domain (decision 0095). ``stop`` ends any run after
+    its present batch; a signal handler may set it. ``declared`` are attributes beside those of the logs' own
+    declarations, as for :class:`~wanderbus.pipeline.lake.jobs.Ingestion`.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        log: Path,
+        log: Path | Sequence[Path],
         lake: Path,
         *,
         declared: Declared | None = None,
@@ -62,79 +57,83 @@ class PipelineRun:
         on_progress: Callable[[RunProgress], None] = lambda _: None,
         stop: threading.Event | None = None,
     ) -> None:
-        self._log = log
+        self._logs = [log] if isinstance(log, Path) else list(log)
         self._lake = lake
         self._every_s = every_s
         self._rows_per_batch = rows_per_batch
         self._lineage_copy = lineage_copy
         self._on_progress = on_progress
-        self._job = Ingestion(spark, log, lake, declared=declared)
-        self._progress: QueryProgress | None = None
+        storing = threading.Lock()
+        self._jobs = [Ingestion(spark, each, lake, declared=declared, storing=storing) for each in self._logs]
+        self._counts: LakeCounts = {}
+        for job in self._jobs:
+            job.counts = self._counts
         self.stop = stop or threading.Event()
 
     def run(self) -> LakeCounts:
         """Bring the lake up to date and return the counts of what was added, by table.
 
-        Raises ``StorageError`` if another job has the lake, and :class:`PipelineFailed` for all that stops a batch.
+        Raises ``StorageError`` if another job has the lake, or if it is the lake of other logs, and
+        ``PipelineFailed`` for all that stops a batch.
         """
         with lake_lock(self._lake):
-            lineage = LineageRun(self._lake, "run", log=self._log, copy=self._lineage_copy)
-            lineage.first = lineage.end = self._job.end()
-            self._progress = QueryProgress(self._log, lineage.first)
-            lineage.counts = self._job.counts
-            with recorded(lineage), self._failures():
-                self._follow(lineage)
-        return self._job.counts
+            runs = [
+                LogRun(job, log, *name) for job, log, name in zip(self._jobs, self._logs, self._names(), strict=True)
+            ]
+            lineage = LineageRun(self._lake, "run", logs=self._logs, copy=self._lineage_copy)
+            lineage.spans = [(each.first, each.end) for each in runs]
+            lineage.counts = self._counts
+            with recorded(lineage):
+                try:
+                    self._follow(runs, lineage)
+                finally:
+                    lineage.spans = [(each.first, each.end) for each in runs]
+        return self._counts
 
-    def _follow(self, lineage: LineageRun) -> None:
-        query = self._job.start(self._lake / CHECKPOINT, rows_per_batch=self._rows_per_batch, every_s=self._every_s)
+    def _names(self) -> list[tuple[str, Path]]:
+        """Return the name and the checkpoint of each log in the lake, which has all of them from now on."""
+        has_several = len(self._logs) > 1 or (
+            LakeTable(self._lake, RECORDS).exists and len(logs_in(self._lake).identities) > 1
+        )
+        if not has_several:
+            return [("", self._lake / CHECKPOINT)]
+        identities = [log_identity(each) for each in self._logs]
+        for identity, log in zip(identities, self._logs, strict=True):
+            if identities.count(identity) > 1:
+                raise StorageError(f"{log} is the log {identity} twice; name each data directory once")
+        logs = add_logs(self._lake, identities)
+        directories = [CHECKPOINT if each == logs.first else f"{CHECKPOINT}-{each}" for each in identities]
+        return [(logs.name(each), self._lake / path) for each, path in zip(identities, directories, strict=True)]
+
+    def _follow(self, runs: Sequence[LogRun], lineage: LineageRun) -> None:
         refreshed_s = emitted_s = time.monotonic()
         try:
-            while not (is_done := query.awaitTermination(_POLL_S)) and not self.stop.is_set():
-                has_batch = self._show(query, lineage)
+            for each in runs:
+                each.start(self._rows_per_batch, self._every_s)
+            while not self.stop.is_set() and sum(each.wait(_POLL_S / len(runs)) for each in runs) < len(runs):
+                has_batch = self._show(runs)
                 now_s = time.monotonic()
                 if now_s - refreshed_s >= _REFRESH_S:
                     refreshed_s = now_s
-                    self._job.refresh()
+                    for each in runs:
+                        each.job.refresh()
                 if has_batch and now_s - emitted_s >= _RUNNING_EACH_S:
                     emitted_s = now_s
+                    lineage.spans = [(each.first, each.end) for each in runs]
                     lineage.emit("RUNNING")
         finally:
-            self._job.stop(query, BATCH_S_MAX)
-        self._show(query, lineage)
-        lineage.end = self._job.end()
-        if is_done:
-            self._job.register()
-        lineage.is_aborted = not is_done and self._every_s is None
+            for each in runs:
+                each.stop(BATCH_S_MAX)
+        self._show(runs)
+        for each in runs:
+            each.close()
+        lineage.is_aborted = not all(each.is_done for each in runs) and self._every_s is None
 
-    def _show(self, query: StreamingQuery, lineage: LineageRun) -> bool:
+    def _show(self, runs: Sequence[LogRun]) -> bool:
         """Report the progress of batches that have ended since the last call; return whether there was one."""
-        assert self._progress is not None
         found = False
-        for progress in self._progress.ended(query):
-            found = True
-            lineage.end = progress.offset
-            self._on_progress(progress)
+        for each in runs:
+            for progress in each.ended():
+                found = True
+                self._on_progress(progress)
         return found
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Turn every error of a batch into one line with its place in the log."""
-        try:
-            with plain_errors():
-                yield
-        except (WanderbusError, PySparkException, Py4JError) as error:
-            cause = self._job.error or error
-            text = " ".join(str(cause).split("\n", 1)[0].split())
-            if isinstance(cause, WanderbusError) and ".seg" in text:
-                raise PipelineFailed(text) from None
-            raise PipelineFailed(f"{text}; the batch begins at {place_in(self._log, self._job.end())}") from None
-
-
-def place_in(log: Path, offset: int) -> str:
-    """Return the place of a record in words: its segment, byte and offset."""
-    try:
-        (part,) = LogFiles(log).slices(offset, offset + 1, 1)
-    except (WanderbusError, ValueError):
-        return f"record {offset} of {log}"
-    return f"byte {part.first_byte} of {part.path} (record {offset})"

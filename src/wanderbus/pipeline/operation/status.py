@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from wanderbus.pipeline.lake.compaction import small_files
-from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of, misfits_in
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, misfits_in
+from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.reading import existing_tables
 from wanderbus.pipeline.lineage import Run, runs
 from wanderbus.pipeline.operation.lake_lock import is_locked
-from wanderbus.pipeline.tables import QUARANTINE, RECORDS, Table
+from wanderbus.pipeline.tables import QUARANTINE, Table
 
 
 class TableStatus(msgspec.Struct, frozen=True):
@@ -37,7 +38,10 @@ class TableStatus(msgspec.Struct, frozen=True):
 
 
 class LakeStatus(msgspec.Struct, frozen=True):
-    """Status of a lake whose log has ``durable`` records; ``is_changing`` while a job has its lock."""
+    """Status of a lake, one of whose logs has ``durable`` records; ``is_changing`` while a job has its lock.
+
+    Offsets and lags of tables are those of this log; rows, files and all others are of the whole lake.
+    """
 
     directory: str
     log: str
@@ -47,10 +51,15 @@ class LakeStatus(msgspec.Struct, frozen=True):
     tables: Sequence[TableStatus]
 
 
-def lake_status(lake: Path, durable: int) -> LakeStatus:
-    """Return the status of a lake; ``StorageError`` if there is none, or if a table cannot be read."""
+def lake_status(lake: Path, durable: int, log: str | None = None) -> LakeStatus:
+    """Return the status of a lake for the log with an identity, the first one of the lake by default.
+
+    Raises ``StorageError`` if there is no lake, if it does not have this log, or if a table cannot be read.
+    """
     found = existing_tables(lake)
-    log = log_of(LakeTable(lake, RECORDS).load()) or ""
+    logs = logs_in(lake)
+    log = log or logs.first
+    logs.base(log)
     past = runs(lake)
     quarantined = _quarantined(lake)
     tables = [_table(lake, table, log, durable, quarantined) for table in found]

@@ -24,7 +24,9 @@ from deltalake.exceptions import DeltaError
 from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import HistoryRead, HistoryWanted
 from wanderbus.errors import StorageError, WanderbusError
-from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, log_of
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
+from wanderbus.pipeline.lake.logs import logs_of
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
 from wanderbus.runtime.services.frames import ServiceAway
 from wanderbus.runtime.services.history import OffsetAsked
@@ -42,7 +44,7 @@ _GENERATING: Final = ["published", "arrived", "matched", "detected", "replayed"]
 
 
 class _File(NamedTuple):
-    """A file of records: its path, and the bounds of its offsets and times."""
+    """A file of records: its path, and the bounds of lake offsets and times of the records that a log has in it."""
 
     path: Path
     first: int
@@ -52,9 +54,10 @@ class _File(NamedTuple):
 
 
 class _Contents(NamedTuple):
-    """The records ``begin..end-1`` of the log ``identity``, in ``files`` by offset."""
+    """The records ``begin..end-1`` of the log ``identity`` with the base ``base``, in ``files`` by lake offset."""
 
     identity: str
+    base: int
     begin: int
     end: int
     files: list[_File]
@@ -66,13 +69,22 @@ class _Contents(NamedTuple):
             return "the lake has no record yet"
         return f"the lake begins at record {self.begin} of {instant_shown(self.files[0].first_us)}"
 
+    def own(self, rows: _Rows) -> _Rows:
+        """Return those of the rows that are of this log."""
+        return rows.between(self.base, self.base + OFFSETS_A_LOG)
+
 
 class _Rows(NamedTuple):
-    """Records by offset."""
+    """Records by lake offset."""
 
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     times: np.ndarray[Any, np.dtype[np.int64]]
     records: pa.ChunkedArray
+
+    def between(self, first: int, end: int) -> _Rows:
+        """Return the records from the lake offset ``first`` up to ``end``."""
+        low, high = np.searchsorted(self.offsets, [first, end])
+        return _Rows(self.offsets[low:high], self.times[low:high], self.records[low:high])
 
 
 class LakeHistory:
@@ -81,14 +93,15 @@ class LakeHistory:
     def __init__(self, lake: Path, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._lake = lake
         self._cache_bytes_max = cache_bytes_max
-        self._contents: _Contents | None = None
+        self._contents: dict[str, _Contents] = {}
+        """What the lake has of each log that was asked for, by its identity."""
         self._groups: OrderedDict[tuple[Path, int], _Rows] = OrderedDict()
         self._extents: dict[Path, list[tuple[int, int]]] = {}
         self._lock = threading.Lock()
 
     def offset(self, asked: OffsetAsked) -> int:
         """Return the first offset of a subscription."""
-        contents, since = self._of(asked.server, asked.incarnation, self._newest()), asked.wanted.since
+        contents, since = self._newest(asked.server, asked.incarnation), asked.wanted.since
         if contents.end < asked.log_begins:
             raise StorageError(
                 f"the lake has the records before {contents.end} only: those up to the log are kept nowhere"
@@ -108,17 +121,18 @@ class LakeHistory:
 
     def read(self, wanted: HistoryWanted) -> HistoryRead:
         """Return a piece, which ends where the lake ends."""
+        known = self._contents.get(f"{wanted.server}-{wanted.incarnation}")
         try:
-            return self._read(self._contents or self._newest(), wanted)
+            if known is not None:
+                return self._read(known, wanted)
         except (WanderbusError, OSError, pa.ArrowException):
             pass  # the lake may have more by now, or have its records in other files
         try:
-            return self._read(self._newest(), wanted)
+            return self._read(self._newest(wanted.server, wanted.incarnation), wanted)
         except (OSError, pa.ArrowException) as error:
             raise _away(error) from None
 
     def _read(self, contents: _Contents, wanted: HistoryWanted) -> HistoryRead:
-        self._of(wanted.server, wanted.incarnation, contents)
         if not contents.begin <= wanted.first < contents.end:
             raise StorageError(f"record {wanted.first} is not in the lake, which ends at record {contents.end}")
         try:
@@ -126,26 +140,24 @@ class LakeHistory:
         except msgspec.DecodeError as error:
             raise StorageError(f"a record from {wanted.first} on was written by another version: {error}") from None
 
-    def _of(self, server: str, incarnation: int, contents: _Contents) -> _Contents:
-        """Return ``contents`` if they are of this log."""
-        if contents.identity != f"{server}-{incarnation}":
-            raise StorageError(f"the lake has the log {contents.identity}, not {server}-{incarnation}")
-        return contents
-
-    def _newest(self) -> _Contents:
-        """Return what the lake has now."""
-        target = LakeTable(self._lake, RECORDS)
+    def _newest(self, server: str, incarnation: int) -> _Contents:
+        """Return what the lake has of a log now."""
+        target, identity = LakeTable(self._lake, RECORDS), f"{server}-{incarnation}"
         try:
             delta = target.load()
-            identity = str(log_of(delta))
-            files = sorted(_files(target, delta), key=lambda each: each.first)
+            logs = logs_of(self._lake, delta)
+            every = list(_files(target, delta))
             end = committed(delta, application_of(identity, RECORDS)) or 0
         except (StorageError, DeltaError) as error:
             raise ServiceAway(" ".join(str(error).split())) from None
-        begin = files[0].first if files else end
-        contents = self._contents = _Contents(identity, begin, end, files)
+        if (base := logs.bases.get(identity)) is None:
+            raise StorageError(f"the lake has the log {', '.join(logs.identities)}, not {identity}")
+        found = [own for file in every if (own := _own(file, base)) is not None]
+        files = sorted(found, key=lambda each: each.first)
+        begin = files[0].first - base if files else end
+        contents = self._contents[identity] = _Contents(identity, base, begin, end, files)
         with self._lock:
-            paths = {file.path for file in files}
+            paths = {file.path for file in every}
             self._extents = {path: kept for path, kept in self._extents.items() if path in paths}
         return contents
 
@@ -157,31 +169,31 @@ class LakeHistory:
 
         :raises StorageError: a record is missing, or there twice
         """
+        base = contents.base
         parts = [
             rows
             for file in contents.files
-            if file.first < end and file.last >= first
-            for rows in self._between(file, first, end)
+            if file.first < base + end and file.last >= base + first
+            for rows in self._between(file, base + first, base + end)
         ]
         offset = first
-        frames = (frame for rows in parts for frame in _as_frames(rows))
+        frames = (frame for rows in parts for frame in _as_frames(rows, base))
         for frame in frames if len(parts) < 2 else sorted(frames):
             if frame.offset > offset:
-                yield from self._quarantined(offset, frame.offset)
+                yield from self._quarantined(base, offset, frame.offset)
             elif frame.offset < offset:
                 raise StorageError(f"the lake has record {frame.offset} twice; see 'reconcile'")
             yield frame
             offset = frame.offset + 1
         if offset < end:
-            yield from self._quarantined(offset, end)
+            yield from self._quarantined(base, offset, end)
 
     def _between(self, file: _File, first: int, end: int) -> Iterator[_Rows]:
         for group, (least, most) in enumerate(self._extent(file)):
             if least < end and most >= first:
-                rows = self._group(file, group)
-                low, high = np.searchsorted(rows.offsets, [first, end])
-                if low < high:
-                    yield _Rows(rows.offsets[low:high], rows.times[low:high], rows.records[low:high])
+                rows = self._group(file, group).between(first, end)
+                if len(rows.offsets):
+                    yield rows
 
     def _extent(self, file: _File) -> list[tuple[int, int]]:
         """Return the bounds of the offsets of each row group."""
@@ -212,14 +224,14 @@ class LakeHistory:
                 size -= self._groups.popitem(last=False)[1].records.nbytes
             return rows
 
-    def _quarantined(self, first: int, end: int) -> Iterator[Frame]:
+    def _quarantined(self, base: int, first: int, end: int) -> Iterator[Frame]:
         """Yield empty records for offsets that are in the quarantine: nobody can read these."""
         quarantine = LakeTable(self._lake, QUARANTINE)
         known: set[int] = set()
         if quarantine.exists:
-            conditions = [("table", "=", RECORDS.name), ("offset", ">=", first), ("offset", "<", end)]
+            conditions = [("table", "=", RECORDS.name), ("offset", ">=", base + first), ("offset", "<", base + end)]
             rows = quarantine.load().to_pyarrow_table(columns=["offset"], filters=conditions)
-            known = set(rows["offset"].to_pylist())
+            known = {offset - base for offset in rows["offset"].to_pylist()}
         missing = [offset for offset in range(first, end) if offset not in known]
         if missing:
             raise StorageError(f"the lake lacks record {missing[0]}; compare it with the log by 'reconcile'")
@@ -244,13 +256,13 @@ class LakeHistory:
             if found is not None and file.first > found:
                 break
             for group in range(len(self._extent(file))):
-                rows = self._group(file, group)
+                rows = contents.own(self._group(file, group))
                 later = rows.offsets[rows.times >= at_us]
                 if len(later):
                     found = int(later[0]) if found is None else min(found, int(later[0]))
         if found is None:
             raise StorageError(f"since {instant_shown(at_us)}: the lake ends before, at record {contents.end}")
-        return found
+        return found - contents.base
 
     def _behind(self, contents: _Contents, asked: OffsetAsked, number: int) -> int:
         """Return the offset behind the event of a notification; the latest records are searched first."""
@@ -260,7 +272,8 @@ class LakeHistory:
                 table = _table(file, group, [*_COLUMNS, "kind"])
                 named = pc.match_substring(table["record"], wanted.user.encode())
                 rows = table.filter(pc.and_(named, pc.is_in(table["kind"], pa.array(_GENERATING))))
-                found = find_position(_as_frames(_rows(rows)), wanted.user, wanted.session, number)
+                frames = _as_frames(contents.own(_rows(rows)), contents.base)
+                found = find_position(frames, wanted.user, wanted.session, number)
                 if found is not None and found >= contents.begin:
                     return found
         raise StorageError(f"since position {number}: {contents.shown}")
@@ -272,6 +285,21 @@ def _files(target: LakeTable, delta: DeltaTable) -> Iterable[_File]:
         if each["num_records"]:
             bounds = [each[f"{bound}.{column}"] for column in ("offset", "at_us") for bound in ("min", "max")]
             yield _File(target.directory / each["path"], *bounds)
+
+
+def _own(file: _File, base: int) -> _File | None:
+    """Return a file with the bounds of the records of one log, None if it has none of them."""
+    end = base + OFFSETS_A_LOG
+    if base <= file.first and file.last < end:
+        return file
+    if file.last < base or file.first >= end:
+        return None
+    conditions = [("offset", ">=", base), ("offset", "<", end)]  # a compaction has merged records of several logs
+    rows = pq.read_table(file.path, columns=["offset", "at_us"], filters=conditions, partitioning=None)
+    if not len(rows):
+        return None
+    bounds = [pc.min_max(rows[column]).as_py() for column in ("offset", "at_us")]
+    return _File(file.path, *(each[side] for each in bounds for side in ("min", "max")))
 
 
 def _table(file: _File, group: int, columns: list[str]) -> pa.Table:
@@ -288,10 +316,11 @@ def _rows(table: pa.Table) -> _Rows:
     return _Rows(offsets, table["at_us"].to_numpy(), table["record"])
 
 
-def _as_frames(rows: _Rows) -> Iterator[Frame]:
+def _as_frames(rows: _Rows, base: int) -> Iterator[Frame]:
+    """Yield the records with their offsets in the log with this base."""
     records = (record.as_py() for record in rows.records)
     for offset, at_us, record in zip(rows.offsets.tolist(), rows.times.tolist(), records, strict=True):
-        yield Frame(offset, at_us, record, 0)
+        yield Frame(offset - base, at_us, record, 0)
 
 
 def _away(error: Exception) -> ServiceAway:

@@ -14,7 +14,7 @@ class UnknownTable(WanderbusError):
     """The lake has no table of that name."""
 
 
-_OFFSET: Final = Column("offset", "bigint", "place of the record in the log; dense, from 0 on")
+_OFFSET: Final = Column("offset", "bigint", "offset of the record: in the log, or in the lake of several logs")
 _AT_US: Final = Column("at_us", "bigint", "time of the record by the server's clock", MICROSECONDS)
 _DATE: Final = Column("date", "date", "day of `at_us` in UTC")
 _USER: Final = Column("user", "string", "user of the session, as `sip:name@domain`")
@@ -45,7 +45,7 @@ RECORDS: Final = Table(
 EVENTS: Final = Table(
     name="events",
     layer="silver",
-    meaning="Events that the server accepted. Each declared attribute has a column of its own type, after these.",
+    meaning="Events that a server accepted. Each declared attribute has a column of its own type, after these.",
     columns=(
         _OFFSET,
         _AT_US,
@@ -87,7 +87,7 @@ NOTIFICATIONS: Final = Table(
         _SESSION,
         Column("number", "bigint", "number of the notification in its session"),
         Column("subscriptions", "array<string>", "ids of the subscriptions that the event matched"),
-        Column("event_offset", "bigint", "offset of the event, if an engine matched it later", nullable=True),
+        Column("event_offset", "bigint", "offset of the event, if another record accepted it", nullable=True),
         _DATE,
     ),
     partitioned_by=("subject", "date"),

@@ -42,6 +42,11 @@ def key_file(file: Path, server: str) -> Path:
     return file.parent / "keys" / f"{server}.key"
 
 
+def data_directory(directory: Path, server: str) -> Path:
+    """Return the data directory of a server whose domain runs on one machine, in ``directory``."""
+    return directory / "data" / server
+
+
 def create_domain(directory: Path, name: str, size: int, port: int = SIP_PORT) -> Path:
     """Write the file of a new domain of ``size`` servers on loopback, with a key file for each; return its path.
 

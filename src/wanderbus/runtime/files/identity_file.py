@@ -35,11 +35,11 @@ class _Content(msgspec.Struct, frozen=True):
     checksum: int | None = None
 
 
-def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
+def load_identity(path: Path, log: EventLog, disk: Disk, new_name: str | None = None) -> Identity:
     """Return the identity in the file at ``path``; if it is missing or damaged, restore it.
 
-    The name is the one in the log, or in the state if the log lacks its first records, or a new one if the log is
-    empty. The ports are new; agents find them by themselves.
+    The name is the one in the log, or in the state if the log lacks its first records. If the log is empty, it is
+    ``new_name``, or a random one. The ports are new; agents find them by themselves.
 
     :raises StateCorrupt: the file is damaged, and neither log nor state contains the name
     """
@@ -49,7 +49,7 @@ def load_identity(path: Path, log: EventLog, disk: Disk) -> Identity:
         identity, fault = None, "is missing"
     if identity is not None:
         return identity
-    name = (_name_in(log) or state_server(path.parent)) if log.next_offset else f"wb{secrets.token_hex(3)}"
+    name = (_name_in(log) or state_server(path.parent)) if log.next_offset else new_name or f"wb{secrets.token_hex(3)}"
     if name is None:
         raise StateCorrupt(
             f'{path} {fault}; write {{"server": NAME}} with the name that event ids in the log begin with'

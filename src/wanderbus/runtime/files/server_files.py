@@ -81,16 +81,18 @@ class ServerFiles:
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         disk: Disk = SYSTEM,
         vfs: str | None = None,
+        new_name: str | None = None,
     ) -> ServerFiles:
         """Open or create a data directory; :class:`StorageError` names in one line the unusable file and the cause.
 
         A new directory is accessible to its owner only: it holds events and keys. ``vfs`` names SQLite's system layer.
+        ``new_name`` is the name of the server if the directory is new; a random one unless given.
         """
         try:
             make_directory(disk, directory, 0o700)
             log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max, disk=disk)
             try:
-                identity = load_identity(directory / "server.json", log, disk)
+                identity = load_identity(directory / "server.json", log, disk, new_name)
                 reset_key = kept_key(directory / "reset.key", disk)
                 store = StateGenerations.open(directory, server=identity.server, log=log, disk=disk, vfs=vfs)
             except BaseException:
