@@ -46,7 +46,7 @@ def test_all_ids_are_those_of_the_leader(domain: Domain) -> None:
         async with domain.servers() as servers, domain.agent("s1", "bob") as bob:
             for leader in ("s1", "s2", "s3"):
                 identity = await bob.publish(domain.subject_of(leader), {"n": 1})
-                assert identity.origin == service(servers[leader]).broker.state.server
+                assert identity.origin == service(servers[leader]).broker.state.server == leader
 
     run(story())
 

@@ -46,6 +46,15 @@ def test_a_directory_is_begun_and_found_again(tmp_path: Path) -> None:
     assert again.identity.ports == {"broker_port": 40_001, "data_port": 40_002, "stream_port": 40_003}
 
 
+def test_a_new_server_has_the_name_that_is_given_and_keeps_it(tmp_path: Path) -> None:
+    names = []
+    for given in ("s1", "s2", None):
+        files = ServerFiles.open(tmp_path, new_name=given)
+        names.append(files.identity.server)
+        files.close()
+    assert names == ["s1", "s1", "s1"]
+
+
 def test_design_6_3_the_key_of_resets_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     keys = []

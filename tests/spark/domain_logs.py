@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from tests.log_files import write_records
 from tests.published import published
 from wanderbus.event import Event, EventId
+from wanderbus.pipeline.lake import Ingestion
+from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.logs import add_logs
 from wanderbus.protocol import encode_event
 from wanderbus.records import (
     Acknowledged,
@@ -25,6 +30,7 @@ from wanderbus.records import (
     StatusChanged,
     Subscribed,
 )
+from wanderbus.runtime.segment_files import durable_end
 from wanderbus.subscription import Frequency, Subscription
 
 START_US = 1_700_000_000_000_000
@@ -101,6 +107,13 @@ def second_records() -> list[Record]:
         CausalChanged(at_us=at(13), changes=()),
         Acknowledged(at_us=at(14), user=CAROL, session="default", device="c", number=1),
     ]
+
+
+def fill(spark: SparkSession, logs: Sequence[Path], lake: Path) -> None:
+    """Bring a lake up to several logs, without the queries of a run."""
+    add_logs(lake, list(map(log_identity, logs)))
+    for log in logs:
+        Ingestion(spark, log, lake).store(0, durable_end(log))
 
 
 def write_logs(directory: Path) -> list[Path]:

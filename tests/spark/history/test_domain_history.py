@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.domain_logs import BOB, CAROL, START_US, subscription, write_logs
+from tests.spark.domain_logs import BOB, CAROL, START_US, fill, subscription, write_logs
 from wanderbus.pipeline.analytics.gold import GoldTables, lake_tables
 from wanderbus.pipeline.analytics.gold_lake import store_gold
 from wanderbus.pipeline.history import (
@@ -27,7 +27,6 @@ from wanderbus.pipeline.history import replay as replayed
 from wanderbus.pipeline.history.lifetimes import Absence, Absences
 from wanderbus.pipeline.lake import table
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
-from wanderbus.pipeline.operation.run import PipelineRun
 from wanderbus.pipeline.operation.status import lake_status
 
 pytestmark = pytest.mark.spark
@@ -37,7 +36,7 @@ S2 = OFFSETS_A_LOG
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("domain")
-    PipelineRun(spark, write_logs(directory), directory / "lake").run()
+    fill(spark, write_logs(directory), directory / "lake")
     return directory / "lake"
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.api.event_domain import Domain
 from tests.api.world import numbers, run
+from tests.spark.domain_logs import fill
 from wanderbus.pipeline.history import absences_of, arrivals, changes_in, lake_events, replay, versions_of
 from wanderbus.pipeline.lake import reconcile, table
-from wanderbus.pipeline.operation.run import PipelineRun
 
 pytestmark = pytest.mark.spark
 ALICE = "sip:alice@localhost"
@@ -41,7 +41,7 @@ def test_events_of_both_servers_are_in_the_lake_once(spark: SparkSession, tmp_pa
     run(story())
     logs = [domain.data_dir(server) / "log" for server in ("s1", "s2")]
     lake = tmp_path / "lake"
-    PipelineRun(spark, logs, lake).run()
+    fill(spark, logs, lake)
     assert not any(each.differs for log in logs for each in reconcile(spark, log, lake))
     events = table(spark, lake, "events")
     found = [(each.server, each.subject) for each in events.select("server", "subject").collect()]
