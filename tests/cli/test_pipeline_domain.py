@@ -54,14 +54,14 @@ def test_a_lake_of_a_domain_is_made_and_asked(
         return (output.err if status else output.out).splitlines()
 
     added = json.loads(wanderbus("pipeline", "run", str(domain), "--once", "--json")[0])["added"]
-    assert (added["records"]["rows"], added["events"]["rows"]) == (20, 4)
+    assert (added["records"]["rows"], added["events"]["rows"]) == (24, 5)
     assert wanderbus("pipeline", "run", str(domain), "--once") == ["the lake is up to date"]
-    assert wanderbus("pipeline", "reconcile", str(domain)) == ["2 segments, 20 records, 0 segments differ"]
+    assert wanderbus("pipeline", "reconcile", str(domain)) == ["2 segments, 24 records, 0 segments differ"]
     shown = [json.loads(line) for line in wanderbus("pipeline", "status", str(domain), "--json")]
-    assert [(each["log"], each["tables"][0]["offset"]) for each in shown] == [("s1-7", 9), ("s2-9", 11)]
+    assert [(each["log"], each["tables"][0]["offset"]) for each in shown] == [("s1-7", 9), ("s2-9", 15)]
 
     matches = wanderbus("history", "match", "", "--subject", "*")
-    assert [line.split()[0] for line in matches] == ["s1:4", "s1:5", "s1:6", "s2:7"]
+    assert [line.split()[0] for line in matches] == ["s1:4", "s1:5", "s1:6", "s2:7", "s2:13"]
     (match,) = wanderbus("history", "match", "", "--server", "s2", "--from", "7", "--to", "8", "--json")
     assert (json.loads(match)["server"], json.loads(match)["offset"]) == ("s2", 7)
     assert wanderbus("history", "explain", "Value > 2", "--offset", "s2:7")[0].startswith("matches: ")
@@ -71,6 +71,6 @@ def test_a_lake_of_a_domain_is_made_and_asked(
     assert "--from, --to: an offset needs --server" in wanderbus("history", "count", "", "--from", "7", status=1)[-1]
     assert [line.split()[0] for line in wanderbus("history", "replay", "s2-9-3")] == ["s2:6", "s2:8"]
     page = domain / "report.html"
-    assert "3 matches of 4 events, 3 delivered" in wanderbus("report", "--out", str(page))[0]
+    assert "4 matches of 5 events, 4 delivered" in wanderbus("report", "--out", str(page))[0]
     assert "report of s1, s2" in page.read_text()
     assert "no log of the server 's9'" in wanderbus("report", "--server", "s9", "--out", str(page), status=1)[-1]

@@ -45,9 +45,10 @@ def departure(delay: float) -> Event:
     return Event("Departure", {"Dest": "IAH", "Delay": delay}, published_us=START_US)
 
 
-def subscription(identifier: str, owner: str, subject: str = "Departure", **more: object) -> Subscription:
-    """Return a subscription to late departures."""
-    return Subscription(identifier, owner, "default", subject, "Delay > 30", **more)  # type: ignore[arg-type]
+def subscription(identifier: str, owner: str, **more: object) -> Subscription:
+    """Return a subscription to late departures, unless more is given."""
+    wanted = {"subject": "Departure", "expression": "Delay > 30"} | more
+    return Subscription(identifier, owner, "default", **wanted)  # type: ignore[arg-type]
 
 
 def at(second: int) -> int:
@@ -92,7 +93,11 @@ def first_records() -> list[Record]:
 
 
 def second_records() -> list[Record]:
-    """Return the log of s2: two events of s1 arrive, the second within a minute, and it accepts one itself."""
+    """Return the log of s2: two events of s1 arrive, the second within a minute, and it accepts two itself.
+
+    Bob has a session here, too, with numbers of its own.
+    """
+    prices = subscription("s2-9-12", BOB, subject="Price", expression="Value > 4")
     rare = subscription("s2-9-3", CAROL, restrictions=(Frequency(60.0),))
     return [
         Started(at_us=at(0), server="s2", incarnation=9),
@@ -106,6 +111,10 @@ def second_records() -> list[Record]:
         arrived(6, departure(77.0), 12),
         CausalChanged(at_us=at(13), changes=()),
         Acknowledged(at_us=at(14), user=CAROL, session="default", device="c", number=1),
+        Attached(at_us=at(15), user=BOB, session="default", device="b2", epoch=1),
+        Subscribed(at_us=at(16), subscription=prices, number=1),
+        accepted("s2", 13, Event("Price", {"Value": 5.0}), 17, Notified(BOB, "default", 1, ("s2-9-12",))),
+        Acknowledged(at_us=at(18), user=BOB, session="default", device="b2", number=1),
     ]
 
 
