@@ -21,7 +21,7 @@ DataDirectory = Annotated[
 DataDirectories = Annotated[
     list[Path],
     typer.Argument(
-        metavar="DATA_DIR...",
+        metavar="DATA_DIR",
         help="Data directory of a server, those of all servers of a domain, or the directory of 'domain up'.",
     ),
 ]

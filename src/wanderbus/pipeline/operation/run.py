@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -106,28 +107,30 @@ class PipelineRun:
         return [(logs.name(each), self._lake / path) for each, path in zip(identities, directories, strict=True)]
 
     def _follow(self, runs: Sequence[LogRun], lineage: LineageRun) -> None:
-        refreshed_s = emitted_s = time.monotonic()
-        try:
+        with ExitStack() as stopping:
             for each in runs:
                 each.start(self._rows_per_batch, self._every_s)
-            while not self.stop.is_set() and sum(each.wait(_POLL_S / len(runs)) for each in runs) < len(runs):
-                has_batch = self._show(runs)
-                now_s = time.monotonic()
-                if now_s - refreshed_s >= _REFRESH_S:
-                    refreshed_s = now_s
-                    for each in runs:
-                        each.job.refresh()
-                if has_batch and now_s - emitted_s >= _RUNNING_EACH_S:
-                    emitted_s = now_s
-                    lineage.spans = [(each.first, each.end) for each in runs]
-                    lineage.emit("RUNNING")
-        finally:
-            for each in runs:
-                each.stop(BATCH_S_MAX)
+                stopping.callback(each.stop, BATCH_S_MAX)
+            self._wait(runs, lineage)
         self._show(runs)
         for each in runs:
             each.close()
         lineage.is_aborted = not all(each.is_done for each in runs) and self._every_s is None
+
+    def _wait(self, runs: Sequence[LogRun], lineage: LineageRun) -> None:
+        """Report progress until all queries have ended, or until the run is stopped."""
+        refreshed_s = emitted_s = time.monotonic()
+        while not self.stop.is_set() and sum(each.wait(_POLL_S / len(runs)) for each in runs) < len(runs):
+            has_batch = self._show(runs)
+            now_s = time.monotonic()
+            if now_s - refreshed_s >= _REFRESH_S:
+                refreshed_s = now_s
+                for each in runs:
+                    each.job.refresh()
+            if has_batch and now_s - emitted_s >= _RUNNING_EACH_S:
+                emitted_s = now_s
+                lineage.spans = [(each.first, each.end) for each in runs]
+                lineage.emit("RUNNING")
 
     def _show(self, runs: Sequence[LogRun]) -> bool:
         """Report the progress of batches that have ended since the last call; return whether there was one."""
