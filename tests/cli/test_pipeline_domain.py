@@ -38,7 +38,7 @@ def test_the_directory_of_a_domain_stands_for_its_servers(domain: Path, tmp_path
 
 
 def test_a_server_is_chosen_of_a_lake_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["history", "count", "", "--log", str(tmp_path), "--server", "s1"]) == 1
+    assert run(["history", "count", "", "--log", str(tmp_path), "--server", "s1"]) == 2
     assert "--server chooses a server of a lake; give it without --log" in capsys.readouterr().err
 
 
@@ -68,7 +68,7 @@ def test_a_lake_of_a_domain_is_made_and_asked(
     assert (
         "give the offset with its server, as s1:7" in wanderbus("history", "explain", "", "--offset", "7", status=1)[-1]
     )
-    assert "--from, --to: an offset needs --server" in wanderbus("history", "count", "", "--from", "7", status=1)[-1]
+    assert "--from, --to: an offset needs --server" in wanderbus("history", "count", "", "--from", "7", status=2)[-1]
     assert [line.split()[0] for line in wanderbus("history", "replay", "s2-9-3")] == ["s2:6", "s2:8"]
     page = domain / "report.html"
     assert "4 matches of 5 events, 4 delivered" in wanderbus("report", "--out", str(page))[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -59,10 +59,10 @@ class _Written(NamedTuple):
 
 
 class LineageRun:
-    """The run of ``job`` that writes ``tables`` of a lake; set ``spans`` and ``counts`` as it proceeds.
+    """The run of ``job`` that writes ``tables`` of a lake; set ``spans``, and ``counts`` as it proceeds.
 
-    It reads ``logs`` if they are given, of each the records from the first of its span up to the second, and otherwise
-    the tables ``inputs``.
+    It reads ``logs`` if they are given, and otherwise the tables ``inputs``. ``spans`` returns from which record and up
+    to which one it has read each log.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LineageRun:
         self._files = [self._lake / LINEAGE_FILE, *([copy] if copy else [])]
         self._id = str(uuid.uuid4())
         self._versions = {table.name: _version(self._lake, table) for table in tables}
-        self.spans: Sequence[tuple[int, int]] = ()
+        self.spans: Callable[[], Sequence[tuple[int, int]]] = tuple
         self.counts: Mapping[str, TableCounts] = {}
         self.is_aborted = False
 
@@ -116,7 +116,7 @@ class LineageRun:
 
     def _read(self) -> list[dict[str, Any]]:
         if self._logs:
-            return [_log_read(*each) for each in zip(self._logs, self.spans, strict=True)]
+            return [_log_read(*each) for each in zip(self._logs, self.spans(), strict=True)]
         found = [(table, _version(self._lake, table)) for table in self._inputs]
         return [
             {**_dataset(self._lake, table), "facets": {"version": _version_facet(number)}} for table, number in found

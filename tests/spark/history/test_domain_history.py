@@ -86,10 +86,10 @@ def test_figures_count_each_event_and_match_once(spark: SparkSession, lake: Path
         at = START_US + 10_000_000
         assert (CAROL, S2 + 6, START_US, at, at + 1_000) in taken
         assert rows(found["device_counts"], "user", "repeated_events") == [
+            ("sip:airline@localhost", 0),
             (BOB, 0),
             (BOB, 0),
             (CAROL, 0),
-            ("sip:airline@localhost", 0),
         ]
 
 

@@ -1,6 +1,6 @@
 """A run of the pipeline: the job log → lake with its lock, its progress, its lineage and a clean stop (SPEC T-03).
 
-A run on several logs has a query for each. The queries change the lake one after the other, batch by batch.
+A run on several logs has a query for each. Endless queries run together and change the lake in turns, batch by batch.
 """
 
 from __future__ import annotations
@@ -82,13 +82,10 @@ class PipelineRun:
                 LogRun(job, log, *name) for job, log, name in zip(self._jobs, self._logs, self._names(), strict=True)
             ]
             lineage = LineageRun(self._lake, "run", logs=self._logs, copy=self._lineage_copy)
-            lineage.spans = [(each.first, each.end) for each in runs]
+            lineage.spans = lambda: [(each.first, each.end) for each in runs]
             lineage.counts = self._counts
             with recorded(lineage):
-                try:
-                    self._follow(runs, lineage)
-                finally:
-                    lineage.spans = [(each.first, each.end) for each in runs]
+                self._follow(runs, lineage)
         return self._counts
 
     def _names(self) -> list[tuple[str, Path]]:
@@ -107,12 +104,16 @@ class PipelineRun:
         return [(logs.name(each), self._lake / path) for each, path in zip(identities, directories, strict=True)]
 
     def _follow(self, runs: Sequence[LogRun], lineage: LineageRun) -> None:
-        with ExitStack() as stopping:
-            for each in runs:
-                each.start(self._rows_per_batch, self._every_s)
-                stopping.callback(each.stop, BATCH_S_MAX)
-            self._wait(runs, lineage)
-        self._show(runs)
+        """Run all queries at once if they are endless, and one after the other if they end."""
+        for together in [[each] for each in runs] if self._every_s is None else [runs]:
+            with ExitStack() as stopping:
+                for each in together:
+                    each.start(self._rows_per_batch, self._every_s)
+                    stopping.callback(each.stop, BATCH_S_MAX)
+                self._wait(together, lineage)
+            self._show(together)
+            if self.stop.is_set():
+                break
         for each in runs:
             each.close()
         lineage.is_aborted = not all(each.is_done for each in runs) and self._every_s is None
@@ -129,7 +130,6 @@ class PipelineRun:
                     each.job.refresh()
             if has_batch and now_s - emitted_s >= _RUNNING_EACH_S:
                 emitted_s = now_s
-                lineage.spans = [(each.first, each.end) for each in runs]
                 lineage.emit("RUNNING")
 
     def _show(self, runs: Sequence[LogRun]) -> bool:

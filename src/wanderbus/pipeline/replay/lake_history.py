@@ -94,7 +94,7 @@ class LakeHistory:
         self._lake = lake
         self._cache_bytes_max = cache_bytes_max
         self._contents: dict[str, _Contents] = {}
-        """What the lake has of each log that was asked for, by its identity."""
+        """Contents of each log that was asked for, by its identity."""
         self._groups: OrderedDict[tuple[Path, int], _Rows] = OrderedDict()
         self._extents: dict[Path, list[tuple[int, int]]] = {}
         self._lock = threading.Lock()
