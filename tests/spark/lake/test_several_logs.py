@@ -75,7 +75,6 @@ def test_each_log_is_complete_and_registered_for_itself(spark: SparkSession, log
         status = lake_status(lake, count, identity)
         assert {each.lag for each in status.tables if each.name != "quarantine"} == {0}
         assert status.log == identity
-    assert PipelineRun(spark, logs[1], lake).run() == {}
     with pytest.raises(StorageError, match=r"lake has the logs of s1, s2, not the log s3-1"):
         lake_status(lake, 0, "s3-1")
 
@@ -163,6 +162,20 @@ def test_an_offset_in_one_of_several_logs_needs_its_server(tmp_path: Path, text:
     add_logs(tmp_path, ["s1-7"])
     with pytest.raises(StorageError, match=error):
         add_logs(tmp_path, ["s1-7", "s2-9"]).lake_offset(text)
+
+
+def test_each_log_of_a_lake_has_a_checkpoint_of_its_own_and_the_first_one_keeps_its(tmp_path: Path) -> None:
+    logs, lake = write_logs(tmp_path), tmp_path / "lake"
+
+    def names(*given: Path) -> list[tuple[str, Path]]:
+        return PipelineRun(msgspec.UNSET, given, lake)._names()  # type: ignore[arg-type]
+
+    assert names(logs[0]) == [("", lake / "_checkpoint")]
+    add_logs(lake, ["s1-7"])
+    assert names(logs[0]) == [("", lake / "_checkpoint")]
+    both = [("s1", lake / "_checkpoint"), ("s2", lake / "_checkpoint-s2-9")]
+    assert names(*reversed(logs)) == both[::-1]
+    assert names(logs[1]) == both[1:]
 
 
 def test_a_directory_that_is_named_twice_is_refused(tmp_path: Path) -> None:

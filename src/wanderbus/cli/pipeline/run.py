@@ -57,7 +57,7 @@ def run(
 
     Example: wanderbus pipeline run wanderbus-domain --lake lake --once
 
-    Example: wanderbus pipeline run /mnt/s1/wanderbus-data /mnt/s2/wanderbus-data --lake lake
+    Example: wanderbus pipeline run s1/wanderbus-data s2/wanderbus-data --lake lake
     """
     if once and every is not None:
         raise ConfigurationError("--once ends at the present end of the logs; give it without --every")
