@@ -187,11 +187,11 @@ def replay(
         from wanderbus.pipeline.history import absences_of, arrivals, changes_in, versions_of
         from wanderbus.pipeline.history import replay as replayed
 
-        changes = changes_in(past.records)
+        changes = changes_in(past.records())
         versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
         if not versions:
             raise StorageError(f"there is no subscription {subscription}; check the id")
-        arrived = past.selection.of_rows(arrivals(past.records))
+        arrived = past.selection.of_rows(arrivals(past.records()))
         rows = replayed(past.events, versions, absences_of(changes), arrived=arrived).orderBy("offset")
         for row in rows.toLocalIterator():
             _print_decision(past, row, json=json)

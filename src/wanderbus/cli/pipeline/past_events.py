@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -62,10 +63,13 @@ class Place(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Events that are meant, and the records of all; ``logs`` are those of the lake, if they are in one."""
+    """Events that are meant; ``logs`` are those of the lake, if they are in one.
+
+    ``records`` reads the records of all at each call: a source of Spark must not be shared by scans with other filters.
+    """
 
     events: Events
-    records: DataFrame
+    records: Callable[[], DataFrame]
     selection: Selection
     logs: LakeLogs | None
 
@@ -113,15 +117,15 @@ def past_events(place: Place, purpose: str, subject: str = EVERY_SUBJECT) -> Ite
         times = bounds.get("from_us"), bounds.get("to_us")
         with plain_errors(), task_progress(spark):
             if place.log:
-                records = log_records(spark, place.log)
+                records = partial(log_records, spark, place.log)
                 selection = Selection(wanted, bounds.get("from_offset"), bounds.get("to_offset"), *times)
-                yield Past(selection.of_rows(records.where("kind = 'published'")), records, selection, None)
+                yield Past(selection.of_rows(records().where("kind = 'published'")), records, selection, None)
             else:
                 assert place.lake is not None
                 logs = logs_in(place.lake)
                 selection = Selection(wanted, *_offsets(bounds, logs, place.server), *times)
-                events, records = lake_events(spark, place.lake, selection), table(spark, place.lake, "records")
-                yield Past(events, records, selection, logs)
+                records = partial(table, spark, place.lake, "records")
+                yield Past(lake_events(spark, place.lake, selection), records, selection, logs)
 
 
 def _offsets(bounds: Mapping[str, int], logs: LakeLogs, server: str | None) -> tuple[int | None, int | None]:
