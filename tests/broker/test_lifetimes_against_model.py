@@ -15,7 +15,7 @@ from wanderbus.protocol import Done, Notify, Query, Renew, RequestRefused, Subsc
 MOST, TOMBSTONE_S = 3, 50.0
 CONTENTS = st.integers(0, 3)
 LIFETIMES = st.none() | st.sampled_from([5.0, 20.0, 100.0])
-OFFSETS_MAX = st.integers(0, 20)
+PLACES = st.integers(0, 20)
 
 
 class LifetimesAgainstModel(RuleBasedStateMachine):
@@ -55,7 +55,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.seen.append(identity)
 
     @precondition(lambda self: self.seen)
-    @rule(place=OFFSETS_MAX, lifetime_s=LIFETIMES)
+    @rule(place=PLACES, lifetime_s=LIFETIMES)
     def renew(self, place: int, lifetime_s: float | None) -> None:
         identity = self.seen[-1 - place % len(self.seen)]
         answer = self.desk.ask(self.link, Renew(1, identity, lifetime_s))
@@ -77,7 +77,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         self.live[identity][1] = self.until(lifetime_s)
 
     @precondition(lambda self: self.seen)
-    @rule(place=OFFSETS_MAX)
+    @rule(place=PLACES)
     def unsubscribe(self, place: int) -> None:
         identity = self.seen[-1 - place % len(self.seen)]
         assert self.desk.ask(self.link, Unsubscribe(1, identity)) == Done(1, ())

@@ -13,7 +13,7 @@ from wanderbus.evaluation.overhead import summary
 from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
 from wanderbus.evaluation.overhead.summary import Places, Sample
 
-OFFSETS_MAX = Places(0.4, {"device-broker": 2.2, "device-relay": 6.3, "broker-relay": 4.2})
+PLACES = Places(0.4, {"device-broker": 2.2, "device-relay": 6.3, "broker-relay": 4.2})
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Experiment, int, int
             for number in range(runs)
             for count in experiment.consumers
             for each in experiment.configurations
-        ], OFFSETS_MAX
+        ], PLACES
 
     monkeypatch.setattr(overhead, "run", run)
     monkeypatch.setattr(overhead, "missing", lambda experiment: None)

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from demo.namespace_networks import NamespaceNetwork, NatNetwork
-from demo.network import OFFSETS_MAX, LoopbackNetwork, Network, choose
+from demo.network import PLACES, LoopbackNetwork, Network, choose
 from wanderbus.testbed import CannotRunError, namespaces
 from wanderbus.testbed.namespaces import Namespaces
 
@@ -24,8 +24,8 @@ Built = TypeVar("Built", NamespaceNetwork, NatNetwork)
 def test_loopback_addresses_are_distinct_and_come_round() -> None:
     net = LoopbackNetwork(HOSTS)
     net.open()
-    seen = [net.address("ana"), *(net.move("ana") for _ in range(OFFSETS_MAX))]
-    assert len(set(seen)) == OFFSETS_MAX
+    seen = [net.address("ana"), *(net.move("ana") for _ in range(PLACES))]
+    assert len(set(seen)) == PLACES
     assert seen[0] == seen[-1]
     assert net.address("server") not in seen
     assert net.command("ana", ["true"]) == ["true"]
@@ -46,7 +46,7 @@ def test_asking_for_namespaces_that_cannot_be_is_an_error(monkeypatch: pytest.Mo
         choose("netns", HOSTS)
 
 
-@pytest.mark.parametrize(("make", "more"), [(NamespaceNetwork, 1), (NatNetwork, OFFSETS_MAX + 1)])
+@pytest.mark.parametrize(("make", "more"), [(NamespaceNetwork, 1), (NatNetwork, PLACES + 1)])
 def test_a_build_that_fails_halfway_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[Sequence[str]], Network], more: int
 ) -> None:
@@ -119,10 +119,10 @@ def test_behind_nat_every_place_is_behind_another_public_address(behind_nat: Nat
     """Two hosts may have one private address, and two public ones."""
     assert behind_nat.address("ana") == behind_nat.address("bruno")
     seen: dict[str, list[str]] = {}
-    for _ in range(OFFSETS_MAX):
+    for _ in range(PLACES):
         for host in ("ana", "bruno"):
             address = behind_nat.address("server")
             seen.setdefault(host, []).append(behind_nat._internet.namespaces.source_seen("server", address, by=host))
             behind_nat.move(host)
-    assert all(len(set(addresses)) == OFFSETS_MAX and "" not in addresses for addresses in seen.values())
+    assert all(len(set(addresses)) == PLACES and "" not in addresses for addresses in seen.values())
     assert all(one != other for one, other in zip(*seen.values(), strict=True))

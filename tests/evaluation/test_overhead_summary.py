@@ -11,7 +11,7 @@ from wanderbus.evaluation.overhead.plots import overhead_plot
 from wanderbus.evaluation.overhead.summary import Places, Sample, Step, goals, ranking, small_increase, steps, summarize
 
 ECI, MOBILE, BESIDE, APART = Configuration
-OFFSETS_MAX = Places(0.4, {"device-broker": 2.2})
+PLACES = Places(0.4, {"device-broker": 2.2})
 
 
 def sample(configuration: Configuration, *sums_s: float, p50_ms: float = 5.0, run: int = 0, missing: int = 0) -> Sample:
@@ -56,9 +56,7 @@ def test_the_ranking_is_that_of_every_number_of_consumers() -> None:
     swapped = [sample(each, 9.0 - each, 9.0 - each) for each in Configuration]
     assert ranking(summarize(in_order)) == {1: True}
     assert ranking(summarize([*in_order, *swapped])) == {1: True, 2: False}
-    assert {goal.name: goal.met for goal in goals(summarize([*in_order, *swapped]), OFFSETS_MAX)}[
-        "ranking_holds"
-    ] is False
+    assert {goal.name: goal.met for goal in goals(summarize([*in_order, *swapped]), PLACES)}["ranking_holds"] is False
 
 
 def test_equal_sums_are_no_ranking() -> None:
@@ -75,13 +73,13 @@ def test_an_increase_is_small_beside_that_of_nat_and_a_remote_relay() -> None:
 def test_mobility_may_cost_a_sync_and_a_millisecond_at_the_worst_number_of_consumers() -> None:
     few = [sample(ECI, 1.0, p50_ms=5.0), sample(MOBILE, 1.0, p50_ms=6.3)]
     many = [sample(ECI, 1.0, 1.0, p50_ms=5.0), sample(MOBILE, 1.0, 1.0, p50_ms=6.5)]
-    (met, _), (missed, _) = (goals(summarize(each), OFFSETS_MAX) for each in (few, [*few, *many]))
+    (met, _), (missed, _) = (goals(summarize(each), PLACES) for each in (few, [*few, *many]))
     assert (met.name, met.value, met.goal, met.met) == ("mdeci_minus_eci_p50_ms", 1.3, 1.4, True)
     assert (missed.value, missed.met) == (1.5, False)
 
 
 def test_unmeasured_configurations_have_no_goal_and_missing_events_count() -> None:
-    (goal,) = goals(summarize([sample(BESIDE, 1.0, missing=2), sample(APART, 1.0)]), OFFSETS_MAX)
+    (goal,) = goals(summarize([sample(BESIDE, 1.0, missing=2), sample(APART, 1.0)]), PLACES)
     assert (goal.name, goal.value, goal.met) == ("missing_events", 2, False)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-OFFSETS_MAX = ("src", "tests", "demo", "bench", "hostile", "faults", "fuzz", "examples", "tools", "docs", "README.md")
+PLACES = ("src", "tests", "demo", "bench", "hostile", "faults", "fuzz", "examples", "tools", "docs", "README.md")
 SUFFIXES = {".py", ".md", ".toml"}
 
 CHAIN = re.compile(r"\b(SPEC|DESIGN) (?:section |(rule ))?([\w.-]+(?:(?:, | to | and )[\w.-]+)*)")
@@ -107,7 +107,7 @@ def test_every_citation_resolves(files: list[Path], root: Path, known: Targets) 
     found = []
     for path in files:
         place = path.relative_to(root)
-        if place.parts[0] in OFFSETS_MAX and path.suffix in SUFFIXES and path != Path(__file__).resolve():
+        if place.parts[0] in PLACES and path.suffix in SUFFIXES and path != Path(__file__).resolve():
             found += [f"{place}:{fault}" for fault in dead(path.read_text(encoding="utf-8"), known)]
     assert found == [], (
         "add a row to docs/REQUIREMENTS.md or docs/readings.md, a heading to docs/DESIGN.md, or correct it"

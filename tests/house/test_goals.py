@@ -15,7 +15,7 @@ import pytest
 from bench import goals
 from bench.goals import Listed, Measurement
 
-OFFSETS_MAX = ("bench", "faults", "fuzz", "hostile", "src/wanderbus/evaluation", "src/wanderbus/cli", "tests/interop")
+PLACES = ("bench", "faults", "fuzz", "hostile", "src/wanderbus/evaluation", "src/wanderbus/cli", "tests/interop")
 BOUNDS = ("least", "most")
 CONSTRUCTORS = ("goal", "_goal", "exactly", "within", "at_most")
 KINDS = {"{kind}": ("lost", "repeated", "out_of_order", "integrity_errors", "seam_lost", "seam_repeated")}
@@ -28,7 +28,7 @@ def called(node: ast.Call) -> str:
 
 def emitted(root: Path) -> Iterator[tuple[str, float | None]]:
     """Return the names of the goals that code reports with a bound, as patterns, and the bounds that are numbers."""
-    for place in OFFSETS_MAX:
+    for place in PLACES:
         for file in sorted((root / place).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and called(node) in CONSTRUCTORS and node.args:

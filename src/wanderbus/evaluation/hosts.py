@@ -17,7 +17,7 @@ from typing import Final, Protocol, Self
 from wanderbus.errors import ConfigurationError
 from wanderbus.testbed.namespaces import Namespaces, missing
 
-OFFSETS_MAX: Final = 4
+PLACES: Final = 4
 """The pool of addresses of a consumer, used in turn."""
 
 _FIXED: Final = "fixed"
@@ -67,7 +67,7 @@ class _Places:
 
     def address(self, number: int) -> str:
         """Return the present or last address of consumer ``number``."""
-        return f"{self._network}.{number}.{2 + self._places[number] % OFFSETS_MAX}"
+        return f"{self._network}.{number}.{2 + self._places[number] % PLACES}"
 
     def _next(self, number: int) -> str:
         self._places[number] += 1
