@@ -197,7 +197,7 @@ SABOTAGES = [
     (read_what_is_not_durable, "not durable", range(40, 41)),
     (answer_no_request_when_a_link_is_lost, "has no answer", range(35, 36)),
     (skip_a_number_behind_each_page, "lacks", range(20, 21)),
-    (answer_while_publishers_hold_back, "was held back", range(15, 16)),
+    (answer_while_publishers_hold_back, "was held back", range(18, 19)),
 ]
 
 
