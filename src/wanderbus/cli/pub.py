@@ -96,20 +96,26 @@ def pub(
     if advertise and subject is None:
         raise ConfigurationError("--advertise: give the subject of the events, too")
     advertised = subject if advertise else None
+    filtering = _filtering(filter_at_publisher)
     if outbox is not None:
-        agent = connection.agent(
-            outbox_file=outbox, session=_OUTBOX_SESSION, offline=True, **_filtering(filter_at_publisher)
-        )
-        given = None if subject is None else events
-        patience_s = connection.settings().connect_s_max
-        publishing = publish_through_outbox(
-            agent, outbox, given, json=json, patience_s=patience_s, advertised=advertised
-        )
+        run_async(_store(connection, outbox, None if subject is None else events, advertised, json, **filtering))
     elif subject is not None:
-        publishing = _publish(connection, events, advertised, json, **_filtering(filter_at_publisher))
+        run_async(_publish(connection, events, advertised, json, **filtering))
     else:
         raise ConfigurationError("give the subject of an event, or --outbox FILE to publish the events in it")
-    run_async(publishing)
+
+
+async def _store(
+    connection: Connection,
+    outbox: Path,
+    events: AsyncIterator[Event] | None,
+    advertised: str | None,
+    json: bool,
+    **filtering: bool,
+) -> None:
+    agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION, offline=True, **filtering)
+    patience_s = connection.settings().connect_s_max
+    await publish_through_outbox(agent, outbox, events, json=json, patience_s=patience_s, advertised=advertised)
 
 
 async def _publish(
