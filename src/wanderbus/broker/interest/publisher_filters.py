@@ -8,12 +8,13 @@ ends earlier there. After a start the leases of the previous life count as long 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from wanderbus import protocol
+from wanderbus.broker.interest.filter_watch import Answer, WaitingAnswer, Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
 from wanderbus.broker.interest.phase_counts import PhaseCounts
-from wanderbus.broker.interest.subject_filter import SUBSCRIPTIONS_MAX, SubjectFilter, Watch
+from wanderbus.broker.interest.subject_filter import SUBSCRIPTIONS_MAX, SubjectFilter
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
@@ -35,15 +36,6 @@ SUBJECTS_MAX: Final = 256
 
 PAUSE_LEASES: Final = 10
 """Leases for which a user gets no filters after an agent of the user has let others wait to the end of its lease."""
-
-Answer = Callable[[], None]
-
-
-class _Waiting(NamedTuple):
-    """An answer that waits until all agents use these versions, by subject, or their leases have run out."""
-
-    versions: dict[str, int]
-    answer: Answer
 
 
 class PublisherFilters:
@@ -86,7 +78,7 @@ class PublisherFilters:
         self._links_of: dict[tuple[str, int], set[int]] = {}
         """Links with watches of each life of a device, by its key and epoch; they may be closed."""
         self._version = 0
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[WaitingAnswer] = []
         self._paused: dict[str, float] = {}
         """Time until which each of these users gets no filters."""
         self._unknown: dict[str, tuple[int, float]] = {}
@@ -147,7 +139,7 @@ class PublisherFilters:
             self._expire(subject, each)
             self._push(subject, each)
             versions[subject] = each.widened
-        self._waiting.append(_Waiting(versions, answer))
+        self._waiting.append(WaitingAnswer(versions, answer))
         self._go_on()
 
     def _note(self, identity: str, subjects: Iterable[str]) -> None:

@@ -1,16 +1,11 @@
-"""Merged filters of all subscriptions that events of one subject may match, and the agents that use them (SPEC N-02).
-
-A *watch* is one agent's use of them under a lease. It knows the oldest version that the agent may use, and the newest
-that was sent.
-"""
+"""Merged filters of all subscriptions to one subject, and the agents that use them (SPEC N-02)."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
-import msgspec
-
+from wanderbus.broker.interest.filter_watch import Watch
 from wanderbus.channels.interest.interest_set import InterestSet
 from wanderbus.filters import Filter
 from wanderbus.filters.merging import filter_of
@@ -20,30 +15,6 @@ SUBSCRIPTIONS_MAX: Final = 256
 
 EXPRESSIONS_CHARACTERS_MAX: Final = 16_384
 """Length of all merged expressions of a subject, up to which they are sent to agents."""
-
-
-class Watch(msgspec.Struct):
-    """Use of the filters of one subject by the agent on ``link``, a device in one life (``key``, ``epoch``)."""
-
-    link: int
-    user: str
-    key: str
-    epoch: int
-    until: float
-    """End of the lease, as the broker counts it: a margin after the end that the agent counts."""
-    oldest: int
-    """Version that the agent has confirmed, or was sent first; it may use this one or a later one."""
-    sent: int
-    """Version that was sent last."""
-    is_last: bool = False
-    """True if that version lets the agent publish every event, so that its confirmation ends the watch."""
-    deferred: int = 0
-    """Number of a request that is answered once the agent has confirmed what was sent; 0 for none."""
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Return whether the agent uses what was sent last."""
-        return self.oldest == self.sent
 
 
 class SubjectFilter:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from wanderbus import protocol
+from wanderbus.client.machine.leased_filters import LeasedFilters
 from wanderbus.errors import FilterError
 
 if TYPE_CHECKING:
@@ -29,24 +28,11 @@ SUBJECTS_MAX: Final = 256
 """Subjects whose filters an agent has or requests; it sends every event of further ones."""
 
 
-class _Subject(msgspec.Struct):
-    """Filters of a subject, None while they are unknown, and the times of the lease."""
-
-    number: int
-    """Number of the last request."""
-    asked_at: float
-    is_asked: bool = True
-    """True while that request has no answer."""
-    filters: tuple[Filter, ...] | None = None
-    until: float = 0.0
-    renew_at: float = 0.0
-
-
 class PublisherFilter:
     """Filters of the subjects that this agent publishes to; :meth:`take_unsent` returns the messages to the broker."""
 
     def __init__(self) -> None:
-        self._subjects: dict[str, _Subject] = {}
+        self._subjects: dict[str, LeasedFilters] = {}
         self._unsent: list[protocol.OfFilters] = []
         self._number = 0
         self._examined = 0
@@ -108,7 +94,7 @@ class PublisherFilter:
             self._unsent.append(protocol.ReleaseFilters(self._examined, self._held_back))
             self._examined = self._held_back = 0
 
-    def _renew(self, subject: str, known: _Subject | None, now: float) -> None:
+    def _renew(self, subject: str, known: LeasedFilters | None, now: float) -> None:
         if known is not None and now < (known.asked_at + RETRY_S if known.is_asked else known.renew_at):
             return
         if known is None:
@@ -116,7 +102,7 @@ class PublisherFilter:
                 self._drop_unused(now)
             if len(self._subjects) >= SUBJECTS_MAX:
                 return
-            known = self._subjects[subject] = _Subject(0, now)
+            known = self._subjects[subject] = LeasedFilters(0, now)
         self._number += 1
         known.number, known.asked_at, known.is_asked = self._number, now, True
         self._unsent.append(protocol.RequestFilters(self._number, subject, self._examined, self._held_back))
