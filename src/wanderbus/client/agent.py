@@ -33,8 +33,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.notifications import Item, Notifications
-from wanderbus.client.own_outbox import OwnOutbox
-from wanderbus.client.publishes import Publishing, Turnstile, encoded, event_of
+from wanderbus.client.publishes import OwnOutbox, Publishing, Turnstile, encoded, event_of
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import Ending, Listeners, OutboxEnd, OutboxRefusal, OutboxSize, Reports, StatusChange
 from wanderbus.client.requests import Requests

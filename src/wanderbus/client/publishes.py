@@ -1,20 +1,29 @@
-"""An agent's publishes in flight: bounded in number, in the order of the calls, each with a response."""
+"""An agent's publishes in flight: bounded in number, in the order of the calls, each with a response.
+
+Events of an outbox wait there for their turn; the device's own is opened when it is first used (SPEC G-20).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wanderbus import protocol
 from wanderbus.client.error_mapping import publish_error
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
-from wanderbus.errors import ConfigurationError, EventError, LimitExceeded, RemoteProtocolError, WanderbusError
+from wanderbus.client.reports import OutboxRefusal, OutboxSize
+from wanderbus.errors import Closed, ConfigurationError, EventError, LimitExceeded, RemoteProtocolError, WanderbusError
 from wanderbus.event import HELD_BACK, Event, EventId, Value, check_event
 from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.machine import Input
 from wanderbus.runtime.system_random import suspended_s, wall_us
 from wanderbus.tokens import TokenBucket
+
+if TYPE_CHECKING:
+    from wanderbus.client.agent_sockets import End
+    from wanderbus.client.outbox import Outbox
 
 UNSETTLED_MAX: Final = 512
 """Most publishes in flight; further calls wait. It is below the number that the broker remembers per device."""
@@ -163,3 +172,71 @@ def event_of(subject: str | Event, attributes: Mapping[str, Value] | None, publi
     elif attributes is None:
         raise TypeError("publish() needs a subject and attributes, or an Event")
     return Event(subject, dict(attributes), wall_us() if published_us is None else published_us)
+
+
+class OwnOutbox:
+    """Opens the outbox of a device once, however many calls ask for it.
+
+    :param check_open: raises :class:`Closed` when the agent is not open
+    """
+
+    def __init__(
+        self,
+        end: End,
+        most: OutboxSize,
+        feed: Callable[[Input], None],
+        turnstile: Turnstile,
+        report: Callable[[OutboxRefusal], None],
+        check_open: Callable[[], object],
+    ) -> None:
+        self._end = end
+        self.most = most
+        self._feed = feed
+        self._turnstile = turnstile
+        self._report = report
+        self._check_open = check_open
+        self._outbox: Outbox | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def size(self) -> OutboxSize:
+        """Return the number of events in the outbox, and their bytes."""
+        return OutboxSize() if self._outbox is None else self._outbox.size
+
+    async def opened(self) -> Outbox:
+        """Return the outbox, opened if need be; :class:`Closed` if the agent is closed meanwhile."""
+        self._check_open()
+        async with self._opening:
+            if self._outbox is None:
+                # Only agents with an outbox load its file and its writer.
+                from wanderbus.client.outbox import Outbox
+
+                self._outbox = await Outbox.load(
+                    self._end.outbox_file(),
+                    self._end.outbox_owner,
+                    self.most,
+                    self._feed,
+                    self._turnstile,
+                    self._report,
+                )
+        try:
+            self._check_open()
+        except Closed:
+            self._outbox.close()
+            raise
+        return self._outbox
+
+    def settle(self, settled: PublishSettled) -> None:
+        """Handle the broker's answer to an event of the outbox."""
+        assert self._outbox is not None
+        self._outbox.settle(settled)
+
+    async def finish(self) -> None:
+        """Stop sending, and wait until everything is written."""
+        if self._outbox is not None:
+            await self._outbox.finish()
+
+    def close(self) -> None:
+        """Close the outbox if it is open; its events stay on the device."""
+        if self._outbox is not None:
+            self._outbox.close()
