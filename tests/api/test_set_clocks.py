@@ -14,7 +14,7 @@ HOUR_US = 3_600_000_000
 DECADE_US = 3_650 * 24 * HOUR_US
 STEPS_US = (HOUR_US, DECADE_US, -DECADE_US, -HOUR_US, 0)
 SERVER_CLOCKS = ("runtime.net.driver", "runtime.files.registrations", "server.broker_role")
-AGENT_CLOCKS = ("client.agent",)
+AGENT_CLOCKS = ("client.agent", "client.publishes")
 
 
 class Clock:
