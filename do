@@ -149,6 +149,8 @@ def main(arguments: list[str]) -> int:
         print(f"\n./do: unknown command {command!r}; use one of those above", file=sys.stderr)
         return 2
     os.chdir(ROOT)
+    # Tests and runs start thousands of processes; without bytecode each of them compiles every module again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         if rest in (["-h"], ["--help"]):
             return show_help(command)

@@ -43,6 +43,16 @@ def test_exit_status_is_that_of_the_command(
     assert status == 0 or f"./do sim failed: the simulation (exit status {status})" in said[0]
 
 
+def test_processes_of_a_command_keep_their_bytecode(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each process of thousands compiles every module again."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(do, "install", lambda command: None)
+    program = "import sys; raise SystemExit(sys.dont_write_bytecode)"
+    monkeypatch.setattr(do, "sim", lambda arguments: do.pass_on("the simulation", ["-c", program]))
+    monkeypatch.chdir(Path.cwd())
+    assert do.main(["sim"]) == 0
+
+
 def test_unknown_command_is_refused(do: Any) -> None:
     assert do.main(["nonsense"]) == 2
 
