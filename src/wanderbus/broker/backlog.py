@@ -165,7 +165,7 @@ class Backlog:
         for waiting in self._fair_queue.remove(_party(link), link.link):
             message = _message(waiting.payload)
             self._done[link.link] = self._done.get(link.link, 0) + 1
-            if not isinstance(message, _REPEATED) and self._links.get(link.link) is link:
+            if not isinstance(message, _REPEATED) and self._links.is_open(link):
                 self._do(link, message)
                 self._links.flush()
 

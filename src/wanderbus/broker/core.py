@@ -196,7 +196,7 @@ class Broker:
             self._links,
             self.config,
             channels,
-            lambda subject: self._engine_events.takes(subject),
+            self._engine_events.takes,
             lambda subject: self._direct is not None and self._direct.refusal(subject) is None,
             phases,
         )

@@ -68,6 +68,10 @@ class Links:
         """Return the open link with this id, or None."""
         return self._by_id.get(link)
 
+    def is_open(self, link: Link) -> bool:
+        """Return whether a link is still open: an answer that waited goes to nobody else."""
+        return self._by_id.get(link.link) is link
+
     def all(self) -> Iterable[Link]:
         """Return every open link."""
         return self._by_id.values()

@@ -116,7 +116,7 @@ class Subscriptions:
 
     def offset_found(self, given: OffsetFound) -> None:
         """Answer the request for a subscription since a point in the past, whose first offset was looked up."""
-        if (waiting := self._lookups.found(given)) is None or self._links.get(waiting[0].link) is not waiting[0]:
+        if (waiting := self._lookups.found(given)) is None or not self._links.is_open(waiting[0]):
             return
         link, request = waiting
         if given.offset is None:
@@ -155,7 +155,7 @@ class Subscriptions:
 
     def _accept(self, link: Link, request: protocol.Subscribe | protocol.Renew, done: Sequence[Subscription]) -> None:
         """Answer a request for a subscription that counts now, unless its link is closed."""
-        if self._links.get(link.link) is not link:
+        if not self._links.is_open(link):
             return
         self._send_done(link, request.request, done)
         if isinstance(request, protocol.Subscribe):

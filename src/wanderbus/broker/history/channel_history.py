@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.admission import check_subject
+from wanderbus.broker.admission import check_subject, refusal
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, listing
@@ -65,12 +65,8 @@ class ChannelHistory:
         """Take a request; it is answered once the events are read."""
         try:
             self._check(link, request)
-        except LimitExceeded as error:
-            reason = protocol.shortened(error)
-            self._links.send(link, protocol.RequestRefused(request.request, reason, limit=error.limit))
-            return
-        except Refused as error:
-            self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
+        except (LimitExceeded, Refused) as error:
+            self._links.send(link, refusal(request.request, error))
             return
         self._last += 1
         self._waiting[self._last] = link, request
@@ -85,7 +81,7 @@ class ChannelHistory:
         while self._asked is None and self._turns:
             number = int(self._turns.take())
             link, request = self._waiting[number]
-            if self._links.get(link.link) is link:
+            if self._links.is_open(link):
                 self._asked = self._wanted(number, request)
                 self._journal.emit_now(self._asked)
             else:
@@ -97,7 +93,7 @@ class ChannelHistory:
             return
         self._asked = None
         link, request = self._take(given.reading)
-        if self._links.get(link.link) is not link:
+        if not self._links.is_open(link):
             return
         if given.failed:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.failed)))
@@ -113,7 +109,7 @@ class ChannelHistory:
             return
         is_part = isinstance(answer, protocol.Listing) and answer.more
         link, request = self._waiting[answer.request] if is_part else self._take(answer.request)
-        if self._links.get(link.link) is link:
+        if self._links.is_open(link):
             self._links.send(link, msgspec.structs.replace(answer, request=request.request))
 
     def _check(self, link: Link, request: protocol.ListEvents) -> None:
@@ -134,8 +130,8 @@ class ChannelHistory:
                     f"{leader} leads the channel of {subject!r}, not {channels.server}; compare the domain files"
                 )
             return
-        if refusal := self._permissions.refusal(link.user, subject):
-            raise Refused(refusal)
+        if reason := self._permissions.refusal(link.user, subject):
+            raise Refused(reason)
         if self._counts[link.user] >= self._most:
             reason = f"{self._most} requests of {link.user} wait until their events are read; try again later"
             raise LimitExceeded(reason, "user_subscriptions_max")

@@ -93,7 +93,7 @@ class Advertisements:
             self._journal.write(counted, urgent=True)
         for identity in several:
             for link, request in self._held.pop(identity):
-                if self._links.get(link.link) is link:
+                if self._links.is_open(link):
                     self._links.send(link, protocol.Done(request, ()))
 
     def refusal(self, user: str, event: Event) -> Rejected | None:
@@ -173,7 +173,7 @@ class Advertisements:
         if (held := self._held.get(identity)) is None:
             self._links.send(link, protocol.Done(request, ()))
         else:
-            held[:] = [each for each in held if self._links.get(each[0].link) is each[0]]
+            held[:] = [each for each in held if self._links.is_open(each[0])]
             held.append((link, request))
 
     # Changes ----------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Advertisements:
         self._work.drop(identity)
         self._bytes.drop(identity)
         for link, request in self._held.pop(identity, ()):
-            if self._links.get(link.link) is link:
+            if self._links.is_open(link):
                 refused = protocol.RequestRefused(request, "the advertisement was withdrawn before it counted")
                 self._links.send(link, refused)
         return self._names.pop(identity, None)

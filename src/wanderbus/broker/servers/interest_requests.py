@@ -99,7 +99,7 @@ class InterestRequests:
         if (held := self._held.get(self._reported.get(subscription, ""))) is None:
             answer()
         else:
-            held[:] = [each for each in held if self._is_open(each[0])]
+            held[:] = [each for each in held if self._links.is_open(each[0])]
             held.append((link, answer))
 
     def counts(self, names: Iterable[str]) -> None:
@@ -114,11 +114,8 @@ class InterestRequests:
         for each in names:
             self._missing.pop(each, None)
             for link, answer in self._held.pop(each, ()):
-                if self._is_open(link):
+                if self._links.is_open(link):
                     answer()
-
-    def _is_open(self, link: Link) -> bool:
-        return self._links.get(link.link) is link
 
 
 def _wanted(entries: Sequence[IndexEntry]) -> tuple[tuple[str, Filter], ...]:
