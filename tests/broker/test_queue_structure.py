@@ -80,6 +80,23 @@ def test_the_next_item_is_found_behind_any_number() -> None:
     assert queue.after("never", 0) is None
 
 
+def test_an_acknowledgement_reaches_only_queues_with_something_at_its_number() -> None:
+    queue = queue_of(2, subscriptions=("a",))
+    for number, name in ((3, "b"), (4, "c"), (5, "a"), (6, "d")):
+        queue.append(Queued(number, EventRow(event_id(number), number, b"event"), (name,)))
+    queue.drop("c", 4, 4, "cap")
+    assert [sorted(queue.reached(number)) for number in (0, 2, 3, 4, 6)] == [
+        [],
+        ["a"],
+        ["a", "b"],
+        ["a", "b", "c"],
+        ["a", "b", "c", "d"],
+    ]
+    queue.take("a", 2)
+    queue.take("b", 3)
+    assert queue.reached(4) == ["c"]
+
+
 def test_u02_a_gap_is_taken_as_far_as_it_was_seen() -> None:
     """Some of it may have come before it was dropped."""
     queue = queue_of(9, subscriptions=("a",))
@@ -193,6 +210,7 @@ def test_queues_are_as_lists_of_numbers_would_be(script: list[tuple[str, str, in
         store(queue, changed, stored)
         loaded = SessionQueue("key", {})
         loaded.load(sorted(stored.items()), events, settled)
+        assert loaded.reached(next_number // 2) == queue.reached(next_number // 2)
         assert {name: list(each) for name, each in loaded.queues.items()} == {
             name: list(each) for name, each in queue.queues.items()
         }
@@ -220,3 +238,6 @@ def check(queue: SessionQueue, model: dict[str, list[int]]) -> None:
             assert one.last < two.number
             assert not (isinstance(one, Hole) and isinstance(two, Hole)), "gaps that touch are one"
     assert numbers(queue) == sorted({number for waiting in model.values() for number in waiting})
+    first = {name: next(iter(its_own)).number for name, its_own in queue.queues.items()}
+    for number in first.values():
+        assert {name for name, its_first in first.items() if its_first <= number} <= set(queue.reached(number))

@@ -254,7 +254,7 @@ class Links:
     def _moves_cursor(self, session: SessionRow, device: str, number: int, subscriptions: tuple[str, ...]) -> bool:
         if (queue := self._state.queue.get(session.key)) is None:
             return False
-        for identity in subscriptions or queue.queues:
+        for identity in subscriptions or queue.reached(number):
             row = self._state.known(identity)
             if row is not None and identity in queue.queues and number > (row.cursors or {}).get(device, 0):
                 return True
@@ -312,7 +312,7 @@ class Links:
             if link.unattended:
                 self._send_unattended(session, queue, link)
             elif link.whole is not None:
-                self._whole_sessions.deliver(queue, link, session.next - 1, subscriptions)
+                self._whole_sessions.deliver(queue, link, session.next - 1)
             elif link.reading:
                 ready: list[Reader] = []
                 for each in subscriptions:

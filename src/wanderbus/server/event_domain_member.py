@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.direct_channels import DirectChannels
@@ -25,6 +27,9 @@ from wanderbus.server.ports import UdpPort
 from wanderbus.settings.event_domain import EventDomain, address_in
 from wanderbus.subscription import EVERY_SUBJECT
 
+_MERGINGS_MAX: Final = 4_096
+"""Subjects whose merging is remembered."""
+
 
 class EventDomainMember:
     """The server ``name`` of a domain.
@@ -44,7 +49,8 @@ class EventDomainMember:
         if self._key.public.hex() != servers[name].public_key.lower():
             raise ConfigurationError(f"event_key: the key is not that of {name} in {file}; copy keys/{name}.key here")
         direct = self._direct_channels() if "decentralised" in self.domain.models else None
-        self.channels = OwnChannels(self.domain.directory, name, self._merging_of, direct)
+        merging_of = lru_cache(_MERGINGS_MAX)(self._merging_of)  # it is asked for each event
+        self.channels = OwnChannels(self.domain.directory, name, merging_of, direct)
 
     @property
     def port(self) -> UdpPort:

@@ -210,6 +210,21 @@ class SessionQueue:
         queue = self.queues.get(subscription)
         return None if queue is None else queue.after(number)
 
+    def waiting(self, number: int) -> Queued | None:
+        """Return the notification of this number, None if it waits for no subscription."""
+        return self._entries.get(number)
+
+    def reached(self, number: int) -> Sequence[str]:
+        """Return the subscriptions that may have an item which begins at ``number`` or earlier, and no empty ones."""
+        found: dict[str, None] = {}
+        for entry in self._entries.values():  # in the order of their numbers
+            if entry.number > number:
+                break
+            found.update(dict.fromkeys(entry.subscriptions))
+        for holes in self._holes.values():
+            found.update({subscription: None for subscription, first in holes if first <= number})
+        return [subscription for subscription in found if subscription in self.queues]
+
     def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
         """Yield the items that begin at ``number`` or later, grouped by number: each item with its subscription."""
         names = self.queues if subscription is None else [s for s in [subscription] if s in self.queues]

@@ -33,17 +33,15 @@ class WholeSessions:
         self._send = send
         self._losses_of = losses_of
 
-    def deliver(self, queue: SessionQueue, link: Link, newest: int, subscriptions: Iterable[str]) -> None:
-        """Send what the window allows; ``subscriptions`` have got the item ``newest``, the last number of the session.
-
-        Without ``subscriptions`` all of them may have something to send.
-        """
+    def deliver(self, queue: SessionQueue, link: Link, newest: int) -> None:
+        """Send what the window allows; ``newest`` is the last number of the session."""
         whole = link.whole
         assert whole is not None
-        if not self._windows.has_room(link, whole):
+        self._send_events(queue, link, whole)
+        if whole.sent >= newest or not self._windows.has_room(link, whole):
             return
-        is_caught_up = whole.sent == newest - 1
-        heads = _heads(queue, list(subscriptions if is_caught_up else ()) or list(queue.queues), whole.sent)
+        # A number is missing: its event was dropped, or waits for no subscription any more.
+        heads = _heads(queue, queue.queues, whole.sent)
         while heads and self._windows.has_room(link, whole):
             holes: list[SessionHead] = []
             while heads and heads[0].is_hole:
@@ -56,11 +54,18 @@ class WholeSessions:
                 for each in holes:
                     heappush(heads, each)
             elif event is not None:
-                data = event.event
-                notify = protocol.NotifyServer(event.number, whole.sent, data.id, data.at_us, msgspec.Raw(data.data))
-                self._send(link, notify)
-                whole.send(event)
+                self._send_event(link, whole, event)
             _pass(queue, heads, whole.sent)
+
+    def _send_events(self, queue: SessionQueue, link: Link, whole: Reader) -> None:
+        """Send the events that directly follow what was sent: usually all of them."""
+        while (event := queue.waiting(whole.sent + 1)) is not None and self._windows.has_room(link, whole):
+            self._send_event(link, whole, event)
+
+    def _send_event(self, link: Link, whole: Reader, event: Queued) -> None:
+        data = event.event
+        self._send(link, protocol.NotifyServer(event.number, whole.sent, data.id, data.at_us, msgspec.Raw(data.data)))
+        whole.send(event)
 
     def _send_gap(self, link: Link, whole: Reader, heads: list[SessionHead], event: Queued | None) -> None:
         holes = [(each.subscription, each.item.beyond(whole.sent)) for each in heads if type(each.item) is Hole]
