@@ -194,6 +194,34 @@ class ServerInfo(msgspec.Struct, frozen=True):
     waiting_bytes_here: int = 0
 
 
+class RouteInfo(msgspec.Struct, frozen=True):
+    """A filter of another server in decentralised channels: ``server`` is sent the matching events of publishers here.
+
+    ``subject`` is ``*`` for every subject. Filters are covered and merged, so they are not those of subscriptions.
+    """
+
+    server: str
+    subject: str
+    expression: str
+    cut: tuple[str, ...] = ()
+
+
+class AdvertisementInfo(msgspec.Struct, frozen=True):
+    """A declaration of a device about the events that it will publish (SPEC A-17).
+
+    ``counts`` is true once the server knows what all servers want of these events, if their channel requires that.
+    """
+
+    advertisement: str
+    user: str
+    device: str
+    subject: str
+    expression: str
+    language: str
+    counts: bool
+    cut: tuple[str, ...] = ()
+
+
 class PhaseInfo(msgspec.Struct, frozen=True):
     """Events that a phase of filtering has ``examined``, and those that it ``held_back``, since the server was started.
 

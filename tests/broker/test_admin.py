@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import msgspec
 import pytest
@@ -68,6 +69,19 @@ def test_everybody_is_oneself_to_who_has_no_role(office: Office) -> None:
     assert [row["user"] for row in inspected(office, olga, "sessions", BOB)] == [BOB]
     assert inspected(office, olga, "sessions", "sip:nobody@example.org") == []
     assert [row["user"] for row in inspected(office, alice, "queues", ALICE)] == [ALICE]
+
+
+def test_advertisements_are_listed_page_by_page_and_for_operators_only(office: Office) -> None:
+    alice, olga = office.attach(), office.attach(OLGA)
+    for number, subject in enumerate(("Trade", "Stock", "*")):
+        office.send(alice, protocol.Advertise(number + 1, subject, "Price < 25"))
+    rows = inspected(office, olga, "advertisements", limit=1)
+    assert [(row["user"], row["device"], row["subject"], row["counts"]) for row in rows] == [
+        (ALICE, "phone", subject, False) for subject in ("Trade", "Stock", "*")
+    ]
+    assert inspected(office, olga, "routes") == []
+    for what in ("advertisements", "routes", "filtering", "engine"):
+        assert "need the role 'operator'" in refusal(office, alice, Inspect(9, what, None))
 
 
 # Changes --------------------------------------------------------------------------------------------------------------
@@ -218,6 +232,9 @@ def test_numbers_from_anywhere_are_looked_for_in_what_there_is(office: Office, f
     assert (len(rows), after) == (2 if first < 3 else 0, None)
 
 
+OF_BROKER = [each for each in get_args(protocol.Listed) if each not in admin.OF_SERVER]
+
+
 def _requests_of(users: st.SearchStrategy[str]) -> st.SearchStrategy[OfOperators]:
     names = st.sampled_from(["default", "other", "a/b", ""])
     numbers = st.sampled_from([-(2**63), -1, 0, 1, 2, 5, 2**63 - 1])
@@ -227,9 +244,7 @@ def _requests_of(users: st.SearchStrategy[str]) -> st.SearchStrategy[OfOperators
     ids = st.none() | st.sampled_from(["wb-2", "wb-4", "x"])
     devices = st.none() | st.sampled_from(["phone", "tablet", "x"])
     return st.one_of(
-        st.builds(
-            Inspect, st.just(1), st.sampled_from(["sessions", "subscriptions", "queues"]), users, places, numbers
-        ),
+        st.builds(Inspect, st.just(1), st.sampled_from(OF_BROKER), users, places, numbers),
         st.builds(Peek, st.just(1), users, names, numbers, numbers),
         st.builds(Purge, st.just(1), users, names, ids, places),
         st.builds(Kick, st.just(1), users, devices, st.booleans()),

@@ -8,16 +8,22 @@ import time
 from pathlib import Path
 
 from tests.cli.shell import WAIT_S, Shell, read_line
-from wanderbus.runtime.files.domain_file import read_domain
+from wanderbus.runtime.files.domain_file import create_domain, read_domain
 
 SERVERS = ("s1", "s2", "s3")
 
 
 class Fleet(Shell):
-    """A domain of three servers at free ports, with the users alice (administrator) and bob."""
+    """A domain of three servers at free ports, with the users alice (administrator) and bob.
 
-    def __init__(self, directory: Path) -> None:
+    :param settings: first lines of the domain's file; with none, the first start makes it
+    """
+
+    def __init__(self, directory: Path, settings: str = "") -> None:
         super().__init__(directory)
+        if settings:
+            file = create_domain(directory / "fleet", "localhost", len(SERVERS), 0)
+            file.write_text(settings + file.read_text("utf-8"), "utf-8")
         self.supervisor = self.start(*self.command())
         lines = [read_line(self.supervisor) for _ in range(len(SERVERS) + 1)]
         assert lines[-1] == "all servers of localhost are ready: s1, s2, s3", (lines, self.supervisor.poll())
@@ -33,6 +39,10 @@ class Fleet(Shell):
         """Return the options for a user at a server."""
         words = ["--user", f"sip:{name}@localhost", "--password", password, "--server", self.places[server]]
         return [*words, "--state-dir", f"{name}-{server}"]
+
+    def visiting(self, server: str, name: str = "alice", password: str = "secret") -> list[str]:
+        """Return the options for a user who only looks at a server."""
+        return self.at(server, name, password)[:-2]
 
     def operator(self) -> list[str]:
         """Return the options of the commands that ask all servers."""

@@ -25,6 +25,7 @@ from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -43,6 +44,14 @@ _number = attrgetter("number")
 
 OF_SERVER: Final = ("limits", "bounds", "servers")
 """Listings of the whole server; the broker alone cannot answer them."""
+
+_OF_BROKER: Final = {
+    "engine": "figures of the matching engine",
+    "filtering": "the counts of filtering",
+    "routes": "the filters of other servers",
+    "advertisements": "all advertisements",
+}
+"""Listings of the whole broker, and what they show."""
 
 Found: TypeAlias = Iterable[tuple[Row | None, str]]
 """A row, or None for an item without a row, and the place from which to continue behind it."""
@@ -108,11 +117,8 @@ class Admin:
 
     def _inspect(self, link: Link, request: protocol.Inspect) -> None:
         _check_count("limit", request.limit)
-        if request.what == "engine":
-            self._list_engine(link, request)
-            return
-        if request.what == "filtering":
-            self._list_phases(link, request)
+        if request.what in _OF_BROKER:
+            self._list_of_broker(link, request)
             return
         if request.what in OF_SERVER:
             self._journal.emit(ServerAsked(link.link, request))
@@ -123,16 +129,25 @@ class Admin:
         found = self._found(request.what, islice(sessions, place, None), place, after)
         self._list(link, request.request, found, request.limit)
 
-    def _list_engine(self, link: Link, request: protocol.Inspect) -> None:
+    def _list_of_broker(self, link: Link, request: protocol.Inspect) -> None:
         if link.user not in self._roles:
-            raise Refused(f"{link.user} may not do that; the matching engine needs the role 'operator'")
-        row = self._engine.row()
-        self._list(link, request.request, [] if row is None else [(row, "")], request.limit)
+            raise Refused(f"{link.user} may not do that; {_OF_BROKER[request.what]} need the role 'operator'")
+        place, _ = self._place(request.after)
+        rows = enumerate(islice(self._of_broker(request.what), place, None), place + 1)
+        self._list(
+            link, request.request, ((row, self._behind(next_place, "")) for next_place, row in rows), request.limit
+        )
 
-    def _list_phases(self, link: Link, request: protocol.Inspect) -> None:
-        if link.user not in self._roles:
-            raise Refused(f"{link.user} may not do that; the counts of filtering need the role 'operator'")
-        self._list(link, request.request, self._phases.rows(), request.limit)
+    def _of_broker(self, what: protocol.Listed) -> Iterable[Row]:
+        match what:
+            case "engine":
+                return [] if (row := self._engine.row()) is None else [row]
+            case "routes":
+                return route_rows(self._state.direct.routes)
+            case "advertisements":
+                return advertisement_rows(self._state.advertisements.values())
+            case _:
+                return self._phases.rows()
 
     def server_answered(self, answered: ServerAnswered) -> None:
         """Answer a request for a listing of the whole server: all but the user's own limits needs a role."""

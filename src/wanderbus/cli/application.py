@@ -25,7 +25,7 @@ from wanderbus.cli import (
 )
 from wanderbus.cli.domain import channel, domain, topology, trace
 from wanderbus.cli.eval import mobility
-from wanderbus.cli.operator import engine, filtering, limits, listings, queue_commands, schema
+from wanderbus.cli.operator import advertisements, engine, filtering, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
 from wanderbus.cli.pattern import pattern
 from wanderbus.cli.pipeline import history, pipeline, plan, report
@@ -76,6 +76,7 @@ app.command("queues")(listings.queues)
 app.command("limits")(limits.limits)
 app.command("engine")(engine.engine)
 app.command("filtering")(filtering.filtering)
+app.command("advertisements")(advertisements.advertisements)
 app.command("peek")(queue_commands.peek)
 app.command("purge")(queue_commands.purge)
 app.command("kick")(queue_commands.kick)

@@ -12,12 +12,14 @@ from wanderbus.client.user_uri import user_of
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import DeclaredAttribute, Gap, Notification, Position
 from wanderbus.operator_rows import (
+    AdvertisementInfo,
     BoundInfo,
     EngineInfo,
     KickedDevice,
     LimitInfo,
     PhaseInfo,
     QueueInfo,
+    RouteInfo,
     ServerInfo,
     SessionInfo,
     SubscriptionInfo,
@@ -39,6 +41,8 @@ Row = TypeVar(
     ServerInfo,
     PhaseInfo,
     SubjectSchema,
+    RouteInfo,
+    AdvertisementInfo,
 )
 
 
@@ -99,6 +103,14 @@ class Operator:
     def filtering(self) -> AsyncIterator[PhaseInfo]:
         """Yield the counts of each phase of filtering; requires the role of operator."""
         return self._inspect(PhaseInfo, "filtering", None)
+
+    def routes(self) -> AsyncIterator[RouteInfo]:
+        """Yield what other servers want of decentralised channels; requires the role of operator."""
+        return self._inspect(RouteInfo, "routes", None)
+
+    def advertisements(self) -> AsyncIterator[AdvertisementInfo]:
+        """Yield the advertisements of all devices; requires the role of operator."""
+        return self._inspect(AdvertisementInfo, "advertisements", None)
 
     async def peek(
         self,

@@ -128,9 +128,21 @@ class Leave(AgentMessage, frozen=True, tag=9):
     request: int
 
 
-Listed = Literal["sessions", "subscriptions", "queues", "limits", "bounds", "engine", "servers", "filtering"]
-"""Kinds of listing: three of sessions, and five of the whole server: the limited parties, the bounds, the matching
-engine, the other servers of the domain, and the counts of filtering."""
+Listed = Literal[
+    "sessions",
+    "subscriptions",
+    "queues",
+    "limits",
+    "bounds",
+    "engine",
+    "servers",
+    "filtering",
+    "routes",
+    "advertisements",
+]
+"""Kinds of listing: three of sessions, and seven of the whole server: the limited parties, the bounds, the matching
+engine, the other servers of the domain, the counts of filtering, what other servers want of decentralised channels,
+and what devices advertise."""
 
 
 class Inspect(AgentMessage, frozen=True, tag=10):

@@ -31,10 +31,10 @@ class PhaseCounts:
         """Count an event that another server has sent here; ``is_matched`` tells whether a subscription gets it."""
         self._count("destination", is_sent=is_matched)
 
-    def rows(self) -> Iterator[tuple[Mapping[str, Any], str]]:
-        """Yield a row for each phase, and its name."""
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """Yield a row for each phase."""
         for phase in PHASES:
-            yield {"phase": phase, "examined": self._examined[phase], "held_back": self._held_back[phase]}, phase
+            yield {"phase": phase, "examined": self._examined[phase], "held_back": self._held_back[phase]}
 
     def _count(self, phase: str, *, is_sent: bool) -> None:
         self._examined[phase] += 1

@@ -15,7 +15,6 @@ from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, doma
 from wanderbus.cli.output import check_writable, counted, print_json, print_line, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
-from wanderbus.operator_rows import SubscriptionInfo
 from wanderbus.plots.network import Arrow, Node, network
 from wanderbus.settings.event_domain import EventDomain
 from wanderbus.subscription import EVERY_SUBJECT
@@ -54,8 +53,8 @@ def topology(
     """Show the servers of a domain, the channel groups that each leads, and what it sends to the others.
 
     Asks every server over SIP; needs the role of operator at each. "s1 sends to s2: Departure: Dest == IAH" says that
-    s2 has this subscription at s1 for its users: covered filters are left out, and others may be merged. Exit status 1
-    if a server does not answer.
+    s2 wants these events for its users, of channels that s1 leads, or of publishers at s1 in decentralised channels:
+    covered filters are left out, and others may be merged. Exit status 1 if a server does not answer.
 
     Example: wanderbus topology --event-domain mydomain/domain.toml --svg domain.svg --user sip:alice@example.org
     """
@@ -76,21 +75,23 @@ def topology(
 async def _seen(operator: Operator, domain: str) -> ServerSeen:
     users: set[str] = set()
     count = 0
-    others = []
+    sends: dict[str, set[Filter]] = {}
     async for session in operator.sessions():
         if (other := server_of(session.user, domain)) is not None:
-            others.append(other)
+            sends[other] = await _wanted(operator, other, domain)
         else:
             users.add(session.user)
             count += session.subscriptions
-    sends = {each: await _wanted(operator, each, domain) for each in sorted(others)}
-    return ServerSeen(len(users), count, sends)
+    async for route in operator.routes():
+        sends.setdefault(route.server, set()).add(Filter(route.subject, route.expression))
+    ordered = {server: tuple(sorted(several, key=str)) for server, several in sorted(sends.items())}
+    return ServerSeen(len(users), count, ordered)
 
 
-async def _wanted(operator: Operator, server: str, domain: str) -> tuple[Filter, ...]:
-    """Return what ``server`` wants of the server that is asked."""
-    rows: list[SubscriptionInfo] = [row async for row in operator.subscriptions(server_user(server, domain))]
-    return tuple(sorted((Filter(row.subject, row.expression) for row in rows), key=str))
+async def _wanted(operator: Operator, server: str, domain: str) -> set[Filter]:
+    """Return what ``server`` wants of the channels that the server which is asked leads."""
+    rows = operator.subscriptions(server_user(server, domain))
+    return {Filter(row.subject, row.expression) async for row in rows}
 
 
 def _rows(domain: EventDomain, answers: Answers) -> Iterator[Mapping[str, object]]:

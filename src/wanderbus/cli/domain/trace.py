@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 import typer
 
+from wanderbus import filters
 from wanderbus.broker.servers.server_users import server_of
-from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.cli.connection_options import AsJson, Connection, visiting_all
 from wanderbus.cli.domain.dry_run import Predicted, predicted
 from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, domain_of
@@ -18,31 +18,41 @@ from wanderbus.cli.pub import attribute
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event, check_event, gathered
-from wanderbus.operator_rows import SessionInfo, SubscriptionInfo
+from wanderbus.operator_rows import AdvertisementInfo, RouteInfo, SessionInfo, SubscriptionInfo
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.settings.event_domain import Channel, EventDomain
+from wanderbus.subscription import concerns
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """All subscriptions and sessions at a server."""
+    """All subscriptions, sessions and advertisements at a server, and what other servers want of its publishers."""
 
     subscriptions: list[SubscriptionInfo]
     sessions: dict[tuple[str, str], SessionInfo]
+    routes: list[RouteInfo]
+    advertisements: list[AdvertisementInfo]
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A subscription of a server at the leader that matches the event."""
+    """A filter of a server that matches the event: its subscription at the leader, or a route of its publishers."""
 
-    subscription: str
+    subscription: str | None
     subject: str
     expression: str
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """Users whose advertisements match the event, and the reason for which it would be refused, if it would be."""
+
+    advertised_by: tuple[str, ...]
+    refusal: str | None = None
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """One server on the way of the event.
 
-    ``wanted`` are its matching subscriptions at the leader, and ``is_reached`` whether the event comes here, after
-    ``hops`` links between servers.
+    ``wanted`` are its filters that match where the event is sent from: at the leader, or, in a decentralised channel,
+    at the publisher's server. ``is_reached`` is whether the event comes here, after ``hops`` links between servers.
     """
 
     server: str
@@ -76,9 +86,9 @@ def trace(
 ) -> None:
     """Show where an event would go, and which subscriptions it would match; publishes nothing.
 
-    Shows the channel group and its leader, the servers that want the event there and by which filter, and at each
-    server the matching subscriptions with their outcome. Asks every server over SIP; needs the role of operator at
-    each. Exit status 1 if a server does not answer.
+    Shows the channel group and its leader, the servers that want the event and by which filter, and at each server the
+    matching subscriptions with their outcome. Where advertisements are required, shows those that match. Asks every
+    server over SIP; needs the role of operator at each. Exit status 1 if a server does not answer.
 
     It is a prediction from listings of this moment. It does not check whether the user may publish, the bounds of
     queues and of work, queue policies, restrictions that are the operator's code, detections of patterns, or the
@@ -94,50 +104,85 @@ def trace(
         raise ConfigurationError(f"--at: the domain has no server {at!r} (expected {' or '.join(servers)})")
     channel = domain.channel(subject)
     answers = run_async(ask_all(connection, domain, _state))
-    stops = list(_stops(event, domain, channel, at, answers))
+    admitted, stops = _stops(event, domain, channel, at, answers)
     if json:
-        print_json({**msgspec.structs.asdict(channel), "at": at})
+        print_json({**msgspec.structs.asdict(channel), "at": at, **msgspec.structs.asdict(admitted)})
         for stop in stops:
             print_json(stop if every else _matching(stop))
     else:
-        for line in _lines(channel, at, stops, every=every):
+        for line in _lines(channel, at, admitted, stops, every=every):
             print_line(line)
     if any(stop.error is not None for stop in stops):
         raise typer.Exit(1)
 
 
 async def _state(operator: Operator) -> ServerState:
-    sessions = {(row.user, row.session): row async for row in operator.sessions()}
-    return ServerState([row async for row in operator.subscriptions()], sessions)
+    return ServerState(
+        [row async for row in operator.subscriptions()],
+        {(row.user, row.session): row async for row in operator.sessions()},
+        [row async for row in operator.routes()],
+        [row async for row in operator.advertisements()],
+    )
+
+
+def _admitted(event: Event, lineage: Sequence[str], channel: Channel, state: ServerState | None) -> Admitted:
+    """Return whether the publisher's server would accept the event, as far as advertisements decide that."""
+    if channel.advertisements != "required" or state is None:
+        return Admitted(())
+    concerned = [each for each in state.advertisements if any(concerns(each.subject, name) for name in lineage)]
+    found = [each for each in concerned if filters.parse(each.expression, each.language).matches(event)]
+    if any(each.counts for each in found):
+        return Admitted(tuple(sorted({each.user for each in found if each.counts})))
+    why = "the advertisements that match it do not count yet" if found else "no advertisement there matches it"
+    return Admitted((), why)
+
+
+def _wanted(
+    event: Event, lineage: Sequence[str], channel: Channel, state: ServerState | None, domain: str
+) -> Mapping[str, Sequence[Wanted]]:
+    """Return the filters of each other server that match the event, at the server that sends it to the others."""
+    wanted: dict[str, list[Wanted]] = {}
+    if state is None:
+        return wanted
+    if channel.model == "decentralised":
+        for route in state.routes:
+            is_concerned = any(concerns(route.subject, name) for name in lineage)
+            if is_concerned and filters.parse(route.expression).matches(event):
+                wanted.setdefault(route.server, []).append(Wanted(None, route.subject, route.expression))
+        return wanted
+    rows = {row.subscription: row for row in state.subscriptions if server_of(row.user, domain) is not None}
+    for each in predicted(event, lineage, rows.values(), {}, wall_us()):
+        if each.is_match:
+            row = rows[each.subscription]
+            server = server_of(row.user, domain) or ""
+            wanted.setdefault(server, []).append(Wanted(row.subscription, row.subject, row.expression))
+    return wanted
 
 
 def _stops(
     event: Event, domain: EventDomain, channel: Channel, at: str, answers: Mapping[str, Answer[ServerState]]
-) -> Iterator[Stop]:
-    """Yield the servers: the leader first, then the others in the order of the file."""
-    name, leader, now_us = domain.settings.name, channel.leader, wall_us()
-    lineage = OwnChannels(domain.directory, leader).lineage(event.subject)
-    wanted: dict[str, list[Wanted]] = {}
-    if (state := answers[leader].found) is not None:
-        rows = {row.subscription: row for row in state.subscriptions if server_of(row.user, name) is not None}
-        for each in predicted(event, lineage, rows.values(), {}, now_us):
-            if each.is_match:
-                row = rows[each.subscription]
-                server = server_of(row.user, name) or ""
-                wanted.setdefault(server, []).append(Wanted(row.subscription, row.subject, row.expression))
-    for server in sorted(answers, key=lambda each: each != leader):
-        state, reached = answers[server].found, server == leader or server in wanted
+) -> tuple[Admitted, list[Stop]]:
+    """Return whether the event is accepted, and the servers: first the one that sends it to the others."""
+    name, lineage = domain.settings.name, domain.directory.groups.hierarchy.lineage(event.subject)
+    sender = channel.leader if channel.model == "ordered" else at
+    admitted = _admitted(event, lineage, channel, answers[at].found)
+    wanted = {} if admitted.refusal else _wanted(event, lineage, channel, answers[sender].found, name)
+    stops = []
+    for server in sorted(answers, key=lambda each: each != sender):
+        state, reached = answers[server].found, not admitted.refusal and (server == sender or server in wanted)
         own = () if state is None else [row for row in state.subscriptions if server_of(row.user, name) is None]
-        outcomes = () if state is None else tuple(predicted(event, lineage, own, state.sessions, now_us))
-        yield Stop(
+        outcomes = () if state is None else tuple(predicted(event, lineage, own, state.sessions, wall_us()))
+        stop = Stop(
             server=server,
-            is_leader=server == leader,
+            is_leader=server == channel.leader,
             is_reached=reached,
-            hops=(at != leader) + (server != leader) if reached else None,
+            hops=(at != sender) + (server != sender) if reached else None,
             error=answers[server].error,
             wanted=tuple(wanted.get(server, ())),
             subscriptions=outcomes,
         )
+        stops.append(stop)
+    return admitted, stops
 
 
 def _matching(stop: Stop) -> Stop:
@@ -146,20 +191,30 @@ def _matching(stop: Stop) -> Stop:
     return msgspec.structs.replace(stop, subscriptions=matching, others=len(stop.subscriptions) - len(matching))
 
 
-def _lines(channel: Channel, at: str, stops: list[Stop], *, every: bool) -> Iterator[str]:
+def _lines(channel: Channel, at: str, admitted: Admitted, stops: list[Stop], *, every: bool) -> Iterator[str]:
     group, epoch = channel.group, channel.epoch
     yield f"{channel.subject}: channel group {group}, leader {channel.leader} under epoch {epoch}, {channel.model}"
-    yield f"published at {at}: {counted(int(at != channel.leader), 'hop')} to the leader"
-    for stop in stops:
+    yield f"published at {at}: {_first_step(channel, at, admitted)}"
+    for stop in stops if admitted.refusal is None else [each for each in stops if each.error is not None]:
         shown = stop if every else _matching(stop)
         yield f"{stop.server}: {', '.join(_facts(stop))}"
         for wanted in stop.wanted:
-            yield f"  wants it by {wanted.subscription}: {wanted.subject}: {wanted.expression or 'all events'}"
+            by = "" if wanted.subscription is None else f"{wanted.subscription}: "
+            yield f"  wants it by {by}{wanted.subject}: {wanted.expression or 'all events'}"
         for each in shown.subscriptions:
             outcome = f"{each.verdict.replace('_', ' ')}: {each.reason}"
             yield f"  {each.subscription} of {each.user}, session {each.session}: {outcome}"
         if shown.others:
             yield f"  {counted(shown.others, 'other subscription')} to this subject; --all shows why they do not match"
+
+
+def _first_step(channel: Channel, at: str, admitted: Admitted) -> str:
+    if admitted.refusal is not None:
+        return f"refused, because {admitted.refusal}; see 'wanderbus advertisements'"
+    if channel.model == "ordered":
+        return f"{counted(int(at != channel.leader), 'hop')} to the leader"
+    advertised = f", advertised by {', '.join(admitted.advertised_by)}" if admitted.advertised_by else ""
+    return f"sent from there to the servers that want it{advertised}"
 
 
 def _facts(stop: Stop) -> Iterator[str]:
