@@ -31,6 +31,7 @@ JAVA_MIN = 17
 SIM_SEEDS = "50"
 SLOWEST = ["--durations=15"]
 SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
+TWO_AT_ONCE = ["-n", "2", "--dist", "loadfile"]  # tests that mostly wait; those of a file share what they started
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
@@ -289,9 +290,10 @@ def test(arguments: list[str]) -> None:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
     check([])
-    # Integration tests mostly wait; Spark tests share one session, so they stay in one process.
+    # Spark tests share one session, so they stay in one process.
     with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "spark and not interop"]):
-        step("integration tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "integration and not spark and not interop"])
+        which = ["-m", "integration and not spark and not interop"]
+        step("integration tests", ["-m", "pytest", "-q", *SLOWEST, *TWO_AT_ONCE, *which])
 
 
 def soak(arguments: list[str]) -> None:
