@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench import domain_lookup, domain_messages, domain_processes, domain_single, engine_conformance
+from bench import domain_interest, domain_lookup, domain_messages, domain_processes, domain_single, engine_conformance
 from harness.reporting import Goal, finish, goal, median
 
 SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput", "conformance")
@@ -59,7 +59,11 @@ def _lookup(size: Size) -> Measured:
 def _messages(size: Size) -> Measured:
     covered = domain_messages.covered_messages()
     rows, hops = domain_messages.measured(size.is_quick), domain_messages.hops_of()
-    return [*rows, *hops], domain_messages.goals_of(rows, hops, covered)
+    interest = domain_interest.measured()
+    return [*rows, *hops, *interest], [
+        *domain_messages.goals_of(rows, hops, covered),
+        *domain_interest.goals_of(interest),
+    ]
 
 
 def _single(size: Size) -> Measured:

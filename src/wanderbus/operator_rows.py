@@ -180,6 +180,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
     Those with ``here`` are about the session of the other server at the asked one: whether its link is open, its
     subscriptions, and the notifications that wait for its acknowledgement.
+
+    ``multicast_changes`` are the changes of interest in decentralised channels that the asked server, as their leader,
+    has sent it by multicast since its start, and ``repaired_changes`` those of them that it sent again on a link.
     """
 
     server: str
@@ -192,6 +195,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
     subscriptions_here: int = 0
     waiting_here: int = 0
     waiting_bytes_here: int = 0
+    multicast_changes: int = 0
+    repaired_changes: int = 0
 
 
 class RouteInfo(msgspec.Struct, frozen=True):

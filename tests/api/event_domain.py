@@ -11,10 +11,19 @@ from typing import Any
 import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
+from wanderbus.runtime.net.free_port import free_port
 
 USERS = PASSWORDS | {"carol": "third", "dave": "fourth"}
 READERS = {"s1": "alice", "s2": "carol", "s3": "dave"}
 """A user for each server: all devices of one user would be at the server that owns the session."""
+
+
+def multicast_table(group: str = "", interface: str = "") -> str:
+    """The table of a multicast group on loopback, which no other test has unless it is given."""
+    address = f"239.{secrets.randbelow(64) + 192}.{secrets.randbelow(256)}.{secrets.randbelow(254) + 1}"
+    group = group or f"{address}:{free_port('127.0.0.1')}"
+    named = f'interface = "{interface}"\n' if interface else ""
+    return f'[multicast]\ngroup = "{group}"\n{named}'
 
 
 class Domain:

@@ -38,14 +38,16 @@ class Advertiser(wanderbus.Agent):
 class DomainWorld(World):
     """A world in which bob publishes at one server of a domain, and alice subscribes at another."""
 
-    def __init__(self, directory: Path, placement: Placement, keys: str, *, is_one_channel: bool) -> None:
-        """Make the domain with these ``keys`` in its file.
+    def __init__(
+        self, directory: Path, placement: Placement, keys: str, tables: str = "", *, is_one_channel: bool
+    ) -> None:
+        """Make the domain with these ``keys`` and ``tables`` in its file.
 
         ``is_one_channel`` puts both subjects into one channel, whose leader has the engine.
         """
         super().__init__(directory)
         pins = f"[pins]\n{SUBJECT} = 7\n{OTHER} = 7\n" if is_one_channel else ""
-        self.domain = Domain(directory / "domain", keys=keys, tables=pins)
+        self.domain = Domain(directory / "domain", keys=keys, tables=f"{tables}\n{pins}")
         leader = self.domain.leader(SUBJECT)
         names = [leader, *(name for name in ("s1", "s2", "s3") if name != leader)]
         self.places = {"bob": names[placement.publisher], "alice": names[placement.subscriber]}

@@ -1,17 +1,22 @@
-"""Delivery in a domain is that of a single server, whatever the merging, the engine and the servers of the users."""
+"""Delivery in a domain is that of a single server, whatever the merging, the engine, the servers and their fabric."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.api.event_domain import multicast_table
 from tests.conformance.conditions import Conditions, EngineBeside, OwnEngine
 from tests.conformance.delivery import Delivery
 from tests.conformance.domain_conditions import DomainConditions, DomainWorld, Placement
+from tests.conformance.in_process_links import Fabric
+from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.errors import Refused
+from wanderbus.machine import SendDatagram
 from wanderbus.runtime.services import backoff
 
 APART, AT_LEADER = Placement(1, 2), Placement(0, 0)
@@ -25,11 +30,14 @@ class Combination(NamedTuple):
     engine: type[OwnEngine] | type[EngineBeside] = OwnEngine
     model: str = "ordered"
     advertisements: str = "optional"
+    fabric: str = "udp"
+    """What is between the servers: reliable UDP, that and multicast, or function calls in one process."""
 
     def __str__(self) -> str:
         publisher, subscriber = self.placement
         required = "-required" if self.advertisements == "required" else ""
-        return f"{self.model}-{publisher}-{subscriber}-{self.merging}-{self.engine.__name__}{required}"
+        fabric = "" if self.fabric == "udp" else f"-{self.fabric}"
+        return f"{self.model}-{publisher}-{subscriber}-{self.merging}-{self.engine.__name__}{required}{fabric}"
 
 
 COMBINATIONS = [
@@ -49,6 +57,9 @@ COMBINATIONS = [
     Combination(APART, "perfect", model="decentralised", advertisements="required"),
     Combination(Placement(0, 1), "adaptive", model="decentralised", advertisements="required"),
     Combination(Placement(1, 1), "none", model="decentralised", advertisements="required"),
+    Combination(APART, "perfect", fabric="process"),
+    Combination(APART, "perfect", model="decentralised", fabric="process"),
+    Combination(Placement(1, 0), "none", model="decentralised", fabric="multicast"),
 ]
 
 
@@ -57,13 +68,32 @@ def conditions(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     """A domain with one of the combinations; its leader looks for the engine often."""
     monkeypatch.setattr(backoff, "PAUSE_S_MIN", 0.02)
     monkeypatch.setattr(backoff, "PAUSE_S_MAX", 0.02)
-    placement, merging, engine, model, advertisements = request.param
+    placement, merging, engine, model, advertisements, fabric = request.param
     keys = f'merging = "{merging}"\nmodel = "{model}"\nadvertisements = "{advertisements}"'
-    world = DomainWorld(tmp_path, placement, keys, is_one_channel=engine is EngineBeside)
+    in_process = Fabric()
+    if fabric == "process":
+        in_process.install(monkeypatch)
+    tables = multicast_table() if fabric == "multicast" else ""
+    world = DomainWorld(tmp_path, placement, keys, tables, is_one_channel=engine is EngineBeside)
     world.advertises = advertisements == "required"
     made = DomainConditions(world, engine(), has_history=placement.subscriber == 0 and model == "ordered")
+    datagrams = count_datagrams(monkeypatch)
     yield made
     made.kill_engine()
+    assert (in_process.messages > 0, datagrams.total() > 0) == (fabric == "process", fabric == "multicast")
+
+
+def count_datagrams(patch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count what servers send to the multicast group."""
+    sent: Counter[str] = Counter()
+    seal = MulticastGroup.seal
+
+    def sealed(group: MulticastGroup, payload: bytes) -> SendDatagram:
+        sent["datagrams"] += 1
+        return seal(group, payload)
+
+    patch.setattr(MulticastGroup, "seal", sealed)
+    return sent
 
 
 class TestDelivery(Delivery):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import domain, domain_single
+from bench import domain, domain_interest, domain_single
 from bench.domain_messages import Case, Phases, row_of
 from bench.domain_model import ModelDomain, Traffic
 from wanderbus.event import Event
@@ -53,6 +53,15 @@ def test_an_event_costs_the_forward_and_each_server_that_wants_it(servers: Model
     assert sent(servers) == {"PublishFor": 1, "PublishAccepted": 1}
     servers.publish(carol, Event(subject, {"N": 7}))
     assert sent(servers) == {}
+
+
+def test_multicast_replaces_the_messages_that_spread_a_change() -> None:
+    """Six servers are neither leader nor origin; each confirms to the leader, and the leader to the origin."""
+    links, by_multicast = domain_interest.measured()
+    elsewhere, at_leader = 1 + 6 + 6 + 1, 7 + 7
+    assert links["messages_per_change"] == (7 * elsewhere + at_leader) / 8 == 14
+    assert by_multicast["messages_per_change"] == (7 * (elsewhere - 5) + at_leader - 6) / 8 == 8.875
+    assert (links["datagrams_per_change"], by_multicast["datagrams_per_change"]) == (0, 1)
 
 
 def test_the_ratio_to_flooding_is_that_of_all_messages() -> None:

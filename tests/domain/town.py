@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import Random
 
 from tests.broker.desk import Desk
 from wanderbus.broker.core import Broker
@@ -24,6 +25,7 @@ from wanderbus.broker.messages import (
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DirectChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.interest.multicast import MulticastMissed
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.domain.servers.direct_interest import DirectInterest
@@ -33,8 +35,10 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.domain.servers.multicast_group import MulticastGroup
+from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.simulation.domains.multicast_network import GROUP, DrawnRandom
 
 DOMAIN = "example.org"
 SERVERS = ("s1", "s2", "s3")
@@ -61,6 +65,8 @@ class Post(Desk):
         self.name = name
         self.channels = channels
         self.lives = 0
+        self.reports: list[Output] = []
+        """Reports of the interest to the operator."""
         super().__init__(BrokerConfig(server=name, domain=DOMAIN))
 
     def start(self) -> None:
@@ -70,7 +76,8 @@ class Post(Desk):
         assert self.channels.direct is not None
         self.lives += 1
         state = self.recovered()
-        self.interest = DirectInterest(self.channels.direct, epoch=max(self.lives, state.wall_us))
+        group = self.town.group(self.name) if self.town.has_multicast else None
+        self.interest = DirectInterest(self.channels.direct, epoch=max(self.lives, state.wall_us), group=group)
         self.broker = Broker(state, self.config, channels=self.channels)
         self.give(ServerStarted())
         self.execute(self.interest.start(self.now))
@@ -95,6 +102,10 @@ class Post(Desk):
             match each:
                 case SendOnServerLink(link=link, payload=payload):
                     self.town.send(self.name, link, payload)
+                case SendDatagram(data=data):
+                    self.town.send_to_group(data)
+                case MulticastMissed():
+                    self.reports.append(each)
                 case SetTimer(key=key, at=at):
                     self.timers["interest", key] = at
                 case Input() if not hasattr(each, "server"):
@@ -123,7 +134,17 @@ class Town:
         *,
         has_ordered: bool = False,
         is_required: bool = False,
+        has_multicast: bool = False,
     ) -> None:
+        self.has_multicast = has_multicast
+        self.datagrams: list[bytes] = []
+        """All datagrams that were sent to the multicast group."""
+        self.deaf: set[str] = set()
+        """Servers that get no datagrams."""
+        self.interest_messages = 0
+        """Messages about interest that links have carried."""
+        self._under_way: deque[bytes] = deque()
+        self._new_lives = 0
         self.wires: dict[int, tuple[str, str]] = {}
         """Opener and acceptor of each link."""
         self.sent: deque[tuple[str, int, bytes]] = deque()
@@ -195,8 +216,25 @@ class Town:
         self.posts[name].restart(with_rows=with_rows)
         self.connect(name)
 
+    def group(self, name: str) -> MulticastGroup:
+        """The multicast group, for a new life of a server."""
+        self._new_lives += 1
+        random = DrawnRandom(Random(self._new_lives))
+        return MulticastGroup(GROUP, KEY, domain=DOMAIN, servers=SERVERS, server=name, random=random)
+
+    def send_to_group(self, data: bytes) -> None:
+        """Send a datagram to all servers that are not deaf."""
+        self.datagrams.append(data)
+        self._under_way.append(data)
+
+    def replay(self, number: int) -> None:
+        """Deliver a datagram again that was sent before."""
+        self._under_way.append(self.datagrams[number])
+        self.run()
+
     def send(self, name: str, link: int, payload: bytes) -> None:
         """Put a message on a link."""
+        self.interest_messages += payload[:1] == INTEREST_PREFIX
         self.causal += payload[:1] == CAUSAL_PREFIX
         if link in self.wires and name not in self.down:
             self.sent.append((name, link, payload))
@@ -204,7 +242,12 @@ class Town:
     def run(self) -> None:
         """Deliver all messages but those of the stopped ways."""
         waiting: deque[tuple[str, int, bytes]] = deque()
-        while self.sent:
+        while self.sent or self._under_way:
+            if self._under_way:
+                received = DatagramReceived("multicast", GROUP, self._under_way.popleft())
+                for post in [each for name, each in self.posts.items() if name not in self.deaf | self.down]:
+                    post.execute(post.interest.step([received], post.now))
+                continue
             source, link, payload = self.sent.popleft()
             opener, acceptor = self.wires[link]
             target = acceptor if source == opener else opener

@@ -92,12 +92,38 @@ def test_advertisements_are_required_in_a_domain_or_in_some_channels() -> None:
         ('Departure = "Flight"', 'Departure = "Flight"\nFlight = "Departure"', "is its own ancestor"),
         ("Flight = 3", "Flight = 16", "'Flight' is pinned to 16 (expected a group, 0 to 15)"),
         ('name = "example.org"', "", "name must be given"),
+        ("[pins]", "[multicast]\n[pins]", "multicast.group: it is not given (expected an IPv4 multicast address"),
+        ("[pins]", '[multicast]\ngroup = "192.0.2.1:5602"\n[pins]', "multicast.group: '192.0.2.1:5602' is none"),
+        ("[pins]", '[multicast]\ngroup = "239.255.7.1"\n[pins]', "multicast.group: '239.255.7.1' is none"),
+        ("[pins]", '[multicast]\ngroup = "[ff02::1]:5602"\n[pins]', "multicast.group: '[ff02::1]:5602' is none"),
+        ("[pins]", "[multicast]\nttl = 256\n[pins]", "multicast.ttl: invalid value 256"),
     ],
 )
 def test_a_contradiction_is_refused_by_its_key(old: str, new: str, error: str) -> None:
     assert old in FILE
     with pytest.raises(ConfigurationError, match=re.escape(error)):
         domain(FILE.replace(old, new, 1))
+
+
+MULTICAST = '[multicast]\ngroup = "239.255.7.1:5602"'
+
+
+def test_a_multicast_group_is_off_unless_the_table_is_there() -> None:
+    assert domain(FILE).multicast_group is None
+    found = domain(f"{FILE}\n{MULTICAST}\n")
+    assert found.multicast_group == ("239.255.7.1", 5602)
+    assert found.settings.multicast is not None
+    assert (found.settings.multicast.interface, found.settings.multicast.ttl) == (None, 1)
+
+
+def test_a_multicast_group_needs_decentralised_channels_and_an_interface() -> None:
+    text = f"{FILE}\n{MULTICAST}\n"
+    with pytest.raises(ConfigurationError, match="multicast: it serves decentralised channels only; set the model"):
+        domain(text.replace('model = "decentralised"', 'model = "ordered"'))
+    by_name = text.replace("127.0.0.2:5601", "two.example.org:5601")
+    with pytest.raises(ConfigurationError, match=r"multicast\.interface: s2 has no IPv4 address .*; name one"):
+        domain(by_name)
+    assert domain(f'{by_name}interface = "eth0"\n').multicast_group is not None
 
 
 def test_a_domain_needs_a_server_of_each_role() -> None:

@@ -18,6 +18,8 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.causal.header import Header
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
 from wanderbus.channels.interest import proxy_channels
+from wanderbus.channels.interest.messages import ChangeForMany, InterestChanged
+from wanderbus.channels.interest.outgoing_stream import OutgoingStream
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
 from wanderbus.domain.servers.direct_interest import DirectInterest
 from wanderbus.records import Started
@@ -46,6 +48,8 @@ def test_a_dozen_seeds_have_enough_happening_in_them(results: list[Any]) -> None
         ("partitions", 4),
         ("advertisements", 20),
         ("not_advertised", 50),
+        ("multicast", 20),
+        ("repaired", 10),
     ):
         assert sum(getattr(result, field) for result in results) > least, field
 
@@ -161,6 +165,41 @@ def confirm_routes_while_publishers_hold_back(patch: Patch) -> None:
     patch.setattr(PublisherFilters, "when_all_used", lambda self, answer: answer())
 
 
+def repair_no_datagrams(patch: Patch) -> None:
+    """Let links repeat only what they have carried before."""
+    before = OutgoingStream._to_many
+
+    def to_many(self: Any, multicast: Any, outputs: Any, now: float) -> Any:
+        sent = before(self, multicast, outputs, now)
+        for link in self._links.values():
+            link.due = dict.fromkeys(link.due, float("inf"))
+        return sent
+
+    patch.setattr(OutgoingStream, "_to_many", to_many)
+
+
+def confirm_datagrams_as_they_are_sent(patch: Patch) -> None:
+    """Let a change that left as a datagram count."""
+    before = OutgoingStream._to_many
+
+    def to_many(self: Any, multicast: Any, outputs: Any, now: float) -> Any:
+        sent = before(self, multicast, outputs, now)
+        for link in self._links.values():
+            if self.version in link.due:
+                link.confirm(self.version)
+        return sent
+
+    patch.setattr(OutgoingStream, "_to_many", to_many)
+
+
+def take_datagrams_for_other_servers(patch: Patch) -> None:
+    def for_server(self: ChangeForMany, number: int) -> InterestChanged:
+        previous = self.receivers[0][0]
+        return InterestChanged(self.stream, self.incarnation, self.version, previous, self.added, self.removed)
+
+    patch.setattr(ChangeForMany, "for_server", for_server)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "problem", "seeds"),
     [
@@ -180,6 +219,9 @@ def confirm_routes_while_publishers_hold_back(patch: Patch) -> None:
         (spread_interest_in_the_same_subject_alone, "is lost for", range(4, 5)),
         (lose_advertisements_in_a_restart, "want it", range(6, 7)),
         (confirm_routes_while_publishers_hold_back, "was held back", range(21, 22)),
+        (repair_no_datagrams, "that do not count", range(2, 3)),
+        (confirm_datagrams_as_they_are_sent, "is lost for", range(3, 4)),
+        (take_datagrams_for_other_servers, "has the interest of", range(58, 59)),
     ],
 )
 def test_a_server_without_a_safeguard_is_noticed(

@@ -201,13 +201,16 @@ class CausalMessageArrived(Input, frozen=True, gc=False):
 class RoutesArrived(Input, frozen=True):
     """The server ``leader`` sent a ``message`` about the interest of another server (SPEC K-05).
 
-    ``encoded`` are the bytes of the message, and ``link`` has to carry the answer, :class:`RoutesAnswered`.
+    ``encoded`` are the bytes of the message, and ``link`` has to carry the answer, :class:`RoutesAnswered`. A message
+    that came by multicast (``is_multicast``) may be late, repeated or without the one before: it is ignored unless it
+    is the next one.
     """
 
     leader: str
     link: int
     message: FromSender
     encoded: bytes
+    is_multicast: bool = False
 
 
 class RoutesAnswered(Output, frozen=True):

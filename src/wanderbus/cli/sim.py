@@ -292,6 +292,8 @@ _KINDS: Final = {
             "crashes": "server crashes",
             "partitions": "partitions",
             "held_back": "events held back by publishers",
+            "multicast": "changes of interest by multicast",
+            "repaired": "of them repaired by links",
         },
     ),
 }

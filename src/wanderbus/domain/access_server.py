@@ -40,7 +40,7 @@ from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.domain.device_signalling import DeviceSignalling
 from wanderbus.domain.link_traffic import LinkTraffic, consumed_units
 from wanderbus.domain.messages import DevicesRestored
-from wanderbus.domain.parts import BASELINE, BROKER, SERVER_LINKS, TRANSPORTS, USER_AGENT
+from wanderbus.domain.parts import BASELINE, BROKER, DIRECT_INTEREST, SERVER_LINKS, TRANSPORTS, USER_AGENT
 from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.domain.servers.session_owners import SessionOwners
@@ -223,6 +223,8 @@ class AccessServer:
             }
         for name, here in self.broker.server_rows().items():
             rows.setdefault(name, {}).update(here)
+        for name, counts in self._servers.multicast_counts().items():
+            rows.setdefault(name, {}).update(multicast_changes=counts.sent, repaired_changes=counts.repaired)
         return tuple({"server": name, **row} for name, row in rows.items())
 
     def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:
@@ -252,6 +254,8 @@ class AccessServer:
             case DatagramReceived(socket="eci"):
                 if self._baseline is not None:
                     self._parts.give(BASELINE, [given])
+            case DatagramReceived(socket="multicast"):
+                self._parts.give(DIRECT_INTEREST, [given])
             case DatagramReceived() | StreamReceived() | StreamClosed():
                 self._parts.give(USER_AGENT, [given])
             case TimerFired(key="register"):

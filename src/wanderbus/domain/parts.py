@@ -12,3 +12,6 @@ SERVER_LINKS: Final = "servers"
 LEADERS: Final = "leaders"
 DIRECT_INTEREST: Final = "direct_interest"
 OWNERS: Final = "owners"
+
+MULTICAST_SOCKET: Final = "multicast"
+"""Socket of the domain's multicast group, for the interest in decentralised channels."""

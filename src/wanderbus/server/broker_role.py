@@ -27,6 +27,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.causal.interface import LogRewound
+from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastMissed
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
 from wanderbus.domain.access_server import (
@@ -62,7 +63,7 @@ from wanderbus.server.event_domain_member import EventDomainMember
 from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
-from wanderbus.server.ports import Bound, Port, SIPPort, StreamPort, UdpPort
+from wanderbus.server.ports import Bound, MulticastPort, Port, SIPPort, StreamPort, UdpPort
 from wanderbus.server.role import Offer, StatefulRole
 from wanderbus.server.validation import user_uri
 from wanderbus.settings.bounds import bounds_of
@@ -82,6 +83,10 @@ LOCAL_START_S_MAX = 120.0
 
 _REWOUND: Final = (
     "server %s has event %s of this server, which the log here has lost; begin with an empty data directory"
+)
+_MISSED: Final = (
+    "changes of interest that are sent by multicast are not confirmed by %s within %g s; for %g s it and other such "
+    "servers get them on their links. 'wanderbus domain status' counts them"
 )
 
 
@@ -170,7 +175,7 @@ class BrokerRole(StatefulRole):
         )
 
     def ports(self) -> Sequence[Port]:
-        """Return the sockets of SIP and of data channels, of the original ECI, and of the links between servers."""
+        """Return the sockets of SIP and of data channels, of the original ECI, and of those between servers."""
         settings, host = self._settings, self._settings.host
         self.properties = msgspec.structs.replace(self._make_properties(), instance=self.instance)
         sip = SIPPort(
@@ -197,7 +202,7 @@ class BrokerRole(StatefulRole):
         if settings.eci_port is not None:
             ports.append(UdpPort(name=ECI_SOCKET, host=settings.eci_host, port=settings.eci_port))
         if self._member is not None:
-            ports.append(self._member.port)
+            ports += self._member.ports
         return ports
 
     def port_error(self, port: Port, error: OSError) -> ConfigurationError:
@@ -211,6 +216,12 @@ class BrokerRole(StatefulRole):
             place = shown((port.host, port.port or 0))
             return ConfigurationError(
                 f"UDP port {place} cannot be used: {error.strerror}; look at the address of this server in event_domain"
+            )
+        if isinstance(port, MulticastPort):
+            place, where = shown((port.host, port.port or 0)), port.interface or port.local_host
+            return ConfigurationError(
+                f"the multicast group {place} cannot be joined on {where}: {error.strerror}; look at multicast in "
+                "event_domain"
             )
         reason = f"{error.strerror}; look at broker_port, data_port, stream_port"
         return ConfigurationError(f"cannot bind the broker's ports on {port.host}: {reason}")
@@ -310,6 +321,8 @@ class BrokerRole(StatefulRole):
                 _log.error(_REWOUND, server, number)
             case Fenced(stream=stream):
                 _log.error("the interest of %s in the domain was replaced by a later start of it", stream.origin)
+            case MulticastMissed(server=server):
+                _log.warning(_MISSED, server, CONFIRM_S, PAUSE_S)
             case ExtensionFailed(count=count, reason=reason):
                 self._on_extension_failed(count, reason)
 

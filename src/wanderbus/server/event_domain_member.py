@@ -12,10 +12,11 @@ from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
-from wanderbus.domain.parts import SERVER_LINKS
+from wanderbus.domain.parts import MULTICAST_SOCKET, SERVER_LINKS
 from wanderbus.domain.servers.direct_interest import DirectInterest
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
 from wanderbus.domain.servers.links import ServerLinks
+from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import FIRST_LINK
 from wanderbus.errors import ConfigurationError, StateCorrupt
@@ -23,7 +24,7 @@ from wanderbus.machine import Address, RandomSource
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.domain_file import key_file, read_domain
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.server.ports import UdpPort
+from wanderbus.server.ports import MulticastPort, Port, UdpPort
 from wanderbus.settings.event_domain import EventDomain, address_in
 from wanderbus.subscription import EVERY_SUBJECT
 
@@ -53,10 +54,22 @@ class EventDomainMember:
         self.channels = OwnChannels(self.domain.directory, name, merging_of, direct)
 
     @property
-    def port(self) -> UdpPort:
-        """Return the socket for the links to the other servers."""
+    def ports(self) -> tuple[Port, ...]:
+        """Return the sockets for the links to the other servers, and for the multicast group if there is one."""
         host, port = _address(self.domain, self.name)
-        return UdpPort(name=SERVER_LINKS, host=host, port=port)
+        links = UdpPort(name=SERVER_LINKS, host=host, port=port)
+        group, multicast = self.domain.multicast_group, self.domain.settings.multicast
+        if group is None or multicast is None:
+            return (links,)
+        joined = MulticastPort(
+            name=MULTICAST_SOCKET,
+            host=group[0],
+            port=group[1],
+            local_host=host,
+            interface=multicast.interface,
+            ttl=multicast.ttl,
+        )
+        return links, joined
 
     def parts(self, state: BrokerState, random: RandomSource, reset_key: bytes, wall_us: int) -> ServerParts:
         """Return the links to the other servers, and what uses them, as ``state`` has it.
@@ -89,8 +102,19 @@ class EventDomainMember:
         leaders = LeaderSessions(self.channels, epoch=epoch, positions=dict(state.leaders.items()))
         # A server that has lost its log begins with a higher epoch, too: others know its interest by the last one.
         channels = self.channels.direct
-        direct = None if channels is None else DirectInterest(channels, epoch=max(epoch, wall_us))
+        direct = None
+        if channels is not None:
+            direct = DirectInterest(channels, epoch=max(epoch, wall_us), group=self._group(channels, random))
         return ServerParts(self.name, links, leaders, direct, tuple(others))
+
+    def _group(self, channels: DirectChannels, random: RandomSource) -> MulticastGroup | None:
+        address, settings = self.domain.multicast_group, self.domain.settings
+        if address is None:
+            return None
+        key = bytes.fromhex(settings.hash_key)
+        return MulticastGroup(
+            address, key, domain=settings.name, servers=channels.servers, server=self.name, random=random
+        )
 
     def _direct_channels(self) -> DirectChannels:
         domain = self.domain

@@ -72,6 +72,28 @@ class UdpPort(msgspec.Struct, frozen=True, kw_only=True):
             raise OSError(errno.EINVAL, str(error), f"UDP port {shown(wanted)}") from None
 
 
+class MulticastPort(msgspec.Struct, frozen=True, kw_only=True):
+    """A socket for the datagrams of a multicast group, whose address is ``host`` and ``port``.
+
+    ``local_host`` and ``interface`` are those of :func:`~wanderbus.runtime.net.multicast.open_multicast`.
+    """
+
+    name: str
+    host: str
+    port: int | None = None
+    setting: str = ""
+    local_host: str
+    interface: str | None = None
+    ttl: int = 1
+
+    def listen(self, driver: Driver, port: int) -> Bound:
+        """Join the group at ``port``; raise ``OSError`` if that is impossible."""
+        group = self.host, port
+        return Bound(
+            driver.bind_multicast(self.name, group, host=self.local_host, interface=self.interface, ttl=self.ttl)
+        )
+
+
 class StreamPort(msgspec.Struct, frozen=True, kw_only=True):
     """A socket for connections, with TLS if there is ``server_tls``."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from ipaddress import IPv4Address
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -48,6 +49,21 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     advertisements: Advertisements | None = None
 
 
+class MulticastSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Multicast between the servers, in decentralised channels only; without this table they do not use it."""
+
+    group: str | None = None
+    """IPv4 multicast group and UDP port, such as 239.255.7.1:5602; it must be given. The servers send changes of
+    interest to it, encrypted (SPEC J-12)."""
+
+    interface: str | None = None
+    """Network interface for the group, such as eth0, the same name on all machines; unless given, the one with the
+    ``address`` of each server."""
+
+    ttl: Annotated[int, msgspec.Meta(ge=0, le=255)] = 1
+    """Number of networks that a datagram may cross: 1 for one network, more where routers forward multicast."""
+
+
 class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of an event domain."""
 
@@ -87,6 +103,10 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     channels: Mapping[str, ChannelSettings] = {}
     """Channels of subjects with ``model``, ``merging``, ``precision_min`` and ``advertisements`` of their own; subjects
     with a parent have those of the top of their hierarchy."""
+
+    multicast: MulticastSettings | None = None
+    """Multicast between the servers, which is off without this table. They send each change of interest in
+    decentralised channels as one datagram to a group, and repair it on their links."""
 
     def servers_with(self, role: Role) -> tuple[str, ...]:
         """Return the names of the servers that have ``role``, sorted."""
@@ -138,6 +158,13 @@ class EventDomain:
             if not 0 < bound <= 1:
                 raise ConfigurationError(f"{name}: {bound} is out of range (expected above 0, at most 1)")
         self._check_advertisements()
+        self._check_multicast()
+
+    @property
+    def multicast_group(self) -> Address | None:
+        """Return the address of the multicast group of the servers; None without one."""
+        multicast = self.settings.multicast
+        return None if multicast is None else address_in(multicast.group or "")
 
     def channel(self, subject: str) -> Channel:
         """Return the channel of ``subject``."""
@@ -185,6 +212,24 @@ class EventDomain:
                     "set its model"
                 )
 
+    def _check_multicast(self) -> None:
+        """Raise :class:`ConfigurationError` if the multicast group cannot be used, or has no effect."""
+        multicast = self.settings.multicast
+        if multicast is None:
+            return
+        group = self.multicast_group
+        if group is None or not _is_multicast(group[0]):
+            given = "it is not given" if multicast.group is None else f"{multicast.group!r} is none"
+            raise ConfigurationError(f"multicast.group: {given} (expected an IPv4 multicast address, host:port)")
+        if "decentralised" not in self.models:
+            raise ConfigurationError("multicast: it serves decentralised channels only; set the model, or leave it out")
+        for name, server in self.settings.servers.items():
+            address = address_in(server.address)
+            if multicast.interface is None and (address is None or not _is_ipv4(address[0])):
+                raise ConfigurationError(
+                    f"multicast.interface: {name} has no IPv4 address that shows its interface; name one"
+                )
+
     def _own_settings(self, subject: str) -> ChannelSettings:
         return self.settings.channels.get(self.directory.groups.hierarchy.top(subject)) or ChannelSettings()
 
@@ -201,6 +246,18 @@ def address_in(text: str) -> Address | None:
     if not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
         return None
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_multicast(host: str) -> bool:
+    return _is_ipv4(host) and IPv4Address(host).is_multicast
 
 
 def _hex_key(name: str, text: str) -> bytes:

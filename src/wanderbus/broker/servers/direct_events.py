@@ -41,7 +41,7 @@ from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.payload import decode_payload, encode_payload
 from wanderbus.channels.causal.server import CausalServer
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
-from wanderbus.channels.interest.messages import InterestConfirmed
+from wanderbus.channels.interest.messages import FromSender, InterestChanged, InterestConfirmed
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
@@ -172,10 +172,13 @@ class DirectEvents:
         state, leader, message = self._state, given.leader, given.message
         route = leader, message.stream
         before = state.direct.routes.position(route)
+        if given.is_multicast and not _is_next(message, before):
+            return
         try:
             taken = state.direct.take_route(leader, message, self._links.now)
         except RemoteProtocolError as error:
-            self._journal.emit_now(LinkDropped(given.link, f"{leader}: {error}"))
+            if not given.is_multicast:
+                self._journal.emit_now(LinkDropped(given.link, f"{leader}: {error}"))
             return
         if state.direct.routes.position(route) != before:
             self.index.change(route, taken)
@@ -184,8 +187,11 @@ class DirectEvents:
             self._ask_for_kernel()
         if taken.answer is None:
             return
-        answered = RoutesAnswered(leader, given.link, taken.answer)
-        if isinstance(taken.answer, InterestConfirmed):
+        answer = taken.answer
+        if given.is_multicast and isinstance(answer, InterestConfirmed):
+            answer = msgspec.structs.replace(answer, is_multicast=True)
+        answered = RoutesAnswered(leader, given.link, answer)
+        if isinstance(answer, InterestConfirmed):
             self._publisher_filters.when_all_used(lambda: self._journal.emit(answered))
         else:
             self._journal.emit(answered)
@@ -295,3 +301,8 @@ class DirectEvents:
 
 def _event_of(payload: bytes) -> Event:
     return protocol.decode_event(bytes(decode_payload(payload).event))
+
+
+def _is_next(message: FromSender, position: tuple[int, int] | None) -> bool:
+    """Return whether ``message`` is a change of interest that follows ``position``."""
+    return isinstance(message, InterestChanged) and position == (message.incarnation, message.previous)

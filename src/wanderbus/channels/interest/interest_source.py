@@ -11,6 +11,7 @@ from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.interest_set import InterestMode, InterestSet, Wanted
 from wanderbus.channels.interest.measured_precision import MeasuredPrecision
 from wanderbus.channels.interest.messages import Stream
+from wanderbus.channels.interest.multicast import Multicast
 from wanderbus.channels.interest.outgoing_stream import OutgoingStream, Selects
 from wanderbus.filters.merging import PRECISION_MIN
 from wanderbus.machine import Output
@@ -31,9 +32,10 @@ class InterestSource:
         *,
         precision_min: float = PRECISION_MIN,
         selects: Selects = lambda server, interest: True,
+        multicast: Multicast | None = None,
     ) -> None:
         """Begin empty. Raises :class:`ConfigurationError` for another mode or a precision outside 0 to 1."""
-        self.outgoing = OutgoingStream(stream, incarnation, selects)
+        self.outgoing = OutgoingStream(stream, incarnation, selects, multicast)
         self.interests = InterestSet(mode, precision_min=precision_min)
         self._bound = precision_min if mode == "adaptive" else None
         self._measured: dict[str, MeasuredPrecision] = {}

@@ -6,6 +6,7 @@ the changes by (incarnation, version); versions only rise, and each message name
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -75,7 +76,9 @@ class InterestWhole(StreamMessage, frozen=True, tag=3):
 
 
 class InterestConfirmed(StreamMessage, frozen=True, tag=4):
-    """The receiver has applied everything up to this version."""
+    """The receiver has applied everything up to this version, which came by multicast if ``is_multicast``."""
+
+    is_multicast: bool = False
 
 
 class InterestRequested(StreamMessage, frozen=True, tag=5):
@@ -86,12 +89,41 @@ class InterestRefused(StreamMessage, frozen=True, tag=6):
     """The receiver knows this later incarnation of the sender."""
 
 
+class ChangeForMany(msgspec.Struct, frozen=True, array_like=True):
+    """An :class:`InterestChanged` for several servers, which may follow another version at each of them.
+
+    ``receivers`` has each such version, and the servers that have it: bit n of the big-endian number is server n.
+    """
+
+    stream: Stream
+    incarnation: int
+    version: int
+    receivers: tuple[tuple[int, bytes], ...]
+    added: tuple[NumberedFilter, ...]
+    removed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, change: InterestChanged, receivers: Mapping[int, int]) -> ChangeForMany:
+        """Return ``change`` for these receivers: the set of servers, as bits, by the version that it follows there."""
+        sets = tuple([(version, _bytes_of(servers)) for version, servers in receivers.items()])
+        return cls(change.stream, change.incarnation, change.version, sets, change.added, change.removed)
+
+    def for_server(self, number: int) -> InterestChanged | None:
+        """Return the change as the server of this number gets it; None if it is for others only."""
+        for previous, servers in self.receivers:
+            if int.from_bytes(servers, "big") >> number & 1:
+                return InterestChanged(self.stream, self.incarnation, self.version, previous, self.added, self.removed)
+        return None
+
+
 FromSender = InterestPosition | InterestChanged | InterestWhole
 FromReceiver = InterestConfirmed | InterestRequested | InterestRefused
 Message = FromSender | FromReceiver
 
+_UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+_decoder_for_many: Final = msgspec.msgpack.Decoder(ChangeForMany)
 
 
 def encode(message: Message) -> bytes:
@@ -103,5 +135,22 @@ def decode(payload: bytes) -> Message:
     """Return the message in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
     try:
         return _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNDECODABLE as error:
         raise RemoteProtocolError(f"not a message of interest: {error}", None) from None
+
+
+def encode_for_many(change: ChangeForMany) -> bytes:
+    """Return the bytes of ``change``."""
+    return _encoder.encode(change)
+
+
+def decode_for_many(payload: bytes) -> ChangeForMany:
+    """Return the change in ``payload``; :class:`RemoteProtocolError` if it is invalid."""
+    try:
+        return _decoder_for_many.decode(payload)
+    except _UNDECODABLE as error:
+        raise RemoteProtocolError(f"not a change of interest: {error}", None) from None
+
+
+def _bytes_of(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")

@@ -3,6 +3,9 @@
 A change has one version for all servers; a server to which it does not apply gets no message, and the next message
 names the version that it follows there. What is not confirmed is repeated until the link fails; a new link begins with
 the sender's position, and a receiver that is not there asks for the whole.
+
+With multicast, a change for several servers is one datagram. It is repaired on the links, and while something is
+unconfirmed there, the link carries what follows: a datagram would overtake it (:mod:`~.multicast`).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from wanderbus.channels.interest.messages import (
     NumberedFilter,
     Stream,
 )
+from wanderbus.channels.interest.multicast import CONFIRM_S, Multicast, SendToMany
 from wanderbus.machine import Output
 
 RETRY_S: Final = 1.0
@@ -56,15 +60,23 @@ class Fenced(Output, frozen=True):
 class OutgoingStream:
     """One stream, and what each server has of it.
 
-    ``incarnation`` must be higher than that of every earlier sender of the stream.
+    ``incarnation`` must be higher than that of every earlier sender of the stream. Without ``multicast`` links carry
+    everything.
     """
 
-    def __init__(self, stream: Stream, incarnation: int, selects: Selects = lambda server, interest: True) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        incarnation: int,
+        selects: Selects = lambda server, interest: True,
+        multicast: Multicast | None = None,
+    ) -> None:
         self.stream = stream
         self.incarnation = incarnation
         self.version = 0
         self.is_fenced = False
         self._selects = selects
+        self._multicast = multicast
         self._numbers: dict[Interest, int] = {}
         self._last_number = 0
         self._links: dict[str, _Link] = {}
@@ -82,7 +94,7 @@ class OutgoingStream:
         for server, link in self._links.items():
             added = [each for each in change.added if self._selects(server, each)]
             outputs += self._change(server, link, added, [number for _, number in gone if number in link.sent], now)
-        return outputs
+        return outputs if self._multicast is None else self._to_many(self._multicast, outputs, now)
 
     def select_again(self, server: str, now: float) -> list[Output]:
         """Send ``server`` how its part has changed, because it is selected differently now."""
@@ -115,7 +127,7 @@ class OutgoingStream:
             link.sent, link.last = sent, self.version
         link.is_up = True
         link.unconfirmed_from = 0
-        link.pending = {link.last: InterestPosition(self.stream, self.incarnation, link.last)}
+        link.replace_pending({link.last: InterestPosition(self.stream, self.incarnation, link.last)})
         return self._send(server, link, now)
 
     def link_down(self, server: str, *, is_dead: bool) -> None:
@@ -127,7 +139,7 @@ class OutgoingStream:
         if link is not None:
             link.is_up = False
             link.is_alive = link.is_alive and not is_dead
-            link.pending = {}
+            link.replace_pending({})
 
     def forget(self, server: str) -> None:
         """Forget a server that has left the domain."""
@@ -142,8 +154,8 @@ class OutgoingStream:
             case InterestRefused(incarnation=incarnation) if incarnation > self.incarnation:
                 self.is_fenced = True
                 return [Fenced(self.stream, incarnation)]
-            case InterestConfirmed(incarnation=self.incarnation, version=version):
-                link.confirm(version)
+            case InterestConfirmed(incarnation=self.incarnation):
+                return self._confirm(server, link, message, now)
             case InterestRequested():
                 return self._send_whole(server, link, now)
             case _:
@@ -154,7 +166,9 @@ class OutgoingStream:
         """Repeat what has not been confirmed in time."""
         outputs: list[Output] = []
         for server, link in self._links.items():
-            if link.pending and now >= link.repeat_at:
+            if any(now >= at for at in link.due.values()):
+                outputs += self._repair(server, link, now)
+            elif link.is_link_used and now >= link.repeat_at:
                 retry_s = min(2 * link.retry_s, RETRY_S_MAX)
                 outputs += self._send(server, link, now)
                 link.retry_s, link.repeat_at = retry_s, now + retry_s
@@ -162,7 +176,7 @@ class OutgoingStream:
 
     def repeat_at(self) -> float | None:
         """Return when :meth:`repeat` is due; None if everything is confirmed."""
-        return min((link.repeat_at for link in self._links.values() if link.pending), default=None)
+        return min((at for link in self._links.values() for at in link.times()), default=None)
 
     def is_effective(self, version: int) -> bool:
         """Return whether every server that is alive has confirmed all changes up to ``version``."""
@@ -187,7 +201,7 @@ class OutgoingStream:
             return self._send_whole(server, link, now)
         filters = tuple([NumberedFilter.of(self._numbers[each], each) for each in added])
         message = InterestChanged(self.stream, self.incarnation, self.version, previous, filters, tuple(removed))
-        if not link.pending:
+        if not link.is_link_used:
             link.retry_s, link.repeat_at = RETRY_S, now + RETRY_S
         link.pending[self.version] = message
         return [SendToServer(server, message)]
@@ -196,18 +210,75 @@ class OutgoingStream:
         filters = [NumberedFilter.of(number, each) for each, number in self._numbers.items() if number in link.sent]
         if link.unconfirmed_from is None:
             link.unconfirmed_from = 0
-        link.pending = {link.last: InterestWhole(self.stream, self.incarnation, link.last, tuple(filters))}
+        link.replace_pending({link.last: InterestWhole(self.stream, self.incarnation, link.last, tuple(filters))})
         return self._send(server, link, now)
 
     def _send(self, server: str, link: _Link, now: float) -> list[Output]:
+        """Send everything unconfirmed on the link, except what multicast may still bring."""
         link.retry_s, link.repeat_at = RETRY_S, now + RETRY_S
-        return [SendToServer(server, message) for message in link.pending.values()]
+        return [SendToServer(server, message) for version, message in link.pending.items() if version not in link.due]
+
+    # Multicast ------------------------------------------------------------------------------------------------------
+
+    def _to_many(self, multicast: Multicast, outputs: list[Output], now: float) -> list[Output]:
+        """Put messages that differ only in the version before into one datagram."""
+        rest: list[Output] = []
+        alike: dict[tuple[object, object], dict[str, InterestChanged]] = {}
+        for each in outputs:
+            match each:
+                case SendToServer(server=server, message=InterestChanged() as change) if self._links[
+                    server
+                ].is_only_unconfirmed(change.version) and multicast.may_reach(server, now):
+                    alike.setdefault((change.added, change.removed), {})[server] = change
+                case _:
+                    rest.append(each)
+        for changes in alike.values():
+            payload = multicast.datagram(changes) if len(changes) > 1 else None
+            if payload is None:
+                rest += [SendToServer(server, change) for server, change in changes.items()]
+                continue
+            rest.append(SendToMany(payload))
+            multicast.sent(changes)
+            for server in changes:
+                self._links[server].due[self.version] = now + CONFIRM_S
+        return rest
+
+    def _repair(self, server: str, link: _Link, now: float) -> list[Output]:
+        """Send on the link all that multicast may not have brought; behind a lost datagram others were in vain, too."""
+        assert self._multicast is not None, "nothing is due without multicast"
+        late, link.due = link.due, {}
+        self._multicast.repaired(server, len(late))
+        if len(link.pending) == len(late):
+            link.retry_s, link.repeat_at = RETRY_S, now + RETRY_S
+        if link.repaired_from is None:
+            link.repaired_from = next(iter(late))
+        return [SendToServer(server, link.pending[version]) for version in late]
+
+    def _confirm(self, server: str, link: _Link, confirmed: InterestConfirmed, now: float) -> list[Output]:
+        is_repair = link.repaired_from is not None and link.repaired_from <= confirmed.version
+        link.confirm(confirmed.version)
+        if self._multicast is not None and confirmed.is_multicast:
+            self._multicast.reached(server)
+        elif self._multicast is not None and is_repair:
+            return self._multicast.missed(server, now)
+        return []
 
 
 class _Link:
     """Part of the stream that one server has."""
 
-    __slots__ = ("is_alive", "is_up", "last", "pending", "repeat_at", "retry_s", "sent", "unconfirmed_from")
+    __slots__ = (
+        "due",
+        "is_alive",
+        "is_up",
+        "last",
+        "pending",
+        "repaired_from",
+        "repeat_at",
+        "retry_s",
+        "sent",
+        "unconfirmed_from",
+    )
 
     def __init__(self) -> None:
         self.is_alive = False
@@ -218,6 +289,10 @@ class _Link:
         """Version of the last change of its part."""
         self.pending: dict[int, FromSender] = {}
         """Unconfirmed messages by version, in order; the whole stands for all versions before it."""
+        self.due: dict[int, float] = {}
+        """Time when each of them that only multicast has carried is sent on the link, by version."""
+        self.repaired_from: int | None = None
+        """Lowest unconfirmed version that the link has repaired; None if there is none."""
         self.unconfirmed_from: int | None = None
         """Lowest version that is not confirmed; None if all are."""
         self.retry_s = RETRY_S
@@ -227,11 +302,32 @@ class _Link:
         """Return whether all changes up to ``version`` are confirmed."""
         return self.unconfirmed_from is None or version < self.unconfirmed_from
 
+    @property
+    def is_link_used(self) -> bool:
+        """Return whether the link carries something unconfirmed."""
+        return len(self.pending) > len(self.due)
+
+    def is_only_unconfirmed(self, version: int) -> bool:
+        """Return whether nothing but ``version`` is unconfirmed, apart from what multicast has carried."""
+        return version in self.pending and len(self.pending) == len(self.due) + 1
+
+    def times(self) -> list[float]:
+        """Return when something is to be sent again."""
+        return [*self.due.values()][:1] + [self.repeat_at] * self.is_link_used
+
+    def replace_pending(self, messages: dict[int, FromSender]) -> None:
+        """Put ``messages`` in place of everything unconfirmed."""
+        self.pending = messages
+        self.due, self.repaired_from = {}, None
+
     def confirm(self, version: int) -> None:
         """Forget what is confirmed."""
         confirmed = [each for each in self.pending if each <= version]
         for each in confirmed:
             del self.pending[each]
+            self.due.pop(each, None)
+        if self.repaired_from is not None and self.repaired_from <= version:
+            self.repaired_from = None
         if confirmed:
             self.unconfirmed_from = next(iter(self.pending), None)
             self.retry_s = RETRY_S

@@ -18,6 +18,7 @@ from wanderbus.channels.interest.incoming_streams import IncomingStreams, Taken,
 from wanderbus.channels.interest.interest_set import InterestMode, Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
 from wanderbus.channels.interest.messages import FromReceiver, FromSender, InterestConfirmed, Message, Stream
+from wanderbus.channels.interest.multicast import Multicast
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters.conjunctions import both
@@ -57,7 +58,8 @@ class ProxyChannels:
     """Interest of all access servers in one channel ``group``, at the resolution server.
 
     ``incarnation`` must be higher than that of every earlier life of this server. Without ``uses_advertisements`` all
-    interest goes to all access servers. ``lineage`` is that of the domain.
+    interest goes to all access servers. ``lineage`` is that of the domain. With ``multicast`` a change for several
+    servers is one datagram.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class ProxyChannels:
         precision_min: float = PRECISION_MIN,
         uses_advertisements: bool = True,
         lineage: Lineage = lambda subject: (subject,),
+        multicast: Multicast | None = None,
     ) -> None:
         self.incoming = IncomingStreams()
         self._group = group
@@ -77,6 +80,7 @@ class ProxyChannels:
         self._precision_min = precision_min
         self._uses_advertisements = uses_advertisements
         self._lineage = lineage
+        self._multicast = multicast
         self._spread: dict[str, InterestSource] = {}
         self._up: dict[str, None] = {}
         self._alive: dict[str, None] = {}
@@ -176,6 +180,7 @@ class ProxyChannels:
                 self._mode,
                 precision_min=self._precision_min,
                 selects=self._selects,
+                multicast=self._multicast,
             )
             outputs = source.update(added, (), now)[1]
             for server in self._alive:

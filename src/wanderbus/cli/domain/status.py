@@ -24,7 +24,8 @@ def status(*, connection: Connection, event_domain: DomainFile = None, json: AsJ
     Asks every server over SIP; needs the role of operator at each. Exit status 1 if a server does not answer, within
     twice --timeout. Columns: the server that was asked, the other one, the link to it, subscriptions there, publishes
     without an answer, and the number of the last event from there; then the link of the other one here, its
-    subscriptions here, and the notifications that wait for it here.
+    subscriptions here, and the notifications that wait for it here. If the domain has a multicast group, also the
+    changes of interest that were sent to it by multicast, and those that a link repaired.
 
     Example: wanderbus domain status --event-domain mydomain/domain.toml --user sip:alice@example.org
     """
@@ -41,7 +42,8 @@ def status(*, connection: Connection, event_domain: DomainFile = None, json: AsJ
         )
     if not json:
         if pairs := list(_pairs(answers)):
-            print_lines("\n".join(aligned(pairs, _COLUMNS)))
+            has_multicast = any(pair.other.multicast_changes for pair in pairs)
+            print_lines("\n".join(aligned(pairs, {**_COLUMNS, **_MULTICAST_COLUMNS} if has_multicast else _COLUMNS)))
         for answer in answers.values():
             if answer.found is None:
                 print_line(str(answer))
@@ -88,4 +90,9 @@ _COLUMNS: Final[Columns] = {
     "link here": lambda pair: "linked" if pair.other.is_linked_here else "no link",
     "subscriptions here": lambda pair: pair.other.subscriptions_here,
     "waiting here": lambda pair: pair.other.waiting_here,
+}
+
+_MULTICAST_COLUMNS: Final[Columns] = {
+    "multicast": lambda pair: pair.other.multicast_changes,
+    "repaired": lambda pair: pair.other.repaired_changes,
 }

@@ -9,6 +9,8 @@
 A server sends its interest on its own link to each leader. The leader confirms it there once it counts everywhere, and
 spreads the interest of the others on the same link. A leader is its own access server too, without a link.
 
+With a multicast group, a leader spreads a change for several servers as one datagram. They confirm it on their links.
+
 Advertisements are sent as interest is. Where they are required, a leader spreads only the interest that they match, and
 confirms them once this server has it (SPEC A-17).
 """
@@ -16,7 +18,7 @@ confirms them once this server has it (SPEC A-17).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 from wanderbus.broker.messages import (
@@ -30,7 +32,17 @@ from wanderbus.broker.messages import (
 from wanderbus.channels.direct_channels import INTEREST_PREFIX, DirectChannels
 from wanderbus.channels.interest.interest_set import Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
-from wanderbus.channels.interest.messages import FromReceiver, FromSender, Kind, Message, Stream, decode, encode
+from wanderbus.channels.interest.messages import (
+    FromReceiver,
+    FromSender,
+    Kind,
+    Message,
+    Stream,
+    decode,
+    decode_for_many,
+    encode,
+)
+from wanderbus.channels.interest.multicast import Multicast, MulticastCounts, SendToMany
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
 from wanderbus.domain.servers.messages import (
@@ -41,8 +53,9 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.machine import DatagramReceived, Input, Output, SetTimer, TimerFired
 from wanderbus.subscription import EVERY_SUBJECT
 
 _OWN: Final = 0
@@ -58,10 +71,13 @@ class DirectInterest:
     """Sends, spreads and confirms interest; ``step`` works as in every machine.
 
     :param epoch: identifies this life of the server; it rises with each
+    :param group: multicast group of the domain; without it links carry everything
     """
 
-    def __init__(self, channels: DirectChannels, *, epoch: int) -> None:
+    def __init__(self, channels: DirectChannels, *, epoch: int, group: MulticastGroup | None = None) -> None:
         self._channels = channels
+        self._group = group
+        self._multicast = None if group is None else Multicast(_numbers(channels))
         self._server = channels.server
         self._outputs: list[Input | Output] = []
         self._sources: dict[_Place, InterestSource] = {}
@@ -85,6 +101,7 @@ class DirectInterest:
                 precision_min=merging.precision_min,
                 uses_advertisements=merging.for_advertisers,
                 lineage=channels.lineage,
+                multicast=self._multicast,
             )
             for server in channels.servers:
                 proxies.expect(server)
@@ -116,6 +133,8 @@ class DirectInterest:
             match given:
                 case ServerMessageReceived():
                     self._on_message(given, now)
+                case DatagramReceived(data=data):
+                    self._on_datagram(data)
                 case DirectInterestChanged():
                     self._on_interest_changed(given, now)
                 case AdvertisementsChanged():
@@ -144,6 +163,10 @@ class DirectInterest:
     def pending(self) -> list[str]:
         """Return the names of the subscriptions and advertisements that do not count yet."""
         return list(self._pending)
+
+    def multicast_counts(self) -> Mapping[str, MulticastCounts]:
+        """Return for each other server the changes that this one, as a leader, has sent it by multicast."""
+        return {} if self._multicast is None else self._multicast.counts
 
     # Links ------------------------------------------------------------------------------------------------------
 
@@ -186,6 +209,19 @@ class DirectInterest:
         except RemoteProtocolError as error:
             self._outputs.append(CloseServerLink(link, f"{server}: {error}"))
 
+    def _on_datagram(self, data: bytes) -> None:
+        """Take a change that a leader has sent to several servers, if there is a link for the answer."""
+        opened = None if self._group is None else self._group.open(data)
+        if opened is None:
+            return
+        leader, payload = opened
+        try:
+            message = decode_for_many(payload).for_server(self._channels.number)
+        except RemoteProtocolError:
+            return
+        if message is not None and (link := self._own.get(leader)):
+            self._outputs.append(RoutesArrived(leader, link, message, encode(message), is_multicast=True))
+
     def _at_access_server(self, leader: str, link: int, message: Message, encoded: bytes, now: float) -> None:
         """Take a message of a leader."""
         if isinstance(message, FromSender):
@@ -220,7 +256,9 @@ class DirectInterest:
     def _from_leader(self, outputs: Iterable[Output]) -> None:
         """Send messages of this server as a leader."""
         for each in outputs:
-            if not isinstance(each, SendToServer):
+            if isinstance(each, SendToMany) and self._group is not None:
+                self._outputs.append(self._group.seal(each.payload))
+            elif not isinstance(each, SendToServer):
                 self._outputs.append(each)
             elif each.server == self._server:
                 self._loop.append((True, each.message))
@@ -287,6 +325,11 @@ class DirectInterest:
     def _take_outputs(self) -> list[Input | Output]:
         outputs, self._outputs = self._outputs, []
         return outputs
+
+
+def _numbers(channels: DirectChannels) -> dict[str, int]:
+    """Return the number of each other server."""
+    return {name: number for number, name in enumerate(channels.servers) if name != channels.server}
 
 
 def _send(link: int, message: Message) -> SendOnServerLink:

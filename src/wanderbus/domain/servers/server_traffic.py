@@ -26,6 +26,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX
+from wanderbus.channels.interest.multicast import MulticastCounts
 from wanderbus.composition import Composition, Part
 from wanderbus.domain.parts import BROKER, DIRECT_INTEREST, LEADERS, OWNERS, SERVER_LINKS
 from wanderbus.domain.servers.leader_status import LeaderStatus
@@ -86,6 +87,10 @@ class ServerTraffic:
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
         return self._leaders.statuses()
+
+    def multicast_counts(self) -> Mapping[str, MulticastCounts]:
+        """Return for each other server the changes of interest that this one has sent it by multicast."""
+        return {} if self._interest is None else self._interest.multicast_counts()
 
     def start(self, now: float) -> None:
         """Open the links to all leaders, and to all servers if channels are decentralised or sessions have owners."""

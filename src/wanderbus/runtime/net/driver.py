@@ -126,12 +126,22 @@ class Driver:
                 each.close()
             raise
         for name, each in opened.items():
-            self._unbind(name)
-            self._sockets[name] = each
-            self._most[name] = datagrams_a_turn
             receive = each.recvfrom if waited_s_max is None else _fresh(each, waited_s_max)
-            self._loop.add_reader(each, self._readable, name, receive)
+            self._use(name, each, receive, datagrams_a_turn)
         return {name: each.getsockname()[:2] for name, each in opened.items()}
+
+    def bind_multicast(self, name: str, group: Address, *, host: str, interface: str | None, ttl: int) -> Address:
+        """Join ``group`` with the UDP socket ``name``; return the address in use.
+
+        For the parameters see :func:`~wanderbus.runtime.net.multicast.open_multicast`. Raises ``OSError`` if one of
+        them cannot be used.
+        """
+        # Only domains with multicast load it.
+        from wanderbus.runtime.net.multicast import open_multicast
+
+        opened = open_multicast(group, host=host, interface=interface, ttl=ttl)
+        self._use(name, opened, opened.recvfrom, _DATAGRAMS_A_TURN)
+        return group
 
     def bind_streams(
         self,
@@ -199,6 +209,13 @@ class Driver:
         for handle in (self._turn, self._alarm):
             if handle is not None:
                 handle.cancel()
+
+    def _use(self, name: str, opened: socket.socket, receive: Receive, datagrams_a_turn: int) -> None:
+        """Read from and send with an open socket, in place of an earlier one."""
+        self._unbind(name)
+        self._sockets[name] = opened
+        self._most[name] = datagrams_a_turn
+        self._loop.add_reader(opened, self._readable, name, receive)
 
     def _unbind(self, name: str) -> None:
         if (old := self._sockets.pop(name, None)) is not None:

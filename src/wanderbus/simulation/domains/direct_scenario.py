@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,6 +16,7 @@ from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import InterestMode
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.direct_checkers import (
@@ -27,11 +29,15 @@ from wanderbus.simulation.domains.direct_checkers import (
 from wanderbus.simulation.domains.direct_device import DirectDevice, Interest, Offer
 from wanderbus.simulation.domains.direct_node import DirectNode
 from wanderbus.simulation.domains.domain_links import PolledLinks
+from wanderbus.simulation.domains.domain_node import DOMAIN
+from wanderbus.simulation.domains.multicast_network import GROUP, DrawnRandom, MulticastNetwork
 from wanderbus.simulation.world import World
 
 ACTIVE_S: Final = 40.0
 SETTLE_S: Final = 60.0
 EVENTS_MAX: Final = 400
+MULTICAST_CHANGES: Final = 40
+"""Further changes of interest in worlds with multicast."""
 FILTER_LEASE_S: Final = 8.0
 """Lease of the filters of devices that hold back events."""
 ORDERED: Final = "O"
@@ -56,6 +62,10 @@ class DirectResult(msgspec.Struct, frozen=True):
     advertisements: int
     not_advertised: int
     """Events that were refused because they were not advertised."""
+    multicast: int = 0
+    """Datagrams with a change of interest for several servers."""
+    repaired: int = 0
+    """Changes for one server that its link had to repair."""
 
 
 class DirectScenario:
@@ -67,7 +77,9 @@ class DirectScenario:
         draw = self.world.random
         self.problems: list[str] = []
         self.partitions = self.replies = self.held_back = self.advertisements = self._events = self._sequence = 0
-        names = [f"s{number}" for number in range(1, draw.choice([2, 3, 3, 4, 5]) + 1)]
+        has_multicast = seed % 5 in (2, 3)
+        size = draw.choice([2, 3, 3, 4, 5]) + 2 * has_multicast
+        names = [f"s{number}" for number in range(1, size + 1)]
         leaders = draw.sample(names, draw.choice([1, 1, 2]))
         key = bytes(32)
         directory = Directory(ChannelGroups(key, 4), first_table(4, leaders, key))
@@ -93,6 +105,8 @@ class DirectScenario:
             node = self.nodes[name] = DirectNode(self.world, name, channels, config, self.next_sequence)
             node.links = links
         self.links = links
+        self.multicast = self._add_multicast(names, key) if has_multicast else None
+        """Multicast group of the servers, in two of five worlds."""
         is_filtering = seed % 3 == 0
         self.devices = {
             name: DirectDevice(
@@ -105,6 +119,17 @@ class DirectScenario:
         }
         self.leaders = leaders
         self._is_active = True
+
+    def _add_multicast(self, names: list[str], key: bytes) -> MulticastNetwork:
+        draw = Random(f"multicast {self.seed}")
+        network = MulticastNetwork(self.world, self.nodes, self.links.is_reachable, draw)
+        random = DrawnRandom(draw)
+        for name, node in self.nodes.items():
+            node.group = partial(
+                MulticastGroup, GROUP, key, domain=DOMAIN, servers=sorted(names), server=name, random=random
+            )
+            node.send_to_group = partial(network.send, name)
+        return network
 
     def next_sequence(self) -> int:
         """Return the next place in the history of the world."""
@@ -145,6 +170,8 @@ class DirectScenario:
             fingerprint=self.world.fingerprint(),
             advertisements=self.advertisements,
             not_advertised=sum(len(device.refusals) for device in self.devices.values()),
+            multicast=0 if self.multicast is None else self.multicast.datagrams,
+            repaired=sum(node.repaired_changes() for node in self.nodes.values()),
         )
 
     def _play(self) -> None:
@@ -159,7 +186,7 @@ class DirectScenario:
         for _ in range(draw.choice([10, 40, 100])):
             name = draw.choice(list(self.nodes))
             world.at(draw.uniform(2.0, ACTIVE_S), lambda name=name: self._publish(name))  # type: ignore[misc]
-        for _ in range(draw.choice([0, 5, 15])):
+        for _ in range(draw.choice([0, 5, 15]) + MULTICAST_CHANGES * (self.multicast is not None)):
             world.at(draw.uniform(2.0, ACTIVE_S), self._churn)
         troubles = draw.sample(
             [self._crash, self._crash, self._lose_leader, self._partition, self._break], draw.randint(0, 5)

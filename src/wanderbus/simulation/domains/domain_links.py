@@ -65,7 +65,7 @@ class DomainLinks(ABC):
         """Break the links between servers of different sides; with no sides all can be reached."""
         self._sides = sides
         for (source, target), link in list(self._links.items()):
-            if not self._is_reachable(source, target):
+            if not self.is_reachable(source, target):
                 self.break_link(link)
 
     def break_some(self) -> None:
@@ -89,11 +89,12 @@ class DomainLinks(ABC):
     def _of(self, node: DomainNode) -> list[DomainLink]:
         return [each for each in self._links.values() if node in (each.source, each.target)]
 
-    def _is_reachable(self, source: str, target: str) -> bool:
+    def is_reachable(self, source: str, target: str) -> bool:
+        """Return whether no partition separates two servers."""
         return self._sides.get(source, 0) == self._sides.get(target, 0)
 
     def _may_open(self, source: str, target: str) -> bool:
-        return self._nodes[source].alive and self._nodes[target].alive and self._is_reachable(source, target)
+        return self._nodes[source].alive and self._nodes[target].alive and self.is_reachable(source, target)
 
     def _open(self, source: str, target: str) -> None:
         one, other = self._nodes[source], self._nodes[target]

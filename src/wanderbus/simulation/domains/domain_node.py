@@ -51,6 +51,7 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
@@ -114,7 +115,7 @@ class DomainNode(ABC):
         self._life += 1
         self.alive = True
         self.broker = Broker(state, self._config, channels=self.channels)
-        self.interest = None if direct is None else DirectInterest(direct, epoch=self._life)
+        self.interest = None if direct is None else DirectInterest(direct, epoch=self._life, group=self._make_group())
         self.sessions = LeaderSessions(self.channels, epoch=self._life, positions=dict(state.leaders.items()))
         self._parts = Composition()
         self._parts.add(BROKER, Part(self.broker.step, self._route_broker))
@@ -125,6 +126,10 @@ class DomainNode(ABC):
         self._note("starts")
         self._start_parts()
         self._save_later(self.broker)
+
+    def _make_group(self) -> MulticastGroup | None:
+        """Return the multicast group of a new life, None if the domain has none."""
+        return None
 
     def _start_parts(self) -> None:
         """Start the broker and then request the links, as an access server does."""
