@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +13,7 @@ from tests.conformance.conditions import Conditions, EngineBeside, OwnEngine
 from tests.conformance.delivery import Delivery
 from tests.conformance.domain_conditions import DomainConditions, DomainWorld, Placement
 from tests.conformance.in_process_links import Fabric
-from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.errors import Refused
-from wanderbus.machine import SendDatagram
 from wanderbus.runtime.services import backoff
 
 APART, AT_LEADER = Placement(1, 2), Placement(0, 0)
@@ -31,7 +28,7 @@ class Combination(NamedTuple):
     model: str = "ordered"
     advertisements: str = "optional"
     fabric: str = "udp"
-    """What is between the servers: reliable UDP, that and multicast, or function calls in one process."""
+    """Fabric between the servers: reliable UDP, that and multicast, or function calls in one process."""
 
     def __str__(self) -> str:
         publisher, subscriber = self.placement
@@ -77,23 +74,9 @@ def conditions(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     world = DomainWorld(tmp_path, placement, keys, tables, is_one_channel=engine is EngineBeside)
     world.advertises = advertisements == "required"
     made = DomainConditions(world, engine(), has_history=placement.subscriber == 0 and model == "ordered")
-    datagrams = count_datagrams(monkeypatch)
     yield made
     made.kill_engine()
-    assert (in_process.messages > 0, datagrams.total() > 0) == (fabric == "process", fabric == "multicast")
-
-
-def count_datagrams(patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Count what servers send to the multicast group."""
-    sent: Counter[str] = Counter()
-    seal = MulticastGroup.seal
-
-    def sealed(group: MulticastGroup, payload: bytes) -> SendDatagram:
-        sent["datagrams"] += 1
-        return seal(group, payload)
-
-    patch.setattr(MulticastGroup, "seal", sealed)
-    return sent
+    assert (in_process.messages > 0) == (fabric == "process")
 
 
 class TestDelivery(Delivery):

@@ -32,7 +32,7 @@ def subscribe(town: Town, link: int, expression: str, name: str = "s1") -> int:
 
 
 def counts(town: Town, link: int, request: int, name: str = "s1") -> bool:
-    """Whether the subscription counts everywhere, so that it is answered."""
+    """True if the subscription counts everywhere, so that it is answered."""
     return any(each.request == request for each in town[name].received(link, Done))
 
 

@@ -93,7 +93,7 @@ def test_a_named_interface_is_used(group: Address) -> None:
         (HOST, None, HOST, errno.EINVAL),
     ],
 )
-def test_what_cannot_be_used_is_an_error_and_leaves_no_socket(
+def test_an_unusable_group_or_interface_is_an_error_and_leaves_no_socket(
     group: Address, host: str, interface: str | None, address: str, number: int
 ) -> None:
     with pytest.raises(OSError, match=r"\S") as found:

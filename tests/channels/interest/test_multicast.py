@@ -116,7 +116,7 @@ def test_a_change_for_one_server_goes_by_its_link() -> None:
     assert sender.multicast.counts["c"].sent == 0
 
 
-def test_what_is_not_confirmed_in_time_is_repaired_on_the_link_and_then_repeated(sender: Sender) -> None:
+def test_an_unconfirmed_change_is_repaired_on_the_link_and_then_repeated(sender: Sender) -> None:
     sender.subscribe()
     sender.confirm("b", 1)
     assert sender.source.outgoing.repeat_at() == CONFIRM_S

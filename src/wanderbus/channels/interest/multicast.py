@@ -52,7 +52,7 @@ class MulticastCounts(msgspec.Struct):
 
 
 class Multicast:
-    """What one leader knows about multicast; all its streams share it.
+    """Knowledge of one leader about multicast; all its streams share it.
 
     :param numbers: the numbers of the other servers, by name
     """

@@ -37,7 +37,7 @@ _LABEL: Final = b"wanderbus server multicast 1"
 
 
 class MulticastGroup:
-    """What one server sends to the group, and what it accepts from there.
+    """Seals what one server sends to the group, and opens what it receives from there.
 
     ``dropped`` counts datagrams that had no effect: ``malformed`` and ``forged`` ones, the latter also from servers of
     another domain, or with another list of servers.
