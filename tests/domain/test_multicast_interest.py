@@ -10,6 +10,7 @@ from tests.domain.town import Town
 from wanderbus.channels.interest.messages import ChangeForMany, NumberedFilter, Stream, encode_for_many
 from wanderbus.channels.interest.multicast import CONFIRM_S, MISSES_MAX, MulticastMissed
 from wanderbus.channels.interest.outgoing_stream import RETRY_S
+from wanderbus.domain.servers.messages import ServerLinkClosed
 from wanderbus.machine import DatagramReceived
 from wanderbus.protocol import Done, Subscribe
 from wanderbus.simulation.domains.multicast_network import GROUP
@@ -106,8 +107,10 @@ def test_a_datagram_of_an_earlier_life_of_the_leader_is_ignored(town: Town) -> N
 def test_a_datagram_is_ignored_without_a_link_to_the_leader(town: Town) -> None:
     alice = town["s1"].attach(ALICE)
     (link,) = [each for each, ends in town.wires.items() if ends == ("s2", "s1")]
-    town.cut(link)
+    s2 = town["s2"]
+    s2.execute(s2.interest.step([ServerLinkClosed(link, "s1", "cut")], s2.now))
     request = subscribe(town, alice, "N < 5")
+    assert len(town.datagrams) == 1, "the leader does not know yet that the link is closed"
     assert interest(town, "s2") == []
     assert not counts(town, alice, request)
     town.open("s2", "s1")
@@ -144,3 +147,19 @@ def test_a_server_without_multicast_is_left_out_with_one_report(town: Town) -> N
     datagrams = len(town.datagrams)
     assert counts(town, alice, subscribe(town, alice, "N == 9")), "without waiting for a repair"
     assert len(town.datagrams) == datagrams, "one server alone gets a message"
+
+
+def test_a_server_with_a_slow_disk_is_not_left_out(town: Town) -> None:
+    alice, slow = town["s1"].attach(ALICE), town["s3"]
+    for number in range(2 * MISSES_MAX):
+        slow.held = True
+        request = subscribe(town, alice, f"N == {number}")
+        town.later(CONFIRM_S)
+        assert not counts(town, alice, request)
+        slow.held = False
+        slow.sync()
+        town.run()
+        assert counts(town, alice, request)
+    assert town["s1"].reports == []
+    sent = town["s1"].interest.multicast_counts()["s3"]
+    assert (sent.sent, sent.repaired) == (2 * MISSES_MAX, 2 * MISSES_MAX)

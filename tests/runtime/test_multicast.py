@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
+from wanderbus.runtime.net import multicast
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.free_port import free_port
 from wanderbus.runtime.net.multicast import open_multicast
@@ -94,8 +95,17 @@ def test_a_named_interface_is_used(group: Address) -> None:
     ],
 )
 def test_an_unusable_group_or_interface_is_an_error_and_leaves_no_socket(
-    group: Address, host: str, interface: str | None, address: str, number: int
+    group: Address, monkeypatch: pytest.MonkeyPatch, host: str, interface: str | None, address: str, number: int
 ) -> None:
+    opened: list[socket.socket] = []
+
+    class Kept(socket.socket):
+        def __init__(self, *arguments: int) -> None:
+            super().__init__(*arguments)
+            opened.append(self)
+
+    monkeypatch.setattr(multicast.socket, "socket", Kept)
     with pytest.raises(OSError, match=r"\S") as found:
         open_multicast((address, group[1]), host=host, interface=interface)
     assert found.value.errno == number
+    assert [each.fileno() for each in opened] == [-1]

@@ -122,6 +122,7 @@ def test_an_unconfirmed_change_is_repaired_on_the_link_and_then_repeated(sender:
     assert sender.source.outgoing.repeat_at() == CONFIRM_S
     assert sender.later(CONFIRM_S / 2) == []
     assert by_link(sender.later(CONFIRM_S / 2)) == {"c": [1], "d": [1]}
+    assert sender.source.outgoing.repeat_at() == CONFIRM_S + RETRY_S
     assert by_link(sender.later(RETRY_S / 2)) == {}
     assert by_link(sender.later(RETRY_S / 2)) == {"c": [1], "d": [1]}
     assert not sender.source.outgoing.is_effective(1)

@@ -77,7 +77,11 @@ def test_a_server_that_starts_again_is_accepted_and_uses_another_key(sealed: byt
     again = group("s1", 2).seal(PAYLOAD).data
     assert other.open(again) == ("s1", PAYLOAD)
     assert other.open(sealed) == ("s1", PAYLOAD), "a repeat opens again: the payload has to show that it is one"
-    assert again[27:] != sealed[27:]
+    assert again[27:-16] != sealed[27:-16]
+
+
+def test_no_two_senders_have_the_same_key(sealed: bytes) -> None:
+    assert group("s2").seal(PAYLOAD).data[27:-16] != sealed[27:-16]
 
 
 def test_no_two_datagrams_are_alike() -> None:

@@ -222,13 +222,15 @@ class OutgoingStream:
 
     def _to_many(self, multicast: Multicast, outputs: list[Output], now: float) -> list[Output]:
         """Put messages that differ only in the version before into one datagram."""
+
+        def may_share(server: str) -> bool:
+            return self._links[server].is_only_unconfirmed(self.version) and multicast.may_reach(server, now)
+
         rest: list[Output] = []
         alike: dict[tuple[object, object], dict[str, InterestChanged]] = {}
         for each in outputs:
             match each:
-                case SendToServer(server=server, message=InterestChanged() as change) if self._links[
-                    server
-                ].is_only_unconfirmed(change.version) and multicast.may_reach(server, now):
+                case SendToServer(server=server, message=InterestChanged() as change) if may_share(server):
                     alike.setdefault((change.added, change.removed), {})[server] = change
                 case _:
                     rest.append(each)
