@@ -11,8 +11,12 @@ import pytest
 
 from tests.cli.shell import one_line
 from wanderbus.cli.application import run
+from wanderbus.cli.domain import status
+from wanderbus.cli.domain.servers_asked import Answer
+from wanderbus.cli.domain.status import Answers
 from wanderbus.cli.up import given_to
 from wanderbus.config import ServerSettings
+from wanderbus.operator_rows import ServerInfo
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 
 Output = pytest.CaptureFixture[str]
@@ -139,3 +143,19 @@ def test_up_needs_an_address_of_its_own_for_each_server(
         file.write_text(text.replace('sip = "127.0.0.2:5060"\n', words))
         assert run(["domain", "up", "--config", "fleet/domain.toml", "--users", "users"]) == 2
         assert line in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(("sent", "columns"), [(7, ["multicast", "repaired"]), (0, [])])
+def test_multicast_is_counted_where_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output, sent: int, columns: list[str]
+) -> None:
+    async def answers(*arguments: object) -> Answers:
+        others = [ServerInfo("s2", multicast_changes=sent, repaired_changes=2), ServerInfo("s3")]
+        return {"s1": Answer("s1", "127.0.0.1:5060", found=others)}
+
+    monkeypatch.setattr(status, "ask_all", answers)
+    file = create_domain(tmp_path, "example.org", 3)
+    assert run(["domain", "status", "--event-domain", str(file), "--user", "sip:alice@example.org"]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.split()[-len(columns) :] == columns if columns else heading.endswith("waiting here")
+    assert [line.split()[-2:] for line in lines] == ([["7", "2"], ["0", "0"]] if columns else [["0", "0"]] * 2)
