@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
-from wanderbus.runtime.net import multicast
 from wanderbus.runtime.net.driver import Driver
 from wanderbus.runtime.net.free_port import free_port
 from wanderbus.runtime.net.multicast import open_multicast
@@ -104,7 +103,7 @@ def test_an_unusable_group_or_interface_is_an_error_and_leaves_no_socket(
             super().__init__(*arguments)
             opened.append(self)
 
-    monkeypatch.setattr(multicast.socket, "socket", Kept)
+    monkeypatch.setattr(socket, "socket", Kept)
     with pytest.raises(OSError, match=r"\S") as found:
         open_multicast((address, group[1]), host=host, interface=interface)
     assert found.value.errno == number
