@@ -1,4 +1,4 @@
-"""What operators see of decentralised channels that require advertisements (SPEC K-04, K-07)."""
+"""Decentralised channels that require advertisements, as operators see them (SPEC K-04, K-07)."""
 
 from __future__ import annotations
 
