@@ -12,8 +12,12 @@ from harness.reporting import progress
 from wanderbus.testbed.launch import python
 from wanderbus.testbed.processes import Process
 
-TESTS: Final = ("tests/conformance/test_delivery.py", "tests/spark/engine/test_conformance.py")
-"""The broker's own engine and one beside it; the engine on Spark."""
+TESTS: Final = (
+    "tests/conformance/test_delivery.py",
+    "tests/spark/engine/test_conformance.py",
+    "tests/spark/engine/test_domain_conformance.py",
+)
+"""The broker's own engine and one beside it; the engine on Spark, of one server and of servers of a domain."""
 
 TESTS_S_MAX: Final = 900.0
 _ROOT: Final = Path(__file__).parents[1]

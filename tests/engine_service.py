@@ -64,7 +64,7 @@ class EngineService:
             self._log += [frame.payload for frame in read_log(self._directory, len(self._log), end)]
         self.engine.log = self._log
         own = None if subscriptions is None else tuple(subscriptions)
-        answer = self.engine.read(MatchesWanted(number, first, first, own, begin.filter_work_max), end)
+        answer = self.engine.read(MatchesWanted(number, first, first, own, begin.filter_work_max, begin.parents), end)
         events = tuple(EventMatches(each.event.offset, each.matched, each.undecided) for each in answer.events)
         return Matches(first, answer.next, events, answer.is_lost)
 

@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 11
+SCHEMA_VERSION: Final = 12
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -139,12 +139,14 @@ class Arrived(Record, frozen=True, tag="arrived", kw_only=True):
 
     It also says how far this server has got in its session at the other one. An event of the decentralised model has
     its ``causal`` header, encoded: it came from its origin directly, and ``epoch`` and ``number`` of the arrival are
-    the incarnation of that server and the number of the event there (SPEC K-06).
+    the incarnation of that server and the number of the event there (SPEC K-06). With an ``engine`` (:data:`SPARK`) it
+    is not delivered yet: that engine matches it, and :class:`Matched` delivers it.
     """
 
     arrival: Arrival
     delivery: Delivery = Delivery()
     causal: bytes = b""
+    engine: str = ""
 
     @property
     def event(self) -> Event:
@@ -189,13 +191,22 @@ class RoutesChanged(Record, frozen=True, tag="routes_changed", kw_only=True):
 
 
 class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An event that the matching engine has matched: its id, the time of the record of its acceptance, its delivery."""
+    """An event that the matching engine has matched: its id, the time of its record in this log, its delivery.
+
+    ``arrived`` is the offset of that record if another server has accepted the event, else 0: then the id has it.
+    """
 
     id: EventId
     at_us: int
     event: msgspec.Raw
     notified: tuple[Notified, ...] = ()
     restricted: tuple[tuple[str, int], ...] = ()
+    arrived: int = 0
+
+    @property
+    def offset(self) -> int:
+        """Return the offset of the record of the event in this log."""
+        return self.arrived or self.id.number
 
 
 class Matched(Record, frozen=True, tag="matched", kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.broker.desk import SUBJECT, Desk
+from tests.broker.engine_desk import EngineDesk
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.messages import EventArrived
 from wanderbus.event import Event, EventId
@@ -61,3 +62,12 @@ def test_a_subscription_that_expires_in_the_batch_gets_nothing_more(matched: lis
     desk.give(arrival(1, 0), arrival(2, 1), arrival(3, 2))
     assert matched == [[1, 2, 3]]
     assert desk.stream(alice) == [3]
+
+
+def test_arrivals_that_the_engine_matches_are_not_matched_by_the_broker(matched: list[list[object]]) -> None:
+    desk = EngineDesk()
+    alice = desk.attach()
+    desk.subscribed(alice)
+    desk.give(arrival(1, 0), arrival(2, 1))
+    assert matched == []
+    assert desk.stream(alice) == [1, 2]

@@ -19,13 +19,13 @@ def report(directory: Path, *cases: tuple[str, str]) -> Path:
 
 
 def test_t06_failures_and_errors_of_each_engine_count(tmp_path: Path) -> None:
-    broker, spark = CLASSES
-    assert count(report(tmp_path, (broker, ""), (spark, ""))) == 0
-    assert count(report(tmp_path, (broker, "<failure/>"), (spark, ""), (spark, "<error/>"))) == 2
+    broker, spark, domain = CLASSES
+    assert count(report(tmp_path, (broker, ""), (spark, ""), (domain, ""))) == 0
+    assert count(report(tmp_path, (broker, "<failure/>"), (spark, ""), (spark, "<error/>"), (domain, ""))) == 2
 
 
 def test_t06_an_engine_without_tests_is_not_measured(tmp_path: Path) -> None:
-    broker, spark = CLASSES
+    broker, spark, domain = CLASSES
     assert math.isnan(count(tmp_path / "missing.xml"))
-    assert math.isnan(count(report(tmp_path, (broker, ""))))
-    assert math.isnan(count(report(tmp_path, (broker, ""), (spark, "<skipped/>"))))
+    assert math.isnan(count(report(tmp_path, (broker, ""), (spark, ""))))
+    assert math.isnan(count(report(tmp_path, (broker, ""), (spark, "<skipped/>"), (domain, ""))))

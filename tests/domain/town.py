@@ -18,6 +18,7 @@ from wanderbus.broker.messages import (
     LinkClosed,
     LinkDropped,
     LinkOpened,
+    MatchesWanted,
     RoutesAnswered,
     SendOnLink,
     ServerStarted,
@@ -39,6 +40,7 @@ from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.multicast_network import GROUP, DrawnRandom
+from wanderbus.simulation.engine import SimulatedEngine
 
 DOMAIN = "example.org"
 SERVERS = ("s1", "s2", "s3")
@@ -60,14 +62,17 @@ def channels_of(
 class Post(Desk):
     """A desk that is a server of a town."""
 
-    def __init__(self, town: Town, name: str, channels: OwnChannels) -> None:
+    def __init__(self, town: Town, name: str, channels: OwnChannels, spark_subjects: tuple[str, ...] = ()) -> None:
+        self.engine = SimulatedEngine(())
+        self.asked: MatchesWanted | None = None
+        """Request to the engine that waits for :meth:`match`."""
         self.town = town
         self.name = name
         self.channels = channels
         self.lives = 0
         self.reports: list[Output] = []
         """Reports of the interest to the operator."""
-        super().__init__(BrokerConfig(server=name, domain=DOMAIN))
+        super().__init__(BrokerConfig(server=name, domain=DOMAIN, spark_subjects=spark_subjects))
 
     def start(self) -> None:
         self._reading_all.clear()
@@ -92,9 +97,21 @@ class Post(Desk):
                     self.town.send(self.name, link, payload)
                 case LinkDropped(link=link) if link in self.town.wires:
                     self.town.cut(link)
+                case MatchesWanted():
+                    self.asked = each
                 case _:
                     others.append(each)
         super().perform(others)
+
+    def match(self) -> None:
+        """Let the engine match everything that is durable."""
+        while (asked := self.asked) is not None:
+            self.engine.log = self.log
+            answer = self.engine.read(asked, self.broker._journal.durable)
+            if not answer.is_lost and answer.next == asked.first and asked.subscriptions is None:
+                return
+            self.asked = None
+            self.give(answer)
 
     def execute(self, outputs: Sequence[Input | Output]) -> None:
         """Execute outputs of the interest."""
@@ -135,7 +152,9 @@ class Town:
         has_ordered: bool = False,
         is_required: bool = False,
         has_multicast: bool = False,
+        spark_subjects: tuple[str, ...] = (),
     ) -> None:
+        """Start the servers; the engine beside each matches the ``spark_subjects``."""
         self.has_multicast = has_multicast
         self.datagrams: list[bytes] = []
         """All datagrams that were sent to the multicast group."""
@@ -158,6 +177,7 @@ class Town:
                 self,
                 name,
                 channels_of(name, is_direct, leaders, has_ordered=has_ordered, is_required=is_required),
+                spark_subjects,
             )
             for name in SERVERS
         }

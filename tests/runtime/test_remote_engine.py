@@ -10,8 +10,9 @@ import pytest
 
 from tests.published import published
 from wanderbus.broker.messages import MatchesRead, MatchesWanted
-from wanderbus.event import Event
-from wanderbus.records import SPARK, encode_record
+from wanderbus.event import Event, EventId
+from wanderbus.protocol import encode_event
+from wanderbus.records import SPARK, Arrival, Arrived, Record, encode_record
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_reader import Place, read_frames
 from wanderbus.runtime.segment_files import segment_paths
@@ -185,3 +186,31 @@ def test_t06_an_engine_that_lost_its_memory_is_no_failure(engine: RemoteEngine, 
     assert engine.read(wanted(0)) == MatchesRead(3, 0, is_lost=True)
     service.answer = all_of(0, 3)
     assert offsets(engine.read(wanted(0, (SUBSCRIPTION,)))) == [0, 1, 2]
+
+
+def test_t06_a_beginning_names_the_parents_of_subjects(engine: RemoteEngine, service: Answers) -> None:
+    engine.read(msgspec.structs.replace(wanted(0, ()), parents={"Down": "Up"}))
+    assert [each.parents for each in service.begun] == [{"Down": "Up"}]
+
+
+def test_t06_events_that_arrived_are_those_of_users_alone(tmp_path: Path) -> None:
+    arrival = Arrival("north", 5, 1, 0, EventId("north", 3, 900), 7, msgspec.Raw(encode_event(Event("Trade", {}))))
+    own = msgspec.structs.replace(published(Event("Trade", {}), number=1, at_us=1), engine=SPARK)
+    direct = msgspec.structs.replace(own, causal=b"header")
+    records: list[Record] = [
+        own,
+        Arrived(at_us=8, arrival=arrival, engine=SPARK),
+        direct,
+        Arrived(at_us=9, arrival=arrival),
+    ]
+    log = EventLog.open(tmp_path / "log")
+    log.append([(offset, offset, encode_record(each)) for offset, each in enumerate(records)])
+    log.sync()
+    engine, answers = RemoteEngine(tmp_path, lambda: ("wb", 7)), Answers()
+    answers.answer = all_of(0, 4)
+    with Service(tmp_path, NAME, {BEGIN: answers.begin, MATCHES: answers.matches}):
+        found = engine.read(wanted(0)).events
+    engine.close()
+    log.close()
+    assert [(each.event.offset, each.is_for_users) for each in found] == [(0, False), (1, True), (2, True)]
+    assert (found[1].event.id, found[1].event.at_us) == (EventId("north", 3, 900), 8)

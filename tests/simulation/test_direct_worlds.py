@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import AdvertisementsChanged, SendOnLink
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.route_index import RouteIndex
+from wanderbus.broker.state import state
 from wanderbus.broker.state.direct_state import DirectState
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
@@ -200,6 +202,22 @@ def take_datagrams_for_other_servers(patch: Patch) -> None:
     patch.setattr(ChangeForMany, "for_server", for_server)
 
 
+def forget_arrivals_for_the_engine(patch: Patch) -> None:
+    """Do not count arrivals among the events that wait for the engine, also after a restart."""
+    patch.setattr(state, "accepted", lambda own, offset: None)
+
+
+def leave_some_subjects_to_the_engine(patch: Patch) -> None:
+    """Let the engine have a part of the decentralised events."""
+    init = EngineEvents.__init__
+
+    def made(self: Any, *arguments: Any) -> None:
+        init(self, *arguments)
+        self._takes_direct = True
+
+    patch.setattr(EngineEvents, "__init__", made)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "problem", "seeds"),
     [
@@ -222,6 +240,8 @@ def take_datagrams_for_other_servers(patch: Patch) -> None:
         (repair_no_datagrams, "that do not count", range(2, 3)),
         (confirm_datagrams_as_they_are_sent, "is lost for", range(3, 4)),
         (take_datagrams_for_other_servers, "has the interest of", range(58, 59)),
+        (forget_arrivals_for_the_engine, "is lost for", range(25, 26)),
+        (leave_some_subjects_to_the_engine, "after a later event", range(16, 17)),
     ],
 )
 def test_a_server_without_a_safeguard_is_noticed(

@@ -9,16 +9,20 @@ import msgspec
 import pytest
 
 from wanderbus import protocol
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import ArrivalsTaken, EventsRead, EventsWanted
 from wanderbus.broker.publish import acceptance
 from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.state import engine_events, state
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.leader_session import LeaderSession
+from wanderbus.records import Matched
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario, run_ordered_seed
 
 SEEDS = range(1, 13)
@@ -181,6 +185,31 @@ def answer_while_publishers_hold_back(patch: Patch) -> None:
     patch.setattr(PublisherFilters, "when_used", lambda self, subscriptions, answer: answer())
 
 
+def forget_events_for_the_engine(patch: Patch) -> None:
+    """Do not count any event among those that wait for the engine."""
+    patch.setattr(state, "accepted", lambda own, offset: None)
+
+
+def forget_what_the_engine_has_matched(patch: Patch) -> None:
+    """Begin at the first event that waits, also behind a restart."""
+    apply_matched = engine_events.apply_matched
+
+    def applied(own: BrokerState, record: Matched) -> None:
+        apply_matched(own, msgspec.structs.replace(record, next=own.servers[own.server].engine_next))
+
+    patch.setattr(state, "apply_matched", applied)
+
+
+def tell_the_engine_of_no_parents(patch: Patch) -> None:
+    init = EngineEvents.__init__
+
+    def began(self: EngineEvents, *arguments: Any) -> None:
+        init(self, *arguments)
+        self.parents = {}
+
+    patch.setattr(EngineEvents, "__init__", began)
+
+
 SABOTAGES = [
     (acknowledge_before_it_is_durable, "has missed", range(23, 24)),
     (resume_behind_what_is_not_durable, "has missed", range(7, 8)),
@@ -198,6 +227,9 @@ SABOTAGES = [
     (answer_no_request_when_a_link_is_lost, "has no answer", range(35, 36)),
     (skip_a_number_behind_each_page, "lacks", range(20, 21)),
     (answer_while_publishers_hold_back, "was held back", range(18, 19)),
+    (forget_events_for_the_engine, " is for ", range(22, 23)),
+    (forget_what_the_engine_has_matched, "again", range(28, 29)),
+    (tell_the_engine_of_no_parents, " is for ", range(28, 29)),
 ]
 
 

@@ -142,8 +142,8 @@ class Broker:
         self._interest = InterestRequests(journal, links, channels)
         self._forwarding = Forwarding(journal, links, channels)
         self._advertisements = Advertisements(state, journal, links, config, channels)
-        self._engine_events = EngineEvents(state, journal, config)
         self._phases = phases = PhaseCounts()
+        self._engine_events = engine = EngineEvents(state, journal, config, channels, phases)
         self._filters = self._make_filters(channels, phases)
         self._catch_up = self._make_catch_up(queue_limits, kinds, below)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
@@ -166,7 +166,7 @@ class Broker:
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
         self._unread_warnings = UnreadWarnings(state, journal, links, config)
         self._backlog = Backlog(links, journal, config, self._on_message, self._prematch)
-        matched = MatchedDelivery(state, links, self._subscriptions, queue_limits, self._catch_up)
+        matched = MatchedDelivery(state, links, self._subscriptions, queue_limits, self._catch_up, servers)
         self._handover = Handover(
             state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
         )
@@ -175,7 +175,7 @@ class Broker:
         )
         self._direct = self._make_direct(kernel, delivery, servers, channels)
         self._publishing = self._make_publishing(delivery)
-        self._arrivals = Arrivals(state, journal, links, self._subscriptions, delivery, servers, channels)
+        self._arrivals = Arrivals(state, journal, links, self._subscriptions, delivery, servers, channels, engine)
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine, phases)
@@ -235,6 +235,7 @@ class Broker:
             channels.direct,
             index,
             self._filters,
+            self._engine_events,
         )
 
     def status(self, user: str) -> str:

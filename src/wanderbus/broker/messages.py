@@ -467,7 +467,7 @@ class MatchesWanted(Output, frozen=True):
     """Return the matches of the matching engine from offset ``first`` on; :class:`MatchesRead` answers it (SPEC T-06).
 
     With ``subscriptions`` it has to begin there, with these; ``number`` names this beginning. The matches below
-    ``durable`` are durable.
+    ``durable`` are durable. ``parents`` are the parents of subjects (SPEC J-13).
     """
 
     number: int
@@ -475,17 +475,20 @@ class MatchesWanted(Output, frozen=True):
     durable: int
     subscriptions: tuple[Subscription, ...] | None
     filter_work_max: int
+    parents: Mapping[str, str] = {}
 
 
 class EngineEvent(msgspec.Struct, frozen=True, gc=False):
-    """An accepted event, and the ids of the subscriptions that it matches or may match; too many are allowed.
+    """An event of the log, and the ids of the subscriptions that it matches or may match; too many are allowed.
 
-    ``undecided`` are those whose filters are too costly for this event.
+    ``undecided`` are those whose filters are too costly for this event. With ``is_for_users`` other servers have no
+    part in it: the server that accepted it sends it to them.
     """
 
     event: PastEvent
     matched: tuple[str, ...]
     undecided: tuple[str, ...] = ()
+    is_for_users: bool = False
 
 
 class MatchesRead(Input, frozen=True):

@@ -20,6 +20,7 @@ class Hierarchy:
 
         :raises ConfigurationError: a cycle, more than ``DEPTH_MAX`` levels, or ``*`` as child or parent
         """
+        self.parents = dict(parents)
         self._lineages = {child: _lineage(child, parents) for child in parents}
 
     def lineage(self, subject: str) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class OwnChannels:
         self.server = server
         self.merging_of = merging_of
         self.direct = direct
+        self.parents = directory.groups.hierarchy.parents
         self.lineage = directory.groups.hierarchy.lineage
         """Returns a subject, its parent and so on up to the top (SPEC J-13)."""
         self.below = directory.groups.hierarchy.below

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from wanderbus import filters
-from wanderbus.broker.history.piece import past_event
+from wanderbus.broker.engine.engine_event import engine_event, is_for_engine
 from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted
 from wanderbus.broker.state.exported_session import decode_export
+from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.event import Event
 from wanderbus.filters.work import Sizes, work_of
-from wanderbus.records import Changed, Published, SessionImported, Subscribed, decode_record
+from wanderbus.records import Arrived, Changed, Published, SessionImported, Subscribed, decode_record
 from wanderbus.subscription import PATTERN, Subscription, concerns
 
 RETRY_S: Final = 0.4
@@ -39,6 +40,7 @@ class SimulatedEngine:
         """Records below this were searched for changes of subscriptions."""
         self._known: dict[str, tuple[Subscription, filters.Filter]] = {}
         self._work_max = 0
+        self._lineage = Hierarchy({}).lineage
 
     def forget(self) -> None:
         """Lose everything, as a process that is killed and started again."""
@@ -55,6 +57,7 @@ class SimulatedEngine:
         if wanted.subscriptions is not None:
             self._number, self._next, self._followed = wanted.number, wanted.first, wanted.first
             self._known, self._work_max = {}, wanted.filter_work_max
+            self._lineage = Hierarchy(wanted.parents).lineage
             for each in wanted.subscriptions:
                 self._add(each)
         if wanted.number != self._number or not wanted.number or wanted.first < self._next:
@@ -65,7 +68,7 @@ class SimulatedEngine:
         offset = wanted.first
         while offset < end and len(found) < self.events_max:
             record = decode_record(self.log[offset])
-            if isinstance(record, Published) and record.engine and (matched := self._matched(offset, record)):
+            if is_for_engine(record) and (matched := self._matched(offset, record)):
                 found.append(matched)
             offset += 1
         return MatchesRead(wanted.number, max(offset, wanted.first), tuple(found))
@@ -86,14 +89,19 @@ class SimulatedEngine:
             return
         self._known[subscription.id] = subscription, filters.parse(subscription.expression, subscription.language)
 
-    def _matched(self, offset: int, record: Published) -> EngineEvent | None:
+    def _matched(self, offset: int, record: Published | Arrived) -> EngineEvent | None:
         event = record.event
-        own = {each: test for each, (wanted, test) in self._known.items() if concerns(wanted.subject, event.subject)}
+        subjects = self._lineage(event.subject)
+        own = {
+            each: test
+            for each, (wanted, test) in self._known.items()
+            if any(concerns(wanted.subject, subject) for subject in subjects)
+        }
         undecided = tuple(each for each, test in own.items() if self._is_costly(test, event))
         matched = tuple(each for each, test in own.items() if each not in undecided and test.matches(event))
         if not matched and not undecided:
             return None
-        return EngineEvent(past_event(offset, record), matched, undecided)
+        return engine_event(offset, record, matched, undecided)
 
     def _is_costly(self, test: filters.Filter, event: Event) -> bool:
         return work_of(test.root).units(Sizes(event.attributes)) > self._work_max

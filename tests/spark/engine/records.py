@@ -11,9 +11,9 @@ import msgspec
 from tests.published import published
 from wanderbus.broker.state.exported_session import ExportedSession, encode_export
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.protocol import encode_event
-from wanderbus.records import SPARK, Published, Record, SessionImported, Started, encode_record
+from wanderbus.records import SPARK, Arrival, Arrived, Published, Record, SessionImported, Started, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
 
@@ -30,6 +30,12 @@ def started() -> Started:
 def for_engine(event: Event, number: int, at_us: int = 0) -> Published:
     """Return the record of an event that the engine matches."""
     return msgspec.structs.replace(published(event, number=number, at_us=at_us), engine=SPARK)
+
+
+def arrived(event: Event) -> Arrived:
+    """Return the record of an event of another server that the engine matches."""
+    arrival = Arrival("north", 1, 1, 0, EventId("north", 3, 7), 0, msgspec.Raw(encode_event(event)))
+    return Arrived(at_us=0, arrival=arrival, engine=SPARK)
 
 
 def subscription(identity: str, subject: str, expression: str, language: str = "eci", **more: Any) -> Subscription:

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tests.spark.engine.records import (
     INCARNATION,
     OWNER,
     SERVER,
+    arrived,
     for_engine,
     imported,
     is_encodable,
@@ -213,3 +215,24 @@ def test_thousands_of_subscriptions_come_and_go(tmp_path: Path) -> None:
     begin = Begin(1, SERVER, INCARNATION, 1, (), WORK_MAX, True)
     found = decoded(matched(log, begin, len(history.records), workers, random, batch_max=200))
     history.compare(found, 1)
+
+
+def test_t06_events_that_arrived_are_matched_too_and_a_parent_gets_those_of_its_children(tmp_path: Path) -> None:
+    parent, child = subscription("wb-1-1", "Up", "n > 1"), subscription("wb-1-2", "Down", "")
+    records: list[Record] = [
+        started(),
+        arrived(Event("Down", {"n": 2})),
+        for_engine(Event("Down", {"n": 1}), 2),
+        msgspec.structs.replace(arrived(Event("Down", {"n": 3})), engine=""),
+        Subscribed(at_us=0, subscription=subscription("wb-1-4", "Up", "n = 5"), number=3),
+        arrived(Event("Up", {"n": 5})),
+    ]
+    log = write_log(tmp_path, records)
+    begin = Begin(1, SERVER, INCARNATION, 1, (parent, child), WORK_MAX, True, {"Down": "Up"})
+    random = Random(1)
+    found = decoded(matched(log, begin, len(records), Workers(1, random), random, batch_max=9))
+    assert {offset: set(each.matched) for offset, each in found.items()} == {
+        1: {"wb-1-1", "wb-1-2"},
+        2: {"wb-1-2"},
+        5: {"wb-1-1", "wb-1-4"},
+    }

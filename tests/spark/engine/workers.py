@@ -33,12 +33,12 @@ class Workers:
         self._random = random
         self._killed_share = killed_share
 
-    def index(self, version: Version, filter_work_max: int) -> WorkerIndex:
+    def index(self, version: Version, begin: Begin) -> WorkerIndex:
         """Return the index of some worker, brought up to a version."""
         place = self._random.randrange(len(self._indexes))
         index = self._indexes[place]
         if index is None or self._random.random() < self._killed_share or not index.may_reach(version):
-            index = self._indexes[place] = WorkerIndex(version, filter_work_max)
+            index = self._indexes[place] = WorkerIndex(version, begin.filter_work_max, begin.parents)
         index.reach(version)
         return index
 
@@ -52,7 +52,7 @@ def matched(log: Path, begin: Begin, end: int, workers: Workers, random: Random,
         batch = batches.take(stop, random.randint(1, 3))
         chunks: list[Chunk] = []
         for task in batch.tasks:
-            chunks += chunks_of(workers.index(batch.version, begin.filter_work_max), task)
+            chunks += chunks_of(workers.index(batch.version, begin), task)
         random.shuffle(chunks)
         found += in_order(chunks, first, stop)
     return found

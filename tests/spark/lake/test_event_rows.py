@@ -8,6 +8,7 @@ from tests.published import published
 from wanderbus.event import Event, EventId
 from wanderbus.pipeline.lake.event_rows import event_decoder
 from wanderbus.pipeline.lake.records import Payloads
+from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.protocol import encode_event
 from wanderbus.records import (
@@ -67,3 +68,26 @@ def test_events_of_the_past_matches_of_the_engine_and_detections_generate_notifi
     assert found["number"] == [3, 4, 5, 6, 7, 8, 9]
     assert found["subject"] == ["Departure", "Departure", "Arrival", "Arrival", "Departure", "Late", "Delay"]
     assert found["subscriptions"] == [("s1",), ("s2",), ("s2",), ("s3",), ("s3",), ("s3",), ("s3",)]
+
+
+def test_the_event_of_a_notification_is_that_of_its_own_server_whether_broker_or_engine_matched_it() -> None:
+    raw, notified = msgspec.Raw(encode_event(Event("Delay", {}))), (Notified(USER, "default", 9, ("s3",)),)
+    identity, unknown = EventId("s1", 7, 900), EventId("s9", 7, 900)
+    own = EventId("s2", 7, 3)
+    written: list[Record] = [
+        Arrived(at_us=9, arrival=Arrival("s1", 7, 1, 0, identity, 5, raw), delivery=Delivery(notified)),
+        Arrived(at_us=9, arrival=Arrival("s1", 7, 2, 1, identity, 5, raw), engine="spark"),
+        Matched(at_us=9, next=9, events=(MatchedEvent(identity, 9, raw, notified, (), 1),)),
+        Matched(
+            at_us=9,
+            next=9,
+            events=(MatchedEvent(own, 9, raw, notified), MatchedEvent(unknown, 9, raw, notified, (), 1)),
+        ),
+    ]
+    bases = {"s1-7": OFFSETS_A_LOG, "s2-7": 2 * OFFSETS_A_LOG}
+    decode = event_decoder({}, EVENTS, bases)()
+    kinds, offsets = ["arrived", "arrived", "matched", "matched"], [2 * OFFSETS_A_LOG + at for at in range(4)]
+    rows = decode(Payloads(offsets, [9] * 4, kinds, [encode_record(each) for each in written]))
+    assert rows["events"]["offset"] == []
+    of_first = OFFSETS_A_LOG + 900
+    assert rows["notifications"]["event_offset"] == [of_first, of_first, 2 * OFFSETS_A_LOG + 3, None]

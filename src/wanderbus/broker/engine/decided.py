@@ -16,6 +16,8 @@ class Decided(msgspec.Struct):
     events: list[records.MatchedEvent] = []
     notified: list[tuple[SessionRow, records.Notified, dict[str, Undecided]]] = []
     """Each notification with its session and its undecided subscriptions, in order."""
+    matched: set[int] = set()
+    """Offsets of the events that a subscription matches, whatever restrictions say."""
     abandoned: list[tuple[SessionRow, int, str, str]] = []
     """Session, number, subscription and the device that will not read it."""
     expired: dict[str, Subscription] = {}

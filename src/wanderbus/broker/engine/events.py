@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+from wanderbus.broker.engine.waiting_arrivals import WaitingArrivals
+from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.state.engine_events import is_waited_for
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.channels.hierarchy import Hierarchy
+from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import EventId
+from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.patterns import any_of
-from wanderbus.records import SPARK, Acceptance, Published
+from wanderbus.records import SPARK, Acceptance, Arrival, Arrived, Published
 from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 
 
 class EngineEvents:
     """The subjects that the engine matches, and the offset below which it has matched their events."""
 
-    def __init__(self, state: BrokerState, journal: Journal, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        config: BrokerConfig,
+        channels: OwnChannels | None,
+        phases: PhaseCounts,
+    ) -> None:
+        self.arrivals = WaitingArrivals(journal, phases)
+        """Events of other servers that wait for the engine."""
+        self.parents: Mapping[str, str] = {} if channels is None else channels.parents
+        """Parents of subjects."""
         self._state = state
         self._journal = journal
         server = state.servers[state.server]
@@ -29,17 +45,37 @@ class EngineEvents:
         self.remaining: tuple[str, ...] = tuple(each for each in left if each not in config.spark_subjects)
         """Those of them that are there only because their events wait."""
         self._pattern = any_of(self.subjects)
+        self._below = Hierarchy({}).below if channels is None else channels.below
+        self._direct = None if channels is None else channels.direct
+        # An effect that the broker matches would overtake its cause that waits for the engine: all of them or none.
+        self._takes_direct = EVERY_SUBJECT in self.subjects
         self._reached = 0
 
     def takes(self, subject: str) -> bool:
-        """Return whether the engine matches the events of ``subject``."""
-        return self._pattern is not None and self._pattern.match(subject) is not None
+        """Return whether the engine matches the events of ``subject``.
 
-    def accept(self, acceptance: Acceptance) -> EventId:
-        """Write an accepted event, which the engine will match; return its id."""
-        published = Published(at_us=self._state.wall_us, acceptance=acceptance, engine=SPARK)
+        Those of decentralised channels are in causal order, across subjects. So the engine has all or none of them.
+        """
+        if self._pattern is None or self._pattern.match(subject) is None:
+            return False
+        return self._takes_direct or self._direct is None or not self._direct.takes(subject)
+
+    def concerns(self, subject: str) -> bool:
+        """Return whether the engine matches events for a subscription to ``subject``."""
+        if subject == EVERY_SUBJECT:
+            return bool(self.subjects)
+        return any(map(self.takes, self._below(subject)))
+
+    def accept(self, acceptance: Acceptance, causal: bytes = b"") -> EventId:
+        """Write an accepted event, which the engine will match; return its id. ``causal`` is its encoded header."""
+        published = Published(at_us=self._state.wall_us, acceptance=acceptance, engine=SPARK, causal=causal)
         self._journal.write(published, urgent=True)
         return acceptance.id
+
+    def take(self, arrival: Arrival, report: Callable[[bool], Output] | None, causal: bytes = b"") -> None:
+        """Write an event of another server, which the engine will match; ``report`` is made once it has."""
+        arrived = Arrived(at_us=self._state.wall_us, arrival=arrival, engine=SPARK, causal=causal)
+        self.arrivals.add(self._journal.write(arrived, urgent=True), report)
 
     @property
     def is_in_use(self) -> bool:
@@ -71,12 +107,11 @@ class EngineEvents:
     def subscriptions(self) -> Iterator[Subscription]:
         """Yield every subscription that may get events that the engine has not matched."""
         for row in self._state.subscriptions.values():
-            if self._concerns(row.subscription):
+            if self._has_events_for(row.subscription):
                 yield row.subscription
         for row in self._state.tombstones.values():
-            if self._concerns(row.subscription) and self.is_coming(row):
+            if self._has_events_for(row.subscription) and self.is_coming(row):
                 yield row.subscription
 
-    def _concerns(self, subscription: Subscription) -> bool:
-        subject, is_pattern = subscription.subject, subscription.language == PATTERN
-        return not is_pattern and (subject == EVERY_SUBJECT or self.takes(subject))
+    def _has_events_for(self, subscription: Subscription) -> bool:
+        return subscription.language != PATTERN and self.concerns(subscription.subject)

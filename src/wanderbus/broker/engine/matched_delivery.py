@@ -15,10 +15,11 @@ from wanderbus.broker.engine.decided import Decided
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import EngineEvent
+from wanderbus.broker.messages import EngineEvent, PastEvent
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.past_check import past_blocked_by
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.engine_events import heir_of, life_at
 from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -35,8 +36,10 @@ class MatchedDelivery:
         subscriptions: Subscriptions,
         queue_limits: QueueLimits,
         catch_up: CatchUp,
+        servers: ServerUsers,
     ) -> None:
         self._state = state
+        self._servers = servers
         self._links = links
         self._subscriptions = subscriptions
         self._queue_limits = queue_limits
@@ -76,13 +79,16 @@ class MatchedDelivery:
                 continue
             of_session.setdefault(session_key(subscription.owner, subscription.session), []).append((row, life))
             decided.last_us[subscription.id] = event.at_us
+        if behind or of_session or restricted:
+            decided.matched.add(event.offset)
         if behind:
             self._catch_up.hold(behind, event, is_undecided=any(each in matched.undecided for each in behind))
         undecided = {each: Undecided("filter_work_max", 0) for each in matched.undecided}
         recorded = [self._notification(key, rows, undecided, decided) for key, rows in of_session.items()]
         if recorded or restricted:
-            raw = msgspec.Raw(event.event)
-            decided.events.append(records.MatchedEvent(event.id, event.at_us, raw, tuple(recorded), tuple(restricted)))
+            raw, arrived = msgspec.Raw(event.event), 0 if self._is_own(event) else event.offset
+            delivery = tuple(recorded), tuple(restricted)
+            decided.events.append(records.MatchedEvent(event.id, event.at_us, raw, *delivery, arrived))
 
     def _notification(
         self,
@@ -101,6 +107,10 @@ class MatchedDelivery:
                 decided.abandoned.append((session, number, row.subscription.id, life.abandoned_by))
         return notified
 
+    def _is_own(self, event: PastEvent) -> bool:
+        """Return whether this server has accepted an event."""
+        return event.id == self._state.identity(event.offset)
+
     def _receiving(
         self, matched: EngineEvent, decided: Decided, behind: list[str]
     ) -> Iterator[tuple[SubscriptionRow, Life]]:
@@ -112,6 +122,8 @@ class MatchedDelivery:
         found = {each: row for each in (*matched.matched, *matched.undecided) if (row := state.known(each))}
         for identity, row in sorted(found.items(), key=lambda item: by_number(item[1])):
             subscription, is_live = row.subscription, identity in state.subscriptions
+            if matched.is_for_users and subscription.owner in self._servers.users:
+                continue
             if event.offset >= self.leaving.get(
                 session_key(subscription.owner, subscription.session), event.offset + 1
             ):

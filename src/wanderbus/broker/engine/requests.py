@@ -92,6 +92,7 @@ class EngineRequests:
             state.servers[state.server].engine_next,
             subscriptions,
             self._filter_work_max,
+            events.parents,
         )
         self._journal.emit_now(self._asked)
 
@@ -118,6 +119,7 @@ class EngineRequests:
         if decided.events or is_late:
             matched = records.Matched(at_us=self._state.wall_us, next=given.next, events=tuple(decided.events))
             self._journal.write(matched, urgent=bool(decided.events))
+        self._events.arrivals.reach(given.next, decided.matched)
         self._delivery.send(decided)
 
     def _is_away(self, given: MatchesRead, now: float) -> None:

@@ -118,7 +118,7 @@ def offset_after(record: AnyRecord, offset: int, user: str, session: str, number
         case Matched() | Detected():
             for each in record.events:
                 if any((one.user, one.session, one.number) == (user, session, number) for one in each.notified):
-                    return each.id.number + 1
+                    return each.offset + 1
         case Replayed():
             place = number - record.first
             if (record.user, record.session) == (user, session) and 0 <= place < len(record.events):

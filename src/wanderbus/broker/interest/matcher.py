@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from wanderbus.broker.interest.filter_bytes import FilterBytes
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
+from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters import Filter
@@ -25,6 +26,11 @@ Loading takes one to four seconds of processor and 130 MB, and saves half a mill
 
 Lineage = Callable[[str], tuple[str, ...]]
 """Function that returns a subject, its parent and so on."""
+
+
+def lineage_of(parents: Mapping[str, str]) -> Lineage:
+    """Return the lineage of subjects with these parents."""
+    return Hierarchy(parents).lineage
 
 
 class Matcher:

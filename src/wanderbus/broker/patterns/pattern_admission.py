@@ -8,7 +8,7 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.state.pattern_states import PatternStates, compiled
 from wanderbus.errors import LimitExceeded, PatternError, Refused
-from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
+from wanderbus.subscription import PATTERN, Subscription
 
 
 def check_pattern(user: str, request: protocol.Subscribe, permissions: Permissions, engine: EngineEvents) -> str:
@@ -38,7 +38,7 @@ def check_engine(text: str, engine: EngineEvents) -> None:
     except PatternError:
         return
     for wanted in dict.fromkeys(leaf.subject for leaf in pattern.leaves):
-        if engine.takes(wanted) or (wanted == EVERY_SUBJECT and engine.subjects):
+        if engine.concerns(wanted):
             raise Refused(
                 f"Spark matches the events of the subject {wanted!r} (broker.spark_subjects), so a pattern inside the "
                 "broker does not see them; use 'wanderbus pattern follow'"

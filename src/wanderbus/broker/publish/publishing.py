@@ -127,6 +127,11 @@ class Publishing:
         if rejected := self._advertisements.refusal(source.user, event) or direct.refusal(event.subject):
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
+        if self._engine.takes(event.subject):
+            sending = direct.send(event, acceptance)
+            self._answer(link, source, self._engine.accept(acceptance, sending.header))
+            direct.perform(sending.outputs)
+            return
         delivered = self._delivery.deliver(event, acceptance.event, source.received_us, direct.excluded)
         if limit := delivered.full:
             self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)

@@ -7,11 +7,12 @@ has arrived already is recognised by its number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ArrivalMatched, ArrivalsLost, ArrivalsTaken, ArrivalsWanted, EventArrived
 from wanderbus.broker.publish.delivery import Delivery
@@ -39,6 +40,7 @@ class Arrivals:
         delivery: Delivery,
         servers: ServerUsers,
         channels: OwnChannels | None,
+        engine: EngineEvents,
     ) -> None:
         self.received_us = 0
         """The last reading of the wall clock."""
@@ -47,6 +49,7 @@ class Arrivals:
         self._links = links
         self._servers = servers
         self._channels = channels
+        self._engine = engine
         self._subscriptions = subscriptions
         self._delivery = delivery
         self._wanted: dict[str, tuple[int, int]] = {}
@@ -71,7 +74,8 @@ class Arrivals:
             number = row.number if given.epoch == row.epoch else 0
             if given.epoch >= row.epoch and given.before <= number < given.number:
                 reached[given.leader] = LeaderRow(given.epoch, given.number)
-                events.append(given.event)
+                if not self._engine.takes(given.event.subject):
+                    events.append(given.event)
         if len(events) > 1:
             self._subscriptions.matcher.prematch(events)
 
@@ -135,18 +139,30 @@ class Arrivals:
 
     def _deliver(self, given: EventArrived) -> None:
         self._subscriptions.end_expired()
-        state = self._state
         raw = msgspec.Raw(given.encoded or protocol.encode_event(given.event))
-        # Other servers get it from its leader: a subscription to every subject would send it in circles.
-        delivered = self._delivery.deliver(given.event, raw, self.received_us, self._servers.users)
-        self._delivery.phases.at_destination(is_matched=delivered.is_matched)
-        if self._channels is not None:
-            self._journal.emit_now(ArrivalMatched(given.leader, given.event.subject, delivered.is_matched))
-        received_us = None if self.received_us == state.wall_us else self.received_us
+        received_us = None if self.received_us == self._state.wall_us else self.received_us
         arrival = records.Arrival(
             given.leader, given.epoch, given.number, given.before, given.id, given.accepted_us, raw, received_us
         )
-        record = records.Arrived(at_us=state.wall_us, arrival=arrival, delivery=delivered.delivery)
+        if self._engine.takes(given.event.subject):
+            self._engine.take(arrival, self._report(given))
+        else:
+            self._match(given, arrival)
+
+    def _report(self, given: EventArrived) -> Callable[[bool], ArrivalMatched] | None:
+        """Return what makes the report on an arrival; None if there is nobody to report to."""
+        if self._channels is None:
+            return None
+        leader, subject = given.leader, given.event.subject
+        return lambda is_matched: ArrivalMatched(leader, subject, is_matched)
+
+    def _match(self, given: EventArrived, arrival: records.Arrival) -> None:
+        # Other servers get it from its leader: a subscription to every subject would send it in circles.
+        delivered = self._delivery.deliver(given.event, arrival.event, self.received_us, self._servers.users)
+        self._delivery.phases.at_destination(is_matched=delivered.is_matched)
+        if (report := self._report(given)) is not None:
+            self._journal.emit_now(report(delivered.is_matched))
+        record = records.Arrived(at_us=self._state.wall_us, arrival=arrival, delivery=delivered.delivery)
         offset = self._journal.write(record, urgent=True)
         self._delivery.send(delivered, offset, record)
         for subscription in delivered.expired:

@@ -7,11 +7,13 @@ other servers wait until the records before them are durable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
@@ -67,6 +69,7 @@ class DirectEvents:
         channels: DirectChannels,
         index: RouteIndex,
         publisher_filters: PublisherFilters,
+        engine: EngineEvents,
     ) -> None:
         self.received_us = 0
         """The last reading of the wall clock."""
@@ -81,6 +84,7 @@ class DirectEvents:
         self._delivery = delivery
         self._servers = servers
         self._publisher_filters = publisher_filters
+        self._engine = engine
         self._machine: CausalServer | None = None
         self._links_to: dict[int, int] = {}
         """The present link to each server that has one, by the number of the server."""
@@ -247,18 +251,30 @@ class DirectEvents:
             changes.clear()
 
     def _deliver(self, header: Header, payload: bytes) -> None:
-        """Deliver an event to the sessions here, and record it."""
+        """Record an event, and deliver it to the sessions here, unless the matching engine has to match it."""
         self._subscriptions.end_expired()
-        state, received_us = self._state, self.received_us
-        data = decode_payload(payload)
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
-        delivered = self._delivery.deliver(event, data.event, received_us, self.excluded)
+        arrival, encoded = self._arrival(header, payload), encode_header(header)
+        if self._engine.takes(event.subject):
+            self._engine.take(arrival, partial(DirectArrivalMatched, event.subject), encoded)
+            return
+        delivered = self._delivery.deliver(event, arrival.event, self.received_us, self.excluded)
         self._delivery.phases.at_destination(is_matched=delivered.is_matched)
         self._journal.emit_now(DirectArrivalMatched(event.subject, delivered.is_matched))
+        record = records.Arrived(
+            at_us=self._state.wall_us, arrival=arrival, delivery=delivered.delivery, causal=encoded
+        )
+        offset = self._journal.write(record, urgent=True)
+        self._delivery.send(delivered, offset, record)
+        for subscription in delivered.expired:
+            self._subscriptions.end(subscription, "expired")
+
+    def _arrival(self, header: Header, payload: bytes) -> records.Arrival:
+        data, received_us = decode_payload(payload), self.received_us
         server, incarnation = header.origin
         own = self.channels.number
         before = next((number for each, number in header.befores if each == own), 0)
-        arrival = records.Arrival(
+        return records.Arrival(
             self.channels.servers[server],
             incarnation,
             header.number,
@@ -266,15 +282,8 @@ class DirectEvents:
             data.id,
             data.at_us,
             data.event,
-            None if received_us == state.wall_us else received_us,
+            None if received_us == self._state.wall_us else received_us,
         )
-        record = records.Arrived(
-            at_us=state.wall_us, arrival=arrival, delivery=delivered.delivery, causal=encode_header(header)
-        )
-        offset = self._journal.write(record, urgent=True)
-        self._delivery.send(delivered, offset, record)
-        for subscription in delivered.expired:
-            self._subscriptions.end(subscription, "expired")
 
     def _lose(self, gap: causal.GapFound, changes: list[causal.AnyCausalRecord]) -> None:
         """Record that events are lost, with a gap for each subscription that they may have matched."""

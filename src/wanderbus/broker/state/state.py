@@ -204,6 +204,8 @@ class BrokerState:
                     self.direct.published(record)
             case records.Arrived():
                 apply_arrived(self, offset, record)
+                if record.engine:
+                    accepted(self, offset)
             case records.ArrivalsLost():
                 apply_arrivals_lost(self, record)
             case records.CausalChanged(changes=changes):

@@ -38,16 +38,17 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     matches: bytes
 
 
-class _Acceptance(msgspec.Struct, gc=False):
+class _WithEvent(msgspec.Struct, gc=False):
     event: msgspec.Raw
 
 
 class _Record(msgspec.Struct, gc=False):
-    """The fields of a record that tell whether the engine matches its event."""
+    """The fields of a record that tell whether the engine matches its event, and that event."""
 
     kind: str
     engine: str = ""
-    acceptance: _Acceptance | None = None
+    acceptance: _WithEvent | None = None
+    arrival: _WithEvent | None = None
 
 
 _records: Final = msgspec.msgpack.Decoder(_Record)
@@ -57,9 +58,10 @@ _events: Final = msgspec.msgpack.Decoder(Event)
 def engine_event(payload: bytes) -> Event | None:
     """Return the event of a record if the engine has to match it; ``msgspec.DecodeError`` if it cannot be decoded."""
     record = _records.decode(payload)
-    if record.engine != SPARK or record.acceptance is None or record.kind != "published":
+    if record.engine != SPARK:
         return None
-    return _events.decode(record.acceptance.event)
+    found = record.arrival if record.kind == "arrived" else record.acceptance if record.kind == "published" else None
+    return None if found is None else _events.decode(found.event)
 
 
 def chunks_of(index: WorkerIndex, parts: Iterable[Slice]) -> Iterator[Chunk]:

@@ -82,7 +82,7 @@ class EngineQuery:
     def __init__(self, spark: SparkSession, log: Path, begin: Begin, hand_on: HandOn) -> None:
         self._spark = spark
         self._log = log.absolute()
-        self._filter_work_max = begin.filter_work_max
+        self._filter_work_max, self._parents = begin.filter_work_max, begin.parents
         self._hand_on = hand_on
         self._shared: list[Broadcast[bytes]] = []
         self._cores = spark.sparkContext.defaultParallelism
@@ -152,10 +152,11 @@ class EngineQuery:
 
     def _run(self, given: Batch) -> list[Chunk]:
         """Match a batch in the workers."""
-        tasks, version, filter_work_max = given.tasks, given.version, self._filter_work_max
+        tasks, version = given.tasks, given.version
+        filter_work_max, parents = self._filter_work_max, self._parents
 
         def work(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            index = index_of(version, filter_work_max)
+            index = index_of(version, filter_work_max, parents)
             encode = msgspec.msgpack.Encoder().encode
             for each in numbers:
                 for number in each.column(0).to_pylist():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.index_entries import entries_of
-from wanderbus.broker.interest.matcher import Matcher
+from wanderbus.broker.interest.matcher import Matcher, lineage_of
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.matching import load_kernel
@@ -34,7 +34,7 @@ class WorkerIndex:
     The only bound on the work of filters is ``filter_work_max``: the others are accounts of the server.
     """
 
-    def __init__(self, version: Version, filter_work_max: int) -> None:
+    def __init__(self, version: Version, filter_work_max: int, parents: Mapping[str, str]) -> None:
         config = BrokerConfig(
             server="",
             filter_work_max=filter_work_max,
@@ -44,7 +44,7 @@ class WorkerIndex:
         self.beginning = version.beginning
         self.number = version.base_number
         self._work = FilterWork(config, lambda: 0)
-        self._matcher = Matcher(load_kernel(), self._work)
+        self._matcher = Matcher(load_kernel(), self._work, lineage_of(parents))
         self._add(_wanted.decode(version.base.value))
 
     def may_reach(self, version: Version) -> bool:
@@ -91,11 +91,11 @@ _indexes: Final[list[WorkerIndex]] = []
 """The index of this process, if it has one."""
 
 
-def index_of(version: Version, filter_work_max: int) -> WorkerIndex:
-    """Return the index of this process, brought up to ``version``."""
+def index_of(version: Version, filter_work_max: int, parents: Mapping[str, str]) -> WorkerIndex:
+    """Return the index of this process, brought up to ``version``; ``parents`` are the parents of subjects."""
     if not (_indexes and _indexes[0].may_reach(version)):
         _indexes.clear()
-        _indexes.append(WorkerIndex(version, filter_work_max))
+        _indexes.append(WorkerIndex(version, filter_work_max, parents))
     _indexes[0].reach(version)
     settle()
     return _indexes[0]

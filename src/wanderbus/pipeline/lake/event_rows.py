@@ -81,6 +81,8 @@ class _MatchedEvent(msgspec.Struct, array_like=True, gc=False):
     at_us: int
     event: _Subject
     notified: tuple[Notified, ...] = ()
+    restricted: msgspec.Raw = msgspec.Raw(b"\x90")
+    arrived: int = 0
 
 
 class _Matched(msgspec.Struct, gc=False, tag_field="kind", tag="matched"):
@@ -222,7 +224,9 @@ def _notifications(
             subjects += [each.event.subject for each in record.events for _ in each.notified]
             events += [None] * (len(offsets) - len(events))
             base = base_below(offset)
-            events += [base + each.id.number for each in record.events for _ in each.notified]
+            for each in record.events:
+                of_event = _lake_offset(each.id, bases) if each.arrived else base + each.id.number
+                events += [of_event] * len(each.notified)
         else:
             own = _replayed(record)
             subjects += [each.event.subject for each in record.events]

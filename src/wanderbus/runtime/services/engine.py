@@ -10,9 +10,10 @@ in the server alone: an engine stores nothing that matters, and begins where the
    what it has answered until a later request begins behind that. An engine that was started since, or cannot continue
    at ``first``, answers with ``is_lost``, and the server begins again.
 
-The engine's events are the records :class:`~wanderbus.records.Published` whose ``engine`` is
-:data:`~wanderbus.records.SPARK`; the server ignores matches of others. The answers pass over all other records:
-``next`` advances over them too.
+The engine's events are those of the records :class:`~wanderbus.records.Published` and
+:class:`~wanderbus.records.Arrived` whose ``engine`` is :data:`~wanderbus.records.SPARK`; the server ignores matches of
+others. A subscription to a subject also gets the events of the subjects below it. The answers pass over all other
+records: ``next`` advances over them too.
 
 A server may start the engine itself, as ``wanderbus pipeline engine --data DIR`` with a pipe as standard input. It
 never writes to the pipe, and the engine ends when the pipe ends (:mod:`wanderbus.runtime.services.supervised`). An
@@ -33,7 +34,7 @@ from wanderbus.subscription import Subscription
 NAME: Final = "engine"
 """Name of the service."""
 
-BEGIN: Final = ("begin", 1)
+BEGIN: Final = ("begin", 2)
 MATCHES: Final = ("matches", 1)
 
 PIECE_SUBSCRIPTIONS_MAX: Final = 2_000
@@ -46,7 +47,7 @@ class Begin(msgspec.Struct, frozen=True):
     ``subscriptions`` are all that may hold at ``first`` or have been added since, up to some later offset; changes in
     the log from ``first`` on are to be followed too. The pieces of one beginning have the same ``number``, and the last
     one ``is_last``. ``filter_work_max`` bounds the units of work of one filter for one event (``broker``'s setting).
-    The answer is ``None``.
+    ``parents`` are the parents of subjects (SPEC J-13). The answer is ``None``.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Begin(msgspec.Struct, frozen=True):
     subscriptions: tuple[Subscription, ...]
     filter_work_max: int
     is_last: bool
+    parents: dict[str, str] = {}
 
 
 class MatchesAsked(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.broker.history.piece import past_event
+from wanderbus.broker.engine.engine_event import engine_event, is_for_engine
 from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted
 from wanderbus.errors import StorageError
-from wanderbus.records import Published, decode_record
+from wanderbus.records import decode_record
 from wanderbus.runtime.log.log_reader import Place, read_frames
 from wanderbus.runtime.segment_files import durable_end
 from wanderbus.runtime.services.backoff import Backoff
@@ -99,6 +99,7 @@ class RemoteEngine:
                 subscriptions=subscriptions[place : place + most],
                 filter_work_max=wanted.filter_work_max,
                 is_last=place + most >= len(subscriptions),
+                parents=dict(wanted.parents),
             )
             self._caller.ask(*BEGIN, begin, type(None))
 
@@ -139,7 +140,7 @@ class RemoteEngine:
         return MatchesRead(wanted.number, end, tuple(found))
 
     def _events(self, matched: list[EventMatches]) -> Iterator[EngineEvent]:
-        """Yield the accepted events from the log; one that is not the engine's is left out."""
+        """Yield the events from the log; one that is not the engine's is left out."""
         if not matched:
             return
         wanted = {each.offset: each for each in matched}
@@ -148,8 +149,8 @@ class RemoteEngine:
             if (matches := wanted.get(frame.offset)) is None:
                 continue
             record = decode_record(frame.payload)
-            if isinstance(record, Published) and record.engine:
-                yield EngineEvent(past_event(frame.offset, record), matches.matched, matches.undecided)
+            if is_for_engine(record):
+                yield engine_event(frame.offset, record, matches.matched, matches.undecided)
             self._place = frame.offset + 1, Place(path, frame.end)
 
     def _place_before(self, first: int) -> Place | None:

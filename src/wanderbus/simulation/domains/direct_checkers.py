@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -51,6 +51,30 @@ def _changes(record: records.AnyRecord) -> list[AnyCausalRecord]:
     return []
 
 
+class Order:
+    """The decentralised events of one server: its log has them in causal order, and its sessions must, too."""
+
+    def __init__(self, server: str) -> None:
+        self.problems: list[str] = []
+        self._server = server
+        self._offsets: dict[EventId, int] = {}
+        self._last: dict[tuple[str, str], int] = {}
+        """Offset of the last event of each session."""
+
+    def add(self, event: EventId, offset: int, *, is_causal: bool) -> None:
+        """Add the record of an event, if it is decentralised."""
+        if is_causal:
+            self._offsets[event] = offset
+
+    def deliver(self, event: EventId, session: tuple[str, str]) -> None:
+        """Note a notification of a session."""
+        if (offset := self._offsets.get(event)) is None:
+            return
+        if offset < self._last.get(session, 0):
+            self.problems.append(f"{self._server} notified {session} of {event} after a later event")
+        self._last[session] = offset
+
+
 class DeliveryTruth:
     """Published events of all servers, and the notifications of each subscription."""
 
@@ -60,17 +84,30 @@ class DeliveryTruth:
         self.notified: dict[Matches, int] = {}
         self.lost = 0
         for node in nodes.values():
-            for offset, record in enumerate(node.records()):
-                if isinstance(record, records.Published):
-                    self.published[record.acceptance.id] = node.written[offset][1], record.event
-                    self._note(record.acceptance.id, record.delivery)
-                elif isinstance(record, records.Arrived):
-                    self._note(record.arrival.id, record.delivery)
+            self._follow(node)
         for device in devices.values():
             self._check(device)
 
-    def _note(self, event: EventId, delivery: records.Delivery) -> None:
-        for each in delivery.notified:
+    def _follow(self, node: DirectNode) -> None:
+        """Note the deliveries of one server, with the order of its decentralised events in the log."""
+        order = Order(node.name)
+        for offset, record in enumerate(node.records()):
+            match record:
+                case records.Published(acceptance=acceptance):
+                    self.published[acceptance.id] = node.written[offset][1], record.event
+                    order.add(acceptance.id, offset, is_causal=bool(record.causal))
+                    self._note(acceptance.id, record.delivery.notified, order)
+                case records.Arrived(arrival=arrival):
+                    order.add(arrival.id, offset, is_causal=bool(record.causal))
+                    self._note(arrival.id, record.delivery.notified, order)
+                case records.Matched(events=events):
+                    for each in events:
+                        self._note(each.id, each.notified, order)
+        self.problems += order.problems
+
+    def _note(self, event: EventId, notified: Sequence[records.Notified], order: Order) -> None:
+        for each in notified:
+            order.deliver(event, (each.user, each.session))
             for subscription in each.subscriptions:
                 key = subscription, event
                 self.notified[key] = self.notified.get(key, 0) + 1

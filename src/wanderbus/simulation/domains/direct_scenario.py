@@ -30,6 +30,7 @@ from wanderbus.simulation.domains.direct_device import DirectDevice, Interest, O
 from wanderbus.simulation.domains.direct_node import DirectNode
 from wanderbus.simulation.domains.domain_links import PolledLinks
 from wanderbus.simulation.domains.domain_node import DOMAIN
+from wanderbus.simulation.domains.engines import Engines
 from wanderbus.simulation.domains.multicast_network import GROUP, DrawnRandom, MulticastNetwork
 from wanderbus.simulation.world import World
 
@@ -42,6 +43,8 @@ FILTER_LEASE_S: Final = 8.0
 """Lease of the filters of devices that hold back events."""
 ORDERED: Final = "O"
 """Subject of an ordered channel, in some worlds."""
+SUBJECTS: Final = ("A", "B", "C")
+"""Subjects of decentralised channels."""
 
 
 class DirectResult(msgspec.Struct, frozen=True):
@@ -96,12 +99,13 @@ class DirectScenario:
             return needy if (self.required and subject == self.required) or self.required == "*" else merging
 
         mergings = tuple(dict.fromkeys(map(merging_of, ("*", "A", "B"))))
+        self.engines = Engines(self.world, seed, ACTIVE_S)
         self.nodes: dict[str, DirectNode] = {}
         links = PolledLinks(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
         for name in names:
             direct = DirectChannels(directory, name, names, lambda subject: subject != ORDERED, merging_of, mergings)
             channels = OwnChannels(directory, name, merging_of, direct)
-            config = BrokerConfig(publisher_filter_lease_s=FILTER_LEASE_S)
+            config = self.engines.config(BrokerConfig(publisher_filter_lease_s=FILTER_LEASE_S), SUBJECTS)
             node = self.nodes[name] = DirectNode(self.world, name, channels, config, self.next_sequence)
             node.links = links
         self.links = links
@@ -176,6 +180,7 @@ class DirectScenario:
 
     def _play(self) -> None:
         world, draw = self.world, self.world.random
+        self.engines.plan(self.nodes.values())
         for name, node in self.nodes.items():
             node.start()
             self.devices[name].connect()
@@ -216,14 +221,14 @@ class DirectScenario:
 
     def _interest(self) -> Interest:
         draw = self.world.random
-        subjects = ["A", "B", "C", "*", *([ORDERED] if self.has_ordered else [])]
+        subjects = [*SUBJECTS, "*", *([ORDERED] if self.has_ordered else [])]
         return Interest(draw.choice(subjects), draw.choice([3, 6, 10]), draw.randint(0, 9))
 
     def _publish(self, name: str) -> None:
         if self._events < EVENTS_MAX:
             self._events += 1
             draw = self.world.random
-            subject = draw.choice(["A", "B", "C", *([ORDERED] if self.has_ordered else [])])
+            subject = draw.choice([*SUBJECTS, *([ORDERED] if self.has_ordered else [])])
             self.devices[name].publish(Event(subject, {"K": draw.randint(0, 10), "N": self._events}))
 
     def _on_event(self, name: str, event: Event) -> None:

@@ -29,6 +29,7 @@ from wanderbus.broker.messages import (
     LinkClosed,
     LinkDropped,
     LinkOpened,
+    MatchesWanted,
     MessageArrived,
     RoutesAnswered,
     SendOnLink,
@@ -60,6 +61,7 @@ from wanderbus.records import AnyRecord, decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
 from wanderbus.simulation.domains.past_events import read_events
+from wanderbus.simulation.engine import SimulatedEngine
 from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
@@ -84,6 +86,8 @@ class DomainNode(ABC):
         self.disk = Disk(world)
         self.alive = False
         self.crashes = 0
+        self.engine = SimulatedEngine(())
+        """The matching engine beside the server; a crash of the server leaves it running."""
         self.log_begins = 0
         """Offset below which records of the log are lost for other servers, and for readers of channels."""
         self.problems: list[str] = []
@@ -106,6 +110,11 @@ class DomainNode(ABC):
         """Function that sends to the device, by the number of its open link."""
         self._timers: dict[Hashable, object] = {}
         self._is_full = False
+
+    @property
+    def spark_subjects(self) -> tuple[str, ...]:
+        """Return the subjects that the engine matches."""
+        return self._config.spark_subjects
 
     # Host -----------------------------------------------------------------------------------------------------------
 
@@ -242,6 +251,8 @@ class DomainNode(ABC):
                 self._timers.pop(key, None)
             case EventsWanted():
                 self._read_events(output)
+            case MatchesWanted():
+                self._match_later(output)
             case LogRewound():
                 self.problems.append(f"{self.name}: {output}")
 
@@ -255,6 +266,17 @@ class DomainNode(ABC):
                 self.feed(read_events(self.disk, self.log_begins, wanted))
 
         self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
+
+    def _match_later(self, wanted: MatchesWanted) -> None:
+        """Answer for the matching engine after a while, as the log is then."""
+        life = self._life
+
+        def answer() -> None:
+            if life == self._life:
+                self.engine.log = [payload for _, _, payload in self.disk.log]
+                self.feed(self.engine.answer(wanted, self.disk.durable))
+
+        self._world.after(self._world.random.uniform(0.001, self.engine.delay_s_max), answer)
 
     def _append(self, output: Append) -> None:
         life, log = self._life, output.log
@@ -375,6 +397,8 @@ class DomainNode(ABC):
         forwarding, interest = self.broker._forwarding, self.broker._interest
         if forwarding._waiting or forwarding._request_of or forwarding._bytes_of:
             yield f"{self.name} keeps forwarded events: {forwarding._waiting} {forwarding._bytes_of}"
+        if self.broker.engine.is_waiting:
+            yield f"{self.name} has events that wait for its engine"
         if waiting := self.broker._channel_history._waiting:
             yield f"{self.name} keeps requests for histories: {waiting}"
         if interest._held or self.sessions._pending:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from wanderbus import filters
@@ -17,6 +17,8 @@ from wanderbus.records import (
     Arrived,
     Changed,
     Dropped,
+    Matched,
+    MatchedEvent,
     Notified,
     Published,
     Subscribed,
@@ -55,8 +57,12 @@ class Followed:
 class ServerTruth:
     """The log of a server, followed from its start; it collects ``problems``."""
 
-    def __init__(self, node: OrderedNode) -> None:
+    def __init__(self, node: OrderedNode, mixed: Container[str]) -> None:
+        """Follow the log of ``node``; the leaders ``mixed`` have an engine for some subjects, which come later."""
         self.node = node
+        self._mixed = mixed
+        self._last: dict[tuple[str, str], int] = {}
+        """Number of the last arrival, by leader; of a mixed one by its subject, too."""
         self.problems: list[str] = []
         self.followed: dict[str, Followed] = {}
         self.published: dict[int, tuple[Acceptance, Event]] = {}
@@ -68,8 +74,11 @@ class ServerTruth:
         self.uids: dict[tuple[str, int], str] = {}
         """Names of the arrivals."""
         self._live: dict[str, Followed] = {}
+        self._unmatched: dict[int, tuple[EventId, set[str]]] = {}
+        """Events that wait for the matching engine, and the subscriptions that have to get them, by offset."""
         for offset, record in enumerate(node.records()):
             self._follow(offset, record)
+        self._on_matched(_FOREVER, ())
 
     @property
     def deliveries(self) -> int:
@@ -89,10 +98,12 @@ class ServerTruth:
                 self.published[offset] = acceptance, record.event
                 if not self.node.channels.leads(record.event.subject):
                     self.problems.append(f"{self.node.name} accepted {acceptance.id}, and another server leads it")
-                self._on_delivery(acceptance.id, record.event, record.delivery.notified)
+                self._on_event(offset, acceptance.id, record)
             case Arrived(arrival=arrival):
                 self._on_arrived(offset, arrival.leader, arrival.id, record.event)
-                self._on_delivery(arrival.id, record.event, record.delivery.notified)
+                self._on_event(offset, arrival.id, record)
+            case Matched(next=end, events=events):
+                self._on_matched(end, events)
             case ArrivalsLost(leader=leader):
                 self.losses.setdefault(leader, []).append(offset)
                 for each in self._of_users(record.notified):
@@ -103,15 +114,34 @@ class ServerTruth:
 
     def _on_arrived(self, offset: int, leader: str, identity: EventId, event: Event) -> None:
         arrived = self.arrived.setdefault(leader, {})
+        order = leader, event.subject if leader in self._mixed else ""
         if identity.origin != leader or self.node.channels.leader(event.subject) != leader:
             self.problems.append(f"{self.node.name} has {identity} from {leader}, which does not lead its channel")
-        if arrived and identity.number <= next(reversed(arrived)):
+        if identity.number in arrived or identity.number < self._last.get(order, 0):
             self.problems.append(f"{self.node.name} has {identity} twice, or after a later event")
-        arrived[identity.number] = offset
+        arrived[identity.number], self._last[order] = offset, identity.number
         self.uids[leader, identity.number] = str(event["Uid"])
 
-    def _on_delivery(self, identity: EventId, event: Event, notified: Sequence[Notified]) -> None:
-        """Compare the notified subscriptions with those that match."""
+    def _on_event(self, offset: int, identity: EventId, record: Published | Arrived) -> None:
+        event = record.event
+        lineage = self.node.channels.lineage(event.subject)
+        expected = {name for name, each in self._live.items() if each.matches(event, lineage)}
+        if record.engine:
+            self._unmatched[offset] = identity, expected
+        else:
+            self._on_delivery(identity, expected, record.delivery.notified)
+
+    def _on_matched(self, end: int, events: Sequence[MatchedEvent]) -> None:
+        """Compare what the matching engine has named below ``end`` with what matched when the events came."""
+        found = {each.offset: each for each in events}
+        if list(found) != sorted(found) or not found.keys() <= self._unmatched.keys():
+            self.problems.append(f"{self.node.name} has matched {list(found)} again, or out of order")
+        for offset in [each for each in self._unmatched if each < end]:
+            identity, expected = self._unmatched.pop(offset)
+            self._on_delivery(identity, expected, found[offset].notified if offset in found else ())
+
+    def _on_delivery(self, identity: EventId, expected: set[str], notified: Sequence[Notified]) -> None:
+        """Compare the notified subscriptions with those that matched."""
         found = set[str]()
         for each in self._of_users(notified):
             for subscription in each.subscriptions:
@@ -120,8 +150,6 @@ class ServerTruth:
                 if identity in followed.notified.values():
                     self.problems.append(f"{subscription} has {identity} twice")
                 followed.notified[each.number] = identity
-        lineage = self.node.channels.lineage(event.subject)
-        expected = {name for name, each in self._live.items() if each.matches(event, lineage)}
         if found != expected:
             self.problems.append(f"{self.node.name}: {identity} is for {sorted(found)}, not {sorted(expected)}")
 
@@ -138,7 +166,8 @@ class OrderedTruth:
 
     def __init__(self, nodes: Mapping[str, OrderedNode], devices: Sequence[OrderedDevice]) -> None:
         self.problems: list[str] = []
-        self.servers = {name: ServerTruth(node) for name, node in nodes.items()}
+        mixed = {name for name, node in nodes.items() if node.spark_subjects not in ((), ("*",))}
+        self.servers = {name: ServerTruth(node, mixed) for name, node in nodes.items()}
         self.offered: dict[str, Offered] = {}
         self._devices = devices
         for device in devices:

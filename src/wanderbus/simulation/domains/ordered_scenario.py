@@ -20,6 +20,7 @@ from wanderbus.channels.own_channels import Merging, OwnChannels
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.domains.domain_links import RequestedLinks
+from wanderbus.simulation.domains.engines import Engines
 from wanderbus.simulation.domains.ordered_checkers import OrderedTruth, check_tables
 from wanderbus.simulation.domains.ordered_device import OrderedDevice
 from wanderbus.simulation.domains.ordered_history import ChannelReader
@@ -90,11 +91,18 @@ class OrderedScenario:
         config = BrokerConfig(sweep_s=None, unacknowledged_max=window, publisher_filter_lease_s=FILTER_LEASE_S)
         self._is_filtering = seed % 3 == 0
         """True if all devices hold back events that nobody wants: in every third world."""
+        self.engines = Engines(self.world, seed, ACTIVE_S)
         self.nodes = {
-            name: OrderedNode(self.world, name, OwnChannels(directory, name, self._merging_of), config)
+            name: OrderedNode(
+                self.world,
+                name,
+                OwnChannels(directory, name, self._merging_of),
+                self.engines.config(config, _SUBJECTS),
+            )
             for name in names
         }
         self.links = RequestedLinks(self.world, self.nodes, delay_s_max)
+        self.engines.plan(self.nodes.values())
         for node in self.nodes.values():
             node.links = self.links
             node.start()
