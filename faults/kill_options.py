@@ -41,10 +41,12 @@ def kill_options(
     cycles: int,
     limit_s: float,
     failures: str,
+    servers: str = "",
 ) -> argparse.Namespace:
     """Parse ``arguments`` of ``command``: its defaults are ``cycles`` kills of ``victim`` within ``limit_s``.
 
     :param failures: what always ends the command with status 1
+    :param servers: meaning of the option ``--servers``, 1 by default; without it there is no such option
     """
     parser = argparse.ArgumentParser(
         prog=f"./do {command}",
@@ -55,6 +57,8 @@ def kill_options(
     parser.add_argument(
         "--cycles", type=int, default=cycles, help=f"number of kills of the {victim} (default: %(default)s)"
     )
+    if servers:
+        parser.add_argument("--servers", type=int, default=1, metavar="N", help=f"{servers} (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: a new one)")
     parser.add_argument(
         "--limit-s", type=float, default=limit_s, help="start no cycle after this time (default: %(default)s)"

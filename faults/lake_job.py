@@ -1,4 +1,4 @@
-"""``python -m faults.lake_job LOG LAKE CHECKPOINT``: the job log → lake, which reports its steps until it is killed.
+"""``python -m faults.lake_job LAKE CHECKPOINTS LOG...``: the job log → lake, which reports its steps until its end.
 
 It prints ``ready``, and then a word before each step: ``write`` and ``commit`` of files, ``compaction`` for the commit
 of one, and ``committed`` after each.
@@ -7,6 +7,7 @@ of one, and ``committed`` after each.
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from pyspark.sql import DataFrame
 
 from faults.lake_log import DECLARED
 from wanderbus.pipeline.lake import Ingestion, writing
+from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.logs import add_logs
 from wanderbus.pipeline.session import spark_session
 
 ROWS_PER_BATCH: Final = 400
@@ -41,14 +44,19 @@ def report_steps() -> None:
     DeltaTable.create_write_transaction = committed  # type: ignore[method-assign]
 
 
-def main(log: str, lake: str, checkpoint: str) -> None:
-    """Follow the log until the process ends."""
+def main(lake: str, checkpoints: str, *logs: str) -> None:
+    """Follow the logs until the process ends."""
     report_steps()
-    spark = spark_session("wanderbus-lake-job")
-    job = Ingestion(spark, Path(log), Path(lake), declared=DECLARED, small_files_max=SMALL_FILES_MAX)
-    query = job.start(Path(checkpoint), rows_per_batch=ROWS_PER_BATCH, every_s=EVERY_S)
+    spark, storing = spark_session("wanderbus-lake-job"), threading.Lock()
+    identities = [log_identity(Path(log)) for log in logs]
+    add_logs(Path(lake), identities)
+    for log, identity in zip(logs, identities, strict=True):
+        job = Ingestion(
+            spark, Path(log), Path(lake), declared=DECLARED, small_files_max=SMALL_FILES_MAX, storing=storing
+        )
+        job.start(Path(checkpoints) / identity, rows_per_batch=ROWS_PER_BATCH, every_s=EVERY_S)
     print("ready", flush=True)
-    query.awaitTermination()
+    spark.streams.awaitAnyTermination()
 
 
 if __name__ == "__main__":

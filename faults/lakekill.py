@@ -1,8 +1,9 @@
-"""Kill the job log → lake at random instants while its log grows, and compare the lake with one made in one go.
+"""Kill the job log → lake at random instants while its logs grow, and compare the lake with one made in one go.
 
 The job is a Spark driver with its Java and its workers, in a process of its own, killed with ``kill -9``: while it
 starts, while it writes files, before or after a commit, during a compaction, or at any time; all its processes, or the
 driver alone, so that the rest of the old job and the next one overlap. Sometimes what killed jobs left is vacuumed.
+The logs of several servers of a domain share one lake; every event has to stay that of the server that accepted it.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from faults.kill_options import INTERRUPTED, cancel_on_signals, kill_options
 from faults.lake_differences import differences
-from faults.lake_log import DECLARED, GrowingLog
+from faults.lake_log import DECLARED
+from faults.lake_logs import Differences, GrowingLogs
 from faults.process_tree import descendants, kill, wait_until_gone
 from faults.victim import Died, Victim
 from harness.reporting import finish, goal, progress
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.lake import ingest, reconcile, vacuum
 from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.logs import add_logs, logs_in
+from wanderbus.pipeline.lake.reconciliation import SegmentReport
 from wanderbus.pipeline.session import spark_session
 from wanderbus.pipeline.tables import TABLES
 
@@ -47,12 +51,12 @@ SILENCE_S_MAX: Final = 60.0
 class Run:
     """One run in one directory."""
 
-    def __init__(self, directory: Path, random: Random) -> None:
+    def __init__(self, directory: Path, random: Random, servers: int) -> None:
         self.kills: Counter[str] = Counter()
-        self.log, self.lake, self.checkpoint = (directory / name for name in ("log", "lake", "checkpoint"))
-        self.growing = GrowingLog(self.log, random)
+        self.lake, self.checkpoints = directory / "lake", directory / "checkpoints"
+        self.growing = GrowingLogs(directory, random, servers)
         self._random = random
-        places = map(str, (self.log, self.lake, self.checkpoint))
+        places = map(str, (self.lake, self.checkpoints, *self.growing.logs))
         self._job = Victim("the job", "faults.lake_job", *places, errors=directory / "job.stderr")
         self.is_interrupted = False
         self._left: set[int] = set()
@@ -126,63 +130,102 @@ class Run:
                 self.kills["vacuumed files"] += vacuum(self.lake, each, retention_hours=0)
 
 
-def compare(run: Run, directory: Path) -> tuple[dict[str, int], int, int]:
-    """Let one more job come to the end of the log, and compare its lake with one made in one go, and with the log.
+class Compared(NamedTuple):
+    """Result of :func:`compare`; all but ``segments`` are 0 if nothing is wrong."""
 
-    Returns the rows that differ by table, the segments that differ from the log, and the number of segments.
-    """
+    tables: dict[str, int]
+    """Rows that differ between the two lakes, by table."""
+    unequal: int
+    """Segments of which the lake has other records than the log."""
+    origins: Differences
+    """Rows that name another server, or another record of it, than the logs."""
+    segments: int
+
+    @property
+    def differing(self) -> int:
+        """Rows that differ between the two lakes."""
+        return sum(self.tables.values())
+
+    @property
+    def is_right(self) -> bool:
+        """True if nothing is wrong."""
+        return not (self.differing or self.unequal or sum(self.origins))
+
+
+def compare(run: Run, directory: Path) -> Compared:
+    """Let one more job come to the ends of all logs; compare its lake with one made in one go, and with the logs."""
     whole = directory / "whole"
     spark = spark_session("wanderbus-lakekill")
-    ingest(spark, run.log, run.lake, run.checkpoint, declared=DECLARED)
-    ingest(spark, run.log, whole, directory / "whole-checkpoint", declared=DECLARED)
-    segments = reconcile(spark, run.log, run.lake)
-    if sum(each.log.records for each in segments) != run.growing.records:
-        raise Died(f"the lake does not reach the end of the log: {segments[-1]}")
-    return differences(spark, run.lake, whole), sum(each.differs for each in segments), len(segments)
+    found: list[SegmentReport] = []
+    add_logs(run.lake, [each.identity for each in run.growing.logs.values()])
+    add_logs(whole, logs_in(run.lake).identities)
+    for log, growing in run.growing.logs.items():
+        ingest(spark, log, run.lake, run.checkpoints / growing.identity, declared=DECLARED)
+        ingest(spark, log, whole, directory / f"whole-{growing.identity}", declared=DECLARED)
+        segments = reconcile(spark, log, run.lake)
+        if sum(each.log.records for each in segments) != growing.records:
+            raise Died(f"the lake does not reach the end of the log {growing.identity}: {segments[-1]}")
+        found += segments
+    unequal = sum(each.differs for each in found)
+    origins = run.growing.differences(spark, run.lake)
+    return Compared(differences(spark, run.lake, whole), unequal, origins, len(found))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the cycles of the command line; return the exit status."""
     options = _options(arguments)
     seed = options.seed if options.seed is not None else time.time_ns() % 1_000_000
+    again = f"--seed {seed}" if options.servers == 1 else f"--seed {seed} --servers {options.servers}"
     print(f"seed {seed}", flush=True)
     directory = Path(tempfile.mkdtemp(prefix="wanderbus-lakekill-"))
     began = time.monotonic()
-    run = Run(directory, Random(seed))
+    run = Run(directory, Random(seed), options.servers)
     try:
         done = asyncio.run(run.play(options.cycles, began + options.limit_s))
         progress("lakekill: making a lake in one go, and comparing")
-        tables, unequal, segments = compare(run, directory)
+        compared = compare(run, directory)
     except (Died, WanderbusError) as error:
-        print(f"{error}\nwhat is left is in {directory}; again with: ./do lakekill --seed {seed}", file=sys.stderr)
+        print(f"{error}\nwhat is left is in {directory}; again with: ./do lakekill {again}", file=sys.stderr)
         return 1
     finally:
         run.growing.close()
     wall_s = round(time.monotonic() - began, 1)
-    records, differing = run.growing.records, sum(tables.values())
     cycles = f"{'interrupted: ' if run.is_interrupted else ''}{done} of {options.cycles}"
-    print(f"{cycles} kills {dict(run.kills)}, {records} records, {segments} segments, {wall_s} s")
-    if differing or unequal:
-        print(f"rows that differ: {tables}; what is left is in {directory}; again with --seed {seed}", file=sys.stderr)
-    else:
+    print(f"{cycles} kills {dict(run.kills)}, {run.growing.records} records, {compared.segments} segments, {wall_s} s")
+    if compared.is_right:
         shutil.rmtree(directory)
+    else:
+        print(f"{compared}; what is left is in {directory}; again with {again}", file=sys.stderr)
     goals = [
-        goal("restarts_differences", differing, "rows", most=0),
-        goal("reconcile_differences", unequal, "segments", most=0),
+        goal("restarts_differences", compared.differing, "rows", most=0),
+        goal("reconcile_differences", compared.unequal, "segments", most=0),
+        goal("origin_differences", sum(compared.origins), "rows", most=0),
     ]
     figures = {
         "seed": seed,
+        "servers": options.servers,
         "interrupted": run.is_interrupted,
         "kills": run.kills,
-        "records": records,
-        "segments": segments,
+        "records": run.growing.records,
+        "segments": compared.segments,
         "wall_s": wall_s,
     }
-    status = finish("lakekill", [{**figures, "tables": tables}], goals, file=options.json, strict=options.strict)
-    if run.is_interrupted and not differing + unequal:
+    status = finish(
+        "lakekill", [{**figures, "tables": compared.tables}], goals, file=options.json, strict=options.strict
+    )
+    if run.is_interrupted and compared.is_right:
         return status or INTERRUPTED
-    return status or int(differing + unequal > 0 or done < options.cycles)
+    return status or int(not compared.is_right or done < options.cycles)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    return kill_options(arguments, "lakekill", __doc__, victim="job", cycles=24, limit_s=1200.0, failures="differences")
+    return kill_options(
+        arguments,
+        "lakekill",
+        __doc__,
+        victim="job",
+        cycles=24,
+        limit_s=1200.0,
+        failures="differences",
+        servers="number of servers whose logs share the lake",
+    )

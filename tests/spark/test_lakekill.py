@@ -20,13 +20,16 @@ from wanderbus.pipeline.tables import named
 pytestmark = pytest.mark.spark
 
 
-def test_a_killed_job_has_the_lake_of_one_that_was_not(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("servers", ["1", "2"])
+def test_a_killed_job_has_the_lake_of_one_that_was_not(spark: SparkSession, tmp_path: Path, servers: str) -> None:
     report = tmp_path / "report.json"
-    assert lakekill.main(["--cycles", "2", "--seed", "5", "--json", str(report), "--strict"]) == 0
+    options = ["--cycles", "2", "--seed", "5", "--servers", servers, "--json", str(report), "--strict"]
+    assert lakekill.main(options) == 0
     written = json.loads(report.read_text())
     assert [(goal["name"], goal["value"]) for goal in written["goals"]] == [
         ("restarts_differences", 0),
         ("reconcile_differences", 0),
+        ("origin_differences", 0),
     ]
     assert written["results"][0]["records"] > 0
     assert sum(written["results"][0]["kills"].values()) >= 2
