@@ -8,9 +8,10 @@ from tests.agent.town import Phone, Town
 from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import AgentProperties, Arrived, Ask, Disconnect, PublishEvent, PublishSettled
-from wanderbus.client.machine.publisher_filter import LEASE_MARGIN, RETRY_S, SUBJECTS_MAX, PublisherFilter
+from wanderbus.client.machine.publisher_filter import SUBJECTS_MAX, PublisherFilter
 from wanderbus.event import HELD_BACK, Event
 from wanderbus.protocol import ConfirmFilters, Filters, ReleaseFilters, RequestFilters
+from wanderbus.protocol.leased_filters import LEASE_MARGIN, RETRY_S
 
 LEASE_S = 10.0
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import filters
 from wanderbus.broker.interest import subject_filter
@@ -165,6 +164,8 @@ def test_an_agent_that_let_others_wait_gets_no_filters_for_a_while(desk: Desk) -
     assert [each.number for each in desk.received(bob, Filters)] == [1, 0]
     desk.later(LEASE_S)
     assert done(desk, alice) == [1]
+    deferred = desk.received(bob, Filters)[-1]
+    assert (deferred.number, deferred.expressions) == (2, None)
     assert requested(desk, bob, 3).expressions is None
     desk.later(PAUSE_LEASES * LEASE_S)
     assert requested(desk, bob, 4).expressions is not None
@@ -303,7 +304,7 @@ def test_nothing_is_kept_of_agents_that_are_gone(desk: Desk) -> None:
     desk.give()
     desk.broker._filters.sweep()
     kept = vars(desk.broker._filters)
-    assert not any(kept[name] for name in ("_by_subject", "_filters", "_subjects", "_links_of", "_waiting", "_unknown"))
+    assert not any(kept[name] for name in ("_by_subject", "_filters", "_subjects", "_links_of", "_waiting"))
 
 
 def test_counts_of_the_phases_are_shown_to_operators(desk: Desk) -> None:
@@ -316,11 +317,3 @@ def test_counts_of_the_phases_are_shown_to_operators(desk: Desk) -> None:
     (listing,) = desk.received(alice, Listing)
     counts = {row["phase"]: (row["examined"], row["held_back"]) for row in listing.rows}
     assert counts == {"publisher": (7, 6), "channel": (2, 1), "destination": (0, 0)}
-
-
-def test_a_server_gives_filters_of_the_channels_that_it_leads_only() -> None:
-    desk = AccessDesk()
-    alice, bob = desk.attach(), publisher(desk)
-    subscribe(desk, alice, 1, "N == 1", subject=OWN)
-    assert [n for n in range(3) if wants(requested(desk, bob, 1, OWN), n)] == [1]
-    assert requested(desk, bob, 2, NORTHERN).expressions is None

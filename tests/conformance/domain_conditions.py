@@ -50,10 +50,14 @@ class DomainWorld(World):
         self.places = {"bob": self.servers[placement.publisher], "alice": self.servers[placement.subscriber]}
         self.advertises = False
         """True if bob advertises every subject."""
+        self.is_filtering = False
+        """True if bob holds back what nobody wants."""
 
     def agent(self, name: str = "alice", *, device: str | None = None, **options: Any) -> wanderbus.Agent:
         """Return an agent at the server of this user."""
         self.port = self.domain.ports[self.places[name]]
+        if name == "bob" and self.is_filtering:
+            options["publisher_filtering"] = True
         agent = super().agent(name, device=device, **options)
         if self.advertises and name == "bob":
             agent.__class__ = Advertiser
@@ -117,13 +121,16 @@ class Combination(NamedTuple):
     advertisements: str = "optional"
     fabric: str = "udp"
     """Fabric between the servers: reliable UDP, that and multicast, or function calls in one process."""
+    is_filtering: bool = False
+    """True if the publisher holds back what nobody wants."""
 
     def __str__(self) -> str:
         publisher, subscriber = self.placement
         required = "-required" if self.advertisements == "required" else ""
         fabric = "" if self.fabric == "udp" else f"-{self.fabric}"
         beside = f"-engines{''.join(map(str, self.engines))}" if self.engines else ""
-        return f"{self.model}-{publisher}-{subscriber}-{self.merging}{beside}{required}{fabric}"
+        filtering = "-filtering" if self.is_filtering else ""
+        return f"{self.model}-{publisher}-{subscriber}-{self.merging}{beside}{required}{fabric}{filtering}"
 
     def conditions(self, directory: Path, make_engine: Callable[[], Engine]) -> DomainConditions:
         """Return the conditions in a directory; ``make_engine`` is called for each engine."""
@@ -131,7 +138,7 @@ class Combination(NamedTuple):
         lines = "\n".join(f'{key} = "{value}"' for key, value in keys.items())
         tables = multicast_table() if self.fabric == "multicast" else ""
         world = DomainWorld(directory, self.placement, lines, tables)
-        world.advertises = self.advertisements == "required"
+        world.advertises, world.is_filtering = self.advertisements == "required", self.is_filtering
         engines: dict[int, Engine] = {place: make_engine() for place in self.engines}
         has_history = self.placement.subscriber == 0 and self.model == "ordered"
         return DomainConditions(world, engines or {0: OwnEngine()}, has_history=has_history)

@@ -26,6 +26,8 @@ COMBINATIONS = [
     Combination(Placement(1, 1), "adaptive", engines=(0,)),
     Combination(AT_LEADER, "none"),
     Combination(AT_LEADER, "perfect", engines=(0, 1)),
+    Combination(APART, "imperfect", is_filtering=True),
+    Combination(Placement(1, 1), "perfect", is_filtering=True),
     Combination(APART, "none", model="decentralised"),
     Combination(APART, "adaptive", model="decentralised"),
     Combination(Placement(0, 1), "perfect", model="decentralised"),

@@ -41,11 +41,13 @@ from wanderbus.broker.messages import (
     EventsRead,
     ExtensionFailed,
     FenceSession,
+    FiltersArrived,
     HistoryRead,
     ImportSession,
     InterestCounts,
     KernelLoaded,
     LeaderAnswered,
+    LeaderLinkChanged,
     LinkClosed,
     LinkOpened,
     LogBegins,
@@ -196,6 +198,7 @@ class Broker:
             self._links,
             self.config,
             channels,
+            self._servers,
             self._engine_events.takes,
             lambda subject: self._direct is not None and self._direct.refusal(subject) is None,
             phases,
@@ -328,6 +331,7 @@ class Broker:
                 conditions = self._publishing.conditions
                 conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
                 self._detections.received_us = self._arrivals.received_us = wall_us
+                self._filters.leaders.clock_read(wall_us)
                 if self._direct is not None:
                     self._direct.received_us = wall_us
             case TimerFired(key=key):
@@ -373,6 +377,8 @@ class Broker:
                 self._channel_history.read(given)
             case LeaderAnswered():
                 self._channel_history.answered(given)
+            case LeaderLinkChanged() | FiltersArrived():
+                self._filters.on_leader(given)
             case MatchesRead():
                 self.engine.read(given, self._links.now)
                 self._handover.go_on()
@@ -548,7 +554,7 @@ class Broker:
             device=link.device,
             epoch=message.epoch,
             redelivered=() if message.resume else self._links.may_have_seen(link, message.session),
-            filter_lease_s=self._filters.lease_s if message.is_filtering else 0.0,
+            filter_lease_s=self._filters.lease_mark_s(link, is_filtering=message.is_filtering),
         )
         self._journal.write(attached, urgent=True)
         session = self.state.sessions[session_key(link.user, message.session)]

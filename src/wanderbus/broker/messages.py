@@ -463,6 +463,28 @@ class LeaderAnswered(Input, frozen=True):
     answer: protocol.Listing | protocol.RequestRefused
 
 
+class LeaderLinkChanged(Input, frozen=True):
+    """The link to ``leader`` has this number now; None while there is none."""
+
+    leader: str
+    link: int | None
+
+
+class SendToLeader(Output, frozen=True):
+    """Send a message about filters of subjects to ``leader``, unless its link has another number now (SPEC N-02)."""
+
+    leader: str
+    link: int
+    message: protocol.OfFilters
+
+
+class FiltersArrived(Input, frozen=True):
+    """A leader has sent filters of a subject whose channel it leads, on its present link (SPEC N-02)."""
+
+    leader: str
+    filters: protocol.Filters
+
+
 class MatchesWanted(Output, frozen=True):
     """Return the matches of the matching engine from offset ``first`` on; :class:`MatchesRead` answers it (SPEC T-06).
 

@@ -140,6 +140,9 @@ class Subscriptions:
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
                 self._interest.when_it_counts(done[0].id, link, lambda: self._accept_when_used(link, request, done))
+            elif isinstance(request, protocol.Query) and link.is_server:
+                # To another server, a subscription that it finds here counts.
+                self.when_used(done, lambda: self._list(link, request))
             else:
                 self._send_done(link, request.request, done)
 
@@ -148,6 +151,11 @@ class Subscriptions:
     ) -> None:
         """Answer a request for a subscription once no publishing agent holds back events that it matches."""
         self.when_used(done, lambda: self._accept(link, request, done))
+
+    def _list(self, link: Link, request: protocol.Query) -> None:
+        """Answer with the subscriptions of the session, unless its link is closed."""
+        if self._links.is_open(link):
+            self._send_done(link, request.request, self._serve(link, request))
 
     def when_used(self, subscriptions: Sequence[Subscription], answer: Callable[[], None]) -> None:
         """Call ``answer`` once no publishing agent holds back events that these subscriptions match."""

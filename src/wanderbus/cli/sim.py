@@ -275,6 +275,7 @@ _KINDS: Final = {
             "full_disks": "full disks",
             "gaps": "gaps",
             "held_back": "events held back by publishers",
+            "held_back_apart": "of channels led elsewhere",
         },
     ),
     Layer.DIRECT: _Kind(

@@ -27,6 +27,7 @@ from wanderbus.broker.messages import (
     MessageArrived,
     RoutesAnswered,
     SendOnLink,
+    SendToLeader,
     ServerAsked,
 )
 from wanderbus.composition import Composition
@@ -142,7 +143,7 @@ class LinkTraffic:
                     for_leaders.append(output)
                 case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
                     for_leaders.append(output)
-                case AdvertisementsChanged() | AskLeader():
+                case AdvertisementsChanged() | AskLeader() | SendToLeader():
                     for_leaders.append(output)
                 case Append():
                     self._parts.emit_first(output)

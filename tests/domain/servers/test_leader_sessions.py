@@ -15,11 +15,14 @@ from wanderbus.broker.messages import (
     ArrivalsWanted,
     AskLeader,
     EventArrived,
+    FiltersArrived,
     ForwardPublish,
     InterestChanged,
     InterestCounts,
     LeaderAnswered,
+    LeaderLinkChanged,
     PublishAnswered,
+    SendToLeader,
 )
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
@@ -61,15 +64,18 @@ class South:
         self.sessions = LeaderSessions(channels(), epoch=77, positions=positions)
         self.on_link: dict[int, list[protocol.AgentMessage]] = {}
         self.links: dict[str, int] = {}
+        self.link_changes: list[LeaderLinkChanged] = []
         self.now = 0.0
         self._links = 0
 
     def give(self, *inputs: Input | Output) -> list[Any]:
-        """Step the machine; return the outputs that are no messages."""
+        """Step the machine; return the outputs that are neither messages nor changes of links."""
         others: list[Any] = []
         for output in self.sessions.step(inputs, self.now):
             if isinstance(output, SendOnServerLink):
                 self.on_link.setdefault(output.link, []).append(protocol.decode_from_agent(output.payload))
+            elif isinstance(output, LeaderLinkChanged):
+                self.link_changes.append(output)
             else:
                 others.append(output)
         return others
@@ -408,3 +414,32 @@ def test_requests_about_channels_are_refused_while_the_leader_cannot_be_reached(
     assert (answer.answer.request, isinstance(answer.answer, protocol.RequestRefused)) == (2, True)
     south.attached()
     assert south.close() == []
+
+
+# Filters of channels -----------------------------------------------------------------------------------------------
+
+
+def test_links_to_leaders_are_reported(south: South) -> None:
+    first = south.attached()
+    south.close()
+    second, third = south.attached(), south.attached()
+    changes = [LeaderLinkChanged("north", each) for each in (first, None, second, None, third)]
+    assert south.link_changes == changes
+
+
+def test_filters_of_a_leader_arrive(south: South) -> None:
+    south.attached()
+    filters = protocol.Filters(1, "North", 5, 10.0, ("N == 1",))
+    assert south.answers("north", filters) == [FiltersArrived("north", filters)]
+
+
+def test_a_message_about_filters_is_sent_on_its_own_link_only(south: South) -> None:
+    first = south.attached()
+    south.taken()
+    message = protocol.ConfirmFilters("North", 5)
+    south.give(SendToLeader("north", first, message))
+    assert south.taken() == [message]
+    south.attached()
+    south.taken()
+    south.give(SendToLeader("north", first, message))
+    assert south.taken() == []

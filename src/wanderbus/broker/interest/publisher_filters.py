@@ -3,6 +3,8 @@
 An agent may use filters under a lease. A new subscription is answered once every agent with filters of its subjects
 uses wider ones, or its lease has run out. The agent counts its lease from its request on and by its own clock, so it
 ends earlier there. After a start the leases of the previous life count as long as they may last.
+
+Another server is such an agent too, for the channels that this server leads; its own agents use the filters.
 """
 
 from __future__ import annotations
@@ -13,13 +15,17 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.interest.filter_watch import Answer, WaitingAnswer, Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
+from wanderbus.broker.interest.known_interest import KnownInterest
+from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters, Waiting
+from wanderbus.broker.interest.lease_marks import LeaseMarks
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.interest.subject_filter import SUBSCRIPTIONS_MAX, SubjectFilter
 from wanderbus.broker.links import Links
+from wanderbus.broker.messages import FiltersArrived, LeaderLinkChanged
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import device_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError
@@ -53,6 +59,7 @@ class PublisherFilters:
         links: Links,
         config: BrokerConfig,
         channels: OwnChannels | None,
+        servers: ServerUsers,
         is_for_engine: Callable[[str], bool],
         knows_routes: Callable[[str], bool],
         counts: PhaseCounts,
@@ -62,9 +69,10 @@ class PublisherFilters:
         self._state = state
         self._journal = journal
         self._links = links
-        self._channels = channels
+        self._interest = KnownInterest(channels, knows_routes)
+        self.leaders = LeaderFilters(journal, links, channels)
+        """Filters of channels that other servers lead."""
         self._is_for_engine = is_for_engine
-        self._knows_routes = knows_routes
         self._permissions = Permissions("may_publish", config.may_publish)
         self._counts = counts
         self._by_subject: dict[str, dict[str, None]] = {}
@@ -81,15 +89,11 @@ class PublisherFilters:
         self._waiting: list[WaitingAnswer] = []
         self._paused: dict[str, float] = {}
         """Time until which each of these users gets no filters."""
-        self._unknown: dict[str, tuple[int, float]] = {}
-        """Devices that may have filters of the server's previous life, with the epoch of each and the end of leases."""
+        self._marks = LeaseMarks(state, journal, links, servers)
 
     def start(self) -> None:
         """Count the leases of the server's previous life from now on."""
-        now = self._links.now
-        for row in self._state.devices.values():
-            if row.filter_lease_s:
-                self._unknown[device_key(row.user, row.device)] = row.epoch, now + row.filter_lease_s
+        self._marks.start()
 
     # Subscriptions ----------------------------------------------------------------------------------------------
 
@@ -126,16 +130,19 @@ class PublisherFilters:
             self._remove(name, (route[0],))
 
     def when_used(self, subscriptions: Iterable[Subscription], answer: Answer) -> None:
-        """Call ``answer`` when no agent holds back events that these subscriptions match: now, if possible."""
-        self._when_used({subject for each in subscriptions for subject in subjects_of(each)}, answer)
+        """Call ``answer`` when no agent holds back events that these subscriptions match: now, if possible.
+
+        For channels that other servers lead, the leader has seen to that before it has confirmed the subscription.
+        """
+        self._when_used(self._watched({subject for each in subscriptions for subject in subjects_of(each)}), answer)
 
     def when_all_used(self, answer: Answer) -> None:
         """Do the same for everything that was added until now; the answers come in the order of the calls."""
-        self._when_used((EVERY_SUBJECT,), answer)
+        self._when_used(self._watched((EVERY_SUBJECT,)), answer)
 
-    def _when_used(self, subjects: Iterable[str], answer: Answer) -> None:
+    def _when_used(self, watched: Iterable[tuple[str, SubjectFilter]], answer: Answer) -> None:
         versions = {}
-        for subject, each in list(self._watched(subjects)):
+        for subject, each in list(watched):
             self._expire(subject, each)
             self._push(subject, each)
             versions[subject] = each.widened
@@ -149,7 +156,7 @@ class PublisherFilters:
     def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> None:
         """Add subjects and filters of one identity to what is watched; :meth:`when_used` sends it to the agents."""
         for subject, each in self._watched(one for one, _ in wanted):
-            concerned = [interest for one, interest in wanted if self._concerns(one, subject)]
+            concerned = [interest for one, interest in wanted if self._interest.concerns(one, subject)]
             each.add([(identity, concerned)], self._next_version())
 
     def _remove(self, identity: str, subjects: Sequence[str]) -> None:
@@ -162,21 +169,14 @@ class PublisherFilters:
             each.remove(identity, self._next_version())
 
     def _watched(self, subjects: Iterable[str]) -> Iterator[tuple[str, SubjectFilter]]:
-        """Yield the filters that subscriptions to ``subjects`` are part of."""
+        """Yield the filters that subscriptions to ``subjects`` here are part of."""
         wanted = set(subjects)
-        if self._channels is None and EVERY_SUBJECT not in wanted:
+        if self._interest.is_alone and EVERY_SUBJECT not in wanted:
             yield from ((each, self._filters[each]) for each in wanted if each in self._filters)
             return
         for subject, each in list(self._filters.items()):
-            if any(self._concerns(one, subject) for one in wanted):
+            if not each.is_leaders and any(self._interest.concerns(one, subject) for one in wanted):
                 yield subject, each
-
-    def _concerns(self, wanted: str, subject: str) -> bool:
-        """Return whether a subscription to ``wanted`` can match events of ``subject``."""
-        return wanted == EVERY_SUBJECT or wanted in self._lineage(subject)
-
-    def _lineage(self, subject: str) -> tuple[str, ...]:
-        return (subject,) if self._channels is None else self._channels.lineage(subject)
 
     def _next_version(self) -> int:
         self._version += 1
@@ -197,35 +197,47 @@ class PublisherFilters:
     def request(self, link: Link, request: protocol.RequestFilters) -> None:
         """Answer with the filters of a subject, for a lease; or without filters, if the agent gets none."""
         self._counts.at_publisher(request.examined, request.held_back)
-        subject = request.subject
+        subject, number = request.subject, request.number
+        is_leaders = self.leaders.takes(subject) and self._may_have(link, subject)
+        if not is_leaders or not self.leaders.waits(subject, link.link, number):
+            self._answer(link, subject, number)
+
+    def _answer(self, link: Link, subject: str, number: int) -> None:
         if (found := self._filters.get(subject)) is not None:
             self._expire(subject, found)
         watch = None if found is None else found.watches.get(link.link)
         if watch is not None and not watch.is_confirmed:
-            watch.deferred = request.number
+            watch.deferred = number
             return
-        if not self._may_have(link, subject, watch):
+        if not (lease_s := self._lease_s(link, subject)):
             if watch is None or found is None:
-                self._links.send(link, protocol.Filters(request.number, subject, 0, 0.0, None))
+                self._links.send(link, protocol.Filters(number, subject, 0, 0.0, None))
             else:
                 found.version = self._next_version()
-                self._send_nothing(link, subject, watch, found.version, request.number)
+                self._send_nothing(link, subject, watch, found.version, number)
             return
         found = self._filters.get(subject) or self._make(subject)
         if found.expressions is None and watch is None:
             self._drop_unwatched(subject)
-            self._links.send(link, protocol.Filters(request.number, subject, 0, 0.0, None))
+            self._links.send(link, protocol.Filters(number, subject, 0, 0.0, None))
             return
-        until = self._links.now + self.lease_s
+        until = self._links.now + lease_s
         if watch is None:
-            epoch = self._state.devices[link.key].epoch
-            watch = Watch(link.link, link.user, link.key, epoch, until, found.version, found.version)
-            found.watches[link.link] = watch
-            self._subjects.setdefault(link.link, set()).add(subject)
-            self._links_of.setdefault((link.key, epoch), set()).add(link.link)
-        watch.until = until
-        self._send(link, subject, found, watch, request.number)
+            watch = self._watch(link, subject, found, until)
+        watch.until = max(watch.until, until)
+        self._send(link, subject, found, watch, number, lease_s)
         self._go_on()
+
+    def _watch(self, link: Link, subject: str, found: SubjectFilter, until: float) -> Watch:
+        """Add a watch of the agent on ``link``; another server with one is marked, so that a restart notices it."""
+        row = self._state.devices[link.key]
+        watch = Watch(link.link, link.user, link.key, row.epoch, until, found.version, found.version)
+        found.watches[link.link] = watch
+        self._subjects.setdefault(link.link, set()).add(subject)
+        self._links_of.setdefault((link.key, row.epoch), set()).add(link.link)
+        if link.is_server:
+            self._marks.mark(row, self.lease_s)
+        return watch
 
     def confirm(self, link: Link, confirmed: protocol.ConfirmFilters) -> None:
         """Note which filters an agent uses; send it newer ones, and the answers that have waited for it."""
@@ -236,10 +248,12 @@ class PublisherFilters:
         watch.oldest = max(watch.oldest, min(confirmed.version, watch.sent))
         if watch.is_confirmed:
             deferred, watch.deferred = watch.deferred, 0
+            if link.is_server:
+                self._drop_earlier(link, confirmed.subject, watch)
             if watch.is_last:
                 self._drop(confirmed.subject, watch)
             if deferred:
-                self.request(link, protocol.RequestFilters(deferred, confirmed.subject))
+                self._answer(link, confirmed.subject, deferred)
             elif not watch.is_last:
                 self._push(confirmed.subject, found)
         self._go_on()
@@ -251,12 +265,38 @@ class PublisherFilters:
         self._go_on()
 
     def attached(self, link: Link, epoch: int) -> None:
-        """Forget the filters that an agent had on earlier links: it has given them up before it attached here."""
-        if self._unknown.get(link.key, (None, 0.0))[0] == epoch:
-            del self._unknown[link.key]
+        """Forget the filters that an agent had on earlier links: it has given them up before it attached here.
+
+        Another server has not: its agents may still use them.
+        """
+        if link.is_server:
+            return
+        self._marks.attached(link, epoch)
         for each in self._links_of.get((link.key, epoch), set()) - {link.link}:
             self._forget(each)
         self._go_on()
+
+    def lease_mark_s(self, link: Link, *, is_filtering: bool) -> float:
+        """Return the lease to note with the attachment of a device, 0 if it may have no filters."""
+        return self._marks.of_attachment(link, self.lease_s if is_filtering and not link.is_server else 0.0)
+
+    def on_leader(self, given: LeaderLinkChanged | FiltersArrived) -> None:
+        """Take a report about a leader; confirm filters that it has sent once no agent here uses earlier ones."""
+        match given:
+            case LeaderLinkChanged():
+                self._answer_waiting(self.leaders.link_changed(given, self._filters))
+            case FiltersArrived(filters=protocol.Filters(subject=subject)):
+                waiting = self.leaders.arrived(given)
+                if (found := self._filters.get(subject)) is not None:
+                    found.replace(self.leaders.filters(subject), self._next_version())
+                self._answer_waiting(waiting)
+                watched = [] if found is None else [(subject, found)]
+                self._when_used(watched, self.leaders.confirmation(given))
+
+    def _answer_waiting(self, waiting: Iterable[Waiting]) -> None:
+        for each in waiting:
+            if (link := self._links.get(each.link)) is not None:
+                self._answer(link, each.subject, each.number)
 
     def timer_fired(self) -> None:
         """End the leases that have run out, and send the answers that have waited for them."""
@@ -269,38 +309,44 @@ class PublisherFilters:
         now = self._links.now
         self._paused = {user: until for user, until in self._paused.items() if until > now}
         self.timer_fired()
+        self.leaders.sweep(self._filters)
+        self._marks.sweep({key for key, _ in self._links_of})
 
-    def _may_have(self, link: Link, subject: str, watch: Watch | None) -> bool:
-        """Return whether an agent may have the filters of a subject: all who want its events are known here."""
-        if not self.lease_s or link.is_server or link.unattended or self._is_for_engine(subject):
-            return False
-        if not self._knows_all(subject):
-            return False
-        if self._paused.get(link.user, 0.0) > self._links.now or self._permissions.refusal(link.user, subject):
-            return False
-        return watch is not None or len(self._subjects.get(link.link, ())) < SUBJECTS_MAX
+    def _lease_s(self, link: Link, subject: str) -> float:
+        """Return the time for which an agent may use the filters of a subject, 0 if it may not."""
+        if not self._may_have(link, subject):
+            return 0.0
+        return self.leaders.lease_s(subject, self.lease_s) if self.leaders.takes(subject) else self.lease_s
 
-    def _knows_all(self, subject: str) -> bool:
-        """Return whether this server knows all who want events of a subject."""
-        channels = self._channels
-        if channels is None:
-            return True
-        if channels.direct is not None and channels.direct.takes(subject):
-            # What is not advertised has to be refused, so it is sent.
-            return self._knows_routes(subject) and not channels.direct.requires_advertisement(subject)
-        return channels.leads(subject)
+    def _may_have(self, link: Link, subject: str) -> bool:
+        """Return whether an agent may have the filters of a subject: all who want its events are known."""
+        if not self.lease_s or link.unattended or self._is_for_engine(subject):
+            return False
+        if self._paused.get(link.user, 0.0) > self._links.now:
+            return False
+        if not self._interest.is_complete(subject, for_server=link.is_server):
+            return False
+        # A server has checked the permissions of its agents.
+        if not link.is_server and self._permissions.refusal(link.user, subject):
+            return False
+        subjects, most = self._subjects.get(link.link, ()), LEASES_MAX if link.is_server else SUBJECTS_MAX
+        return subject in subjects or len(subjects) < most
 
     def _make(self, subject: str) -> SubjectFilter:
         """Return new filters of a subject, merged from its subscriptions unless they are too many."""
-        found = self._filters[subject] = SubjectFilter(self._next_version())
-        wanted = (*self._lineage(subject), EVERY_SUBJECT)
+        is_leaders = self.leaders.takes(subject)
+        found = self._filters[subject] = SubjectFilter(self._next_version(), is_leaders=is_leaders)
+        if is_leaders:
+            found.replace(self.leaders.filters(subject), found.version)
+            return found
+        wanted = (*self._interest.lineage(subject), EVERY_SUBJECT)
         identities = dict.fromkeys(each for one in wanted for each in self._by_subject.get(one, ()))
         if len(identities) > SUBSCRIPTIONS_MAX:
             found.give_up(found.version)
             return found
         several = []
         for identity in identities:
-            filters = [each for one, each in self._wanted(identity) if self._concerns(one, subject)]
+            filters = [each for one, each in self._wanted(identity) if self._interest.concerns(one, subject)]
             several.append((identity, filters))
             self._journal.work += len(filters)
         found.add(several, found.version)
@@ -321,12 +367,12 @@ class PublisherFilters:
         for watch in found.unconfirmed(found.widened):
             link = self._links.get(watch.link)
             if watch.is_confirmed and link is not None:
-                self._send(link, subject, found, watch, 0)
+                self._send(link, subject, found, watch, 0, self.lease_s)
 
-    def _send(self, link: Link, subject: str, found: SubjectFilter, watch: Watch, number: int) -> None:
+    def _send(self, link: Link, subject: str, found: SubjectFilter, watch: Watch, number: int, lease_s: float) -> None:
         expressions = found.expressions
         watch.sent, watch.is_last = found.version, expressions is None
-        self._links.send(link, protocol.Filters(number, subject, found.version, self.lease_s, expressions))
+        self._links.send(link, protocol.Filters(number, subject, found.version, lease_s, expressions))
 
     def _send_nothing(self, link: Link, subject: str, watch: Watch, version: int, number: int) -> None:
         """Let an agent that may have no more filters publish every event."""
@@ -342,6 +388,14 @@ class PublisherFilters:
             if not watch.is_confirmed:
                 self._paused[watch.user] = now + PAUSE_LEASES * self.lease_s
             self._drop(subject, watch)
+            if watch.deferred and (link := self._links.get(watch.link)) is not None:
+                self._links.send(link, protocol.Filters(watch.deferred, subject, 0, 0.0, None))
+
+    def _drop_earlier(self, link: Link, subject: str, confirmed: Watch) -> None:
+        """End the watches of another server on earlier links of this life: what it has confirmed replaces them."""
+        for each in list(self._filters[subject].watches.values()):
+            if (each.key, each.epoch) == (confirmed.key, confirmed.epoch) and each.link < link.link:
+                self._drop(subject, each)
 
     def _forget(self, link: int) -> None:
         for subject in list(self._subjects.get(link, ())):
@@ -368,15 +422,14 @@ class PublisherFilters:
         """Give the answers that wait for no agent any more; set a timer for the first lease that one waits for."""
         if not self._waiting:
             return
-        now = self._links.now
-        self._unknown = {key: each for key, each in self._unknown.items() if each[1] > now}
-        ends = [until for _, until in self._unknown.values()]
+        ends = self._marks.ends()
+        is_known = not ends
         waiting, self._waiting = self._waiting, []
         oldest = {subject: min(w.oldest for w in each.watches.values()) for subject, each in self._filters.items()}
         due = []
         for each in waiting:
             behind = [subject for subject, version in each.versions.items() if oldest.get(subject, version) < version]
-            if behind or self._unknown:
+            if behind or not is_known:
                 self._waiting.append(each)
                 ends += [w.until for one in behind for w in self._filters[one].unconfirmed(each.versions[one])]
             else:

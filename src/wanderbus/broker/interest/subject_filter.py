@@ -18,9 +18,13 @@ EXPRESSIONS_CHARACTERS_MAX: Final = 16_384
 
 
 class SubjectFilter:
-    """Merged filters of one subject; merging is perfect, so they match exactly what the subscriptions match."""
+    """Merged filters of one subject; merging is perfect, so they match exactly what the subscriptions match.
 
-    def __init__(self, version: int) -> None:
+    With ``is_leaders`` they are those that the leader of the subject has sent.
+    """
+
+    def __init__(self, version: int, *, is_leaders: bool = False) -> None:
+        self.is_leaders = is_leaders
         self.version = version
         self.widened = version
         """Version of the last change that made the filters match more."""
@@ -29,6 +33,8 @@ class SubjectFilter:
         self._merged = InterestSet("perfect")
         self._ids: dict[str, int] = {}
         """Number of filters of each subscription."""
+        self._leaders: tuple[str, ...] | None = None
+        """Expressions that the leader has sent last."""
         self._is_too_large = False
         self._expressions: tuple[str, ...] | None = ()
         self._is_written = True
@@ -53,6 +59,19 @@ class SubjectFilter:
         if count and not self._is_too_large and self._merged.update({}, [(identity, at) for at in range(count)]):
             self._is_written = False
             self.version = version
+
+    def replace(self, filters: Sequence[Filter] | None, version: int) -> None:
+        """Use what the leader has sent in place of its earlier filters; None lets every event be published."""
+        if filters is None:
+            self.give_up(version)
+            return
+        texts = tuple(each.text for each in filters)
+        if texts == self._leaders:
+            return
+        former, self._leaders = list(self._ids), texts
+        self.add([(str(version), filters)], version)
+        for each in former:
+            self.remove(each, version)
 
     @property
     def expressions(self) -> tuple[str, ...] | None:

@@ -6,23 +6,10 @@ a subject, every event of it is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from wanderbus import protocol
-from wanderbus.client.machine.leased_filters import LeasedFilters
-from wanderbus.errors import FilterError
-
-if TYPE_CHECKING:
-    from wanderbus.filters import Filter
-
-LEASE_MARGIN: Final = 0.1
-"""Part of a lease that is not used, because the clocks of broker and device run at different rates."""
-
-RENEWED_AFTER: Final = 0.4
-"""Part of a lease after which the next publish renews it."""
-
-RETRY_S: Final = 60.0
-"""Time after which a request is repeated that was answered without filters, or not at all."""
+from wanderbus.protocol.leased_filters import LeasedFilters
 
 SUBJECTS_MAX: Final = 256
 """Subjects whose filters an agent has or requests; it sends every event of further ones."""
@@ -65,15 +52,7 @@ class PublisherFilter:
         """Use ``filters`` from now on, and confirm them; unknown or unreadable ones let every event be sent."""
         known = self._subjects.get(filters.subject)
         if known is not None:
-            is_answer = known.is_asked and filters.number == known.number
-            if is_answer:
-                known.is_asked = False
-                known.until = known.asked_at + (1 - LEASE_MARGIN) * filters.lease_s
-                known.renew_at = known.asked_at + RENEWED_AFTER * filters.lease_s
-            if is_answer or known.filters is not None:
-                known.filters = _read(filters.expressions)
-            if known.filters is None:
-                known.renew_at = now + RETRY_S
+            known.arrived(filters, now)
         self._unsent.append(protocol.ConfirmFilters(filters.subject, filters.version))
 
     def take_unsent(self) -> list[protocol.OfFilters]:
@@ -95,7 +74,7 @@ class PublisherFilter:
             self._examined = self._held_back = 0
 
     def _renew(self, subject: str, known: LeasedFilters | None, now: float) -> None:
-        if known is not None and now < (known.asked_at + RETRY_S if known.is_asked else known.renew_at):
+        if known is not None and now < known.ask_at:
             return
         if known is None:
             if len(self._subjects) >= SUBJECTS_MAX:
@@ -104,23 +83,12 @@ class PublisherFilter:
                 return
             known = self._subjects[subject] = LeasedFilters(0, now)
         self._number += 1
-        known.number, known.asked_at, known.is_asked = self._number, now, True
+        known.ask(self._number, now)
         self._unsent.append(protocol.RequestFilters(self._number, subject, self._examined, self._held_back))
         self._examined = self._held_back = 0
 
     def _drop_unused(self, now: float) -> None:
         """Forget the subjects whose lease has run out, or whose request may be repeated."""
         for subject, each in list(self._subjects.items()):
-            if max(each.until, each.renew_at, each.asked_at + RETRY_S if each.is_asked else 0.0) <= now:
+            if max(each.until, each.renew_at, each.ask_at) <= now:
                 del self._subjects[subject]
-
-
-def _read(expressions: tuple[str, ...] | None) -> tuple[Filter, ...] | None:
-    if expressions is None:
-        return None
-    from wanderbus.filters import parse  # only agents that hold back events load it
-
-    try:
-        return tuple(parse(each) for each in expressions)
-    except FilterError:
-        return None

@@ -11,7 +11,14 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.messages import ArrivalsLost, EventArrived, LeaderAnswered, PublishAnswered
+from wanderbus.broker.messages import (
+    ArrivalsLost,
+    EventArrived,
+    FiltersArrived,
+    LeaderAnswered,
+    LeaderLinkChanged,
+    PublishAnswered,
+)
 from wanderbus.broker.publish.acceptance import out_of_turn
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.domain.servers.leader_interest import LeaderInterest
@@ -77,12 +84,15 @@ class LeaderSession:
         resume = Position(position.epoch, position.number) if position.number else None
         self.send([protocol.Attach(self._epoch, SESSION, resume, keep=True), *self.interest.begin()])
         self.send(list(self._publishes.values()))
+        self._outputs.append(LeaderLinkChanged(self.leader, link))
 
     def closed(self) -> None:
         """Wait for the next link; refuse what is behind a refused event of its outbox, since it would overtake that.
 
         Requests about channels are refused, too: who made them can decide whether to wait.
         """
+        if self._link is not None:
+            self._outputs.append(LeaderLinkChanged(self.leader, None))
         self._link = None
         self.interest.end()
         for number in list(self._questions):
@@ -109,6 +119,11 @@ class LeaderSession:
             self._refuse(number)
         else:
             self.send([msgspec.structs.replace(request, request=number)])
+
+    def send_on(self, link: int, message: protocol.AgentMessage) -> None:
+        """Send a message that makes sense on this link alone; it is lost if there is another one, or none."""
+        if link == self._link:
+            self.send([message])
 
     def taken(self, epoch: int, number: int) -> None:
         """Acknowledge the events up to ``number``, which are durable here, with the end of the batch."""
@@ -147,6 +162,8 @@ class LeaderSession:
                 self.send(self.interest.done(message))
             case protocol.NotifyGap():
                 self._on_gap(message)
+            case protocol.Filters():
+                self._outputs.append(FiltersArrived(self.leader, message))
             case protocol.SubscriptionEnded(subscription=subscription):
                 self.send(self.interest.ended(subscription.id))
             case protocol.Listing() | protocol.RequestRefused() if message.request in self._questions:

@@ -3,9 +3,9 @@
 ::
 
     broker ──InterestChanged, ForwardPublish, ArrivalsTaken──▶ ┌────────────────┐ ──▶ messages on links to leaders
-           ──AskLeader───────────────────────────────────────▶ │ LeaderSessions │
+           ──AskLeader, SendToLeader─────────────────────────▶ │ LeaderSessions │
     broker ◀─InterestCounts, PublishAnswered, EventArrived──── │                │ ◀── messages, links open and close
-           ◀─LeaderAnswered─────────────────────────────────── └────────────────┘
+           ◀─LeaderAnswered, FiltersArrived, LeaderLinkChanged └────────────────┘
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from wanderbus.broker.messages import (
     ForwardPublish,
     InterestChanged,
     InterestCounts,
+    SendToLeader,
 )
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.own_channels import OwnChannels
@@ -109,6 +110,8 @@ class LeaderSessions:
                     self._sessions[self._channels.leader(publish.event.subject)].publish(publish)
                 case AskLeader(request=request):
                     self._sessions[self._channels.leader(request.subject)].ask(request)
+                case SendToLeader(leader=leader, link=link, message=message):
+                    self._sessions[leader].send_on(link, message)
                 case InterestChanged():
                     touched |= self._on_interest_changed(given)
                 case ServerLinkOpened(link=link, server=server):

@@ -33,6 +33,7 @@ from wanderbus.broker.messages import (
     MessageArrived,
     RoutesAnswered,
     SendOnLink,
+    SendToLeader,
     ServerStarted,
 )
 from wanderbus.broker.state.state import BrokerState
@@ -69,6 +70,7 @@ DOMAIN: Final = "sim.test"
 _FOR_LEADERS: Final = (
     *(ForwardPublish, InterestChanged, ArrivalMatched, ArrivalsTaken, ArrivalsWanted),
     *(DirectInterestChanged, DirectArrivalMatched, RoutesAnswered, AdvertisementsChanged, AskLeader),
+    SendToLeader,
 )
 
 
@@ -399,6 +401,9 @@ class DomainNode(ABC):
             yield f"{self.name} keeps forwarded events: {forwarding._waiting} {forwarding._bytes_of}"
         if self.broker.engine.is_waiting:
             yield f"{self.name} has events that wait for its engine"
+        filters = self.broker._filters
+        if filters._waiting or any(each.waiting for each in filters.leaders._leases.values()):
+            yield f"{self.name} has answers that wait for publishers, or requests for filters that wait for leaders"
         if waiting := self.broker._channel_history._waiting:
             yield f"{self.name} keeps requests for histories: {waiting}"
         if interest._held or self.sessions._pending:

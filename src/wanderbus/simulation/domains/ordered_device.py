@@ -97,6 +97,9 @@ class OrderedDevice:
         self._delay_s = delay_s
         self._moment = moment
         self._is_filtering = is_filtering
+        self._awake_at = 0.0
+        """Moment at which the present suspension ends, or the last one has ended."""
+        self._suspended_s = 0.0
         self._wire: Wire | None = None
         self._conversation: Conversation
         self._requests = 0
@@ -114,6 +117,11 @@ class OrderedDevice:
     def is_settled(self) -> bool:
         """Return whether everything is answered."""
         return self._conversation.attached and not self._conversation.unanswered and not self._stored
+
+    @property
+    def _now(self) -> float:
+        """Return the device's monotonic clock, which stands still while the device is suspended."""
+        return self._world.now - self._suspended_s
 
     # Lives and links ------------------------------------------------------------------------------------------------
 
@@ -141,8 +149,28 @@ class OrderedDevice:
         self._world.after(self._world.random.uniform(0.0, 0.3), self.connect)
         self._send_stored()
 
+    def suspend(self, seconds: float) -> None:
+        """Do nothing for a while, as a device that sleeps; what arrives meanwhile is read afterwards."""
+        if self._world.now < self._awake_at:
+            return
+
+        def wake() -> None:
+            self._suspended_s += seconds
+
+        self._note("sleeps")
+        self._awake_at = self._world.now + seconds
+        self._world.at(self._awake_at, wake)
+
+    def _is_deferred(self, action: Callable[[], None]) -> bool:
+        """Return whether the device is suspended; then ``action`` is done when it wakes."""
+        if is_suspended := self._world.now < self._awake_at:
+            self._world.at(self._awake_at, action)
+        return is_suspended
+
     def crash(self) -> None:
         """End this life, and begin another one."""
+        if self._is_deferred(self.crash):
+            return
         self._note("crashes")
         self._drop()
         self._begin()
@@ -160,7 +188,7 @@ class OrderedDevice:
 
     def connect(self) -> None:
         """Open a link if there is none, or try again later."""
-        if self._wire is not None:
+        if self._wire is not None or self._is_deferred(self.connect):
             return
         self._wire = wire = self.node.open(self.user, self.name, self._delay_s, self._receive)
         if wire is None:
@@ -194,6 +222,8 @@ class OrderedDevice:
 
     def publish(self, event: Event, *, outbox: bool) -> None:
         """Publish an event, which has a unique ``Uid``."""
+        if self._is_deferred(lambda: self.publish(event, outbox=outbox)):
+            return
         uid = str(event["Uid"])
         if outbox:
             self._stored_last += 1
@@ -208,7 +238,7 @@ class OrderedDevice:
         if outbox:
             self._send_stored()
         else:
-            self._submit(PublishEvent(number, protocol.encode_event(event)))
+            self._submit(PublishEvent(number, protocol.encode_event(event), suspended_s=self._suspended_s))
 
     def subscribe(self, subject: str, expression: str) -> None:
         """Request a subscription."""
@@ -246,7 +276,7 @@ class OrderedDevice:
         return self._requests
 
     def _submit(self, given: PublishEvent | Ask | StartReading | Acknowledge) -> None:
-        self._conversation.begin_step(self._world.now)
+        self._conversation.begin_step(self._now)
         payload = self._conversation.send(given)
         payloads = [*([] if payload is None else [payload]), *self._conversation.take_unsent()]
         if (wire := self._wire) is not None:
@@ -258,19 +288,23 @@ class OrderedDevice:
     def _send_stored(self) -> None:
         """Publish what the outbox releases; after a refusal try again some time later."""
         outbox = self._outbox
+        if self._is_deferred(lambda: self._send_stored() if self._outbox is outbox else None):
+            return
         while (number := outbox.next(self._world.now)) is not None:
             data = protocol.encode_event(self.published[self._stored[number]].event)
-            self._submit(PublishEvent(number, data, self._outbox_epoch))
+            self._submit(PublishEvent(number, data, self._outbox_epoch, self._suspended_s))
         if (at := outbox.wake_at()) is not None:
             self._world.at(at, lambda: self._send_stored() if self._outbox is outbox else None)
 
     # Received messages ----------------------------------------------------------------------------------------------
 
     def _receive(self, link: int, payloads: Sequence[bytes]) -> None:
+        if self._is_deferred(lambda: self._receive(link, payloads)):
+            return
         for payload in payloads:
             if self._wire is None or self._wire.link != link:
                 return
-            self._conversation.begin_step(self._world.now)
+            self._conversation.begin_step(self._now)
             for output in self._conversation.receive(payload):
                 self._reported(output)
             for unsent in self._conversation.take_unsent():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from wanderbus import protocol
 from wanderbus.broker.messages import LogBegins
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.parameters.broker import BrokerConfig
@@ -59,6 +60,20 @@ class OrderedNode(DomainNode):
         link = self.next_link()
         self._open_device(link, user, device, send)
         return link
+
+    def kick(self, user: str, device: str) -> bool:
+        """Remove a device from the sessions of its user, as ``kick --forget``; return whether it had a link."""
+        has_link = self._newest.get((user, device), 0) in self._devices
+        if has_link:
+            link = self.open_directly(user, "another device", lambda payload: None)
+            for message in (
+                protocol.Attach(1, "default", None, keep=True),
+                protocol.Kick(1, user, device, True),
+                protocol.Leave(2),
+            ):
+                self.sent_directly(link, protocol.encode(message))
+            self.close(link, "left")
+        return has_link
 
     def has_link(self, link: int) -> bool:
         """Return whether a link to a device is open."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
@@ -59,6 +60,11 @@ class OrderedResult(msgspec.Struct, frozen=True):
     gaps: int
     held_back: int
     """Events that devices have held back."""
+    held_back_apart: int
+    """Those of them whose channel another server leads than the device's."""
+    suspensions: int
+    kicks: int
+    """Devices that were removed while they had a link."""
     virtual_s: float
     fingerprint: str
     listed: int
@@ -76,6 +82,9 @@ class OrderedScenario:
         draw = self.world.random
         self.problems: list[str] = []
         self.breaks = self.partitions = self.full_disks = self.device_crashes = self.events = self.subscriptions = 0
+        self.suspensions = self.kicks = 0
+        self._spared: dict[str, float] = {}
+        """Time until which each of these servers does not crash."""
         count = draw.choice([1, 2, 2, 3, 3, 3, 4, 5, 7]) if draw.random() < 0.98 else draw.randint(15, 50)
         names = [f"s{number}" for number in range(count)]
         key = draw.randbytes(16)
@@ -137,6 +146,12 @@ class OrderedScenario:
             what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
             self.problems.append(what)
         servers = [] if truth is None else list(truth.servers.values())
+        held_back = [
+            (device.node, each.event.subject)
+            for device in self.devices
+            for each in device.published.values()
+            if each.held_back
+        ]
         return OrderedResult(
             seed=self.seed,
             problems=self.problems,
@@ -152,7 +167,10 @@ class OrderedScenario:
             partitions=self.partitions,
             full_disks=self.full_disks,
             gaps=sum(len(each.losses) for each in servers),
-            held_back=sum(bool(each.held_back) for device in self.devices for each in device.published.values()),
+            held_back=len(held_back),
+            held_back_apart=sum(not node.channels.leads(subject) for node, subject in held_back),
+            suspensions=self.suspensions,
+            kicks=self.kicks,
             virtual_s=round(self.world.now, 3),
             fingerprint=self.world.fingerprint(),
             listed=sum(len(each.found) for each in self.readers),
@@ -199,7 +217,30 @@ class OrderedScenario:
             chosen += [self._drop_log, self._partition]
         for _ in range(draw.choice([3, 10, 25]) if chosen else 0):
             world.at(draw.uniform(0.2, ACTIVE_S), draw.choice(chosen))
+        if self._is_filtering:
+            self._disturb_publishers()
         world.run(ACTIVE_S)
+
+    def _disturb_publishers(self) -> None:
+        """Suspend and remove devices that hold back events, at times of their own."""
+        draw = Random(f"publishers {self.seed}")
+        for _ in range(draw.choice([0, 3, 10])):
+            self.suspensions += 1
+            device, seconds = draw.choice(self.devices), draw.choice([0.5, 3.0, FILTER_LEASE_S + 1.0, 20.0])
+            self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device, s=seconds: device.suspend(s))  # type: ignore[misc]
+        for _ in range(draw.choice([0, 10, 30])):
+            device = draw.choice(self.devices)
+            self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device: self._kick(device))  # type: ignore[misc]
+
+    def _kick(self, device: OrderedDevice) -> None:
+        """Remove a device whose user has no subscriptions; it notices later that its link is gone.
+
+        Its server does not crash during the lease: the mark of the device is lost (decision 0093).
+        """
+        only_publishes = not any(each.subscribed for each in self.devices if each.user == device.user)
+        if device.is_settled and only_publishes and device.node.kick(device.user, device.name):
+            self.kicks += 1
+            self._spared[device.node.name] = self.world.now + FILTER_LEASE_S
 
     def _settle(self) -> None:
         """Repair everything, and wait until it is quiet."""
@@ -274,7 +315,7 @@ class OrderedScenario:
 
     def _crash_now(self, node: OrderedNode) -> None:
         node.disk.on_append = lambda: None
-        if node.alive:
+        if node.alive and self._spared.get(node.name, 0.0) <= self.world.now:
             node.crash(lose_rows=self.world.random.random() < 0.3)
             self.problems += node.problems
             node.problems.clear()
