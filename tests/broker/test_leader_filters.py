@@ -10,6 +10,7 @@ from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB
 from tests.broker.test_publisher_filters import LEASE_S, done, publisher, requested, subscribe, wants
 from wanderbus.broker.interest import leader_filters
+from wanderbus.broker.interest.leader_filters import REST_S_MIN
 from wanderbus.broker.messages import FiltersArrived, InterestCounts, LeaderLinkChanged, SendToLeader
 from wanderbus.machine import Output
 from wanderbus.protocol import Attach, ConfirmFilters, Filters, Kick, ReleaseFilters, RequestFilters
@@ -185,13 +186,17 @@ def test_a_leader_without_filters_lets_every_event_through_for_a_while(desk: Led
     assert len(desk.asked()) == 2
 
 
-def test_requests_are_answered_without_filters_while_the_leader_cannot_be_reached(desk: LedDesk) -> None:
-    bob = publisher(desk)
-    desk.send(bob, RequestFilters(1, NORTHERN))
-    assert desk.received(bob, Filters) == []
+def test_requests_wait_while_the_leader_cannot_be_reached(desk: LedDesk) -> None:
+    bob, alice = publisher(desk), publisher(desk, ALICE)
+    desk.send(bob, RequestFilters(5, NORTHERN))
     desk.link_to_leader(None)
-    assert desk.last(bob).expressions is None
-    assert requested(desk, bob, 2, NORTHERN).expressions is None
+    desk.send(alice, RequestFilters(6, NORTHERN))
+    assert len(desk.asked()) == 1
+    desk.link_to_leader(2)
+    assert desk.asked() == [1, 2]
+    assert desk.received(bob, Filters) == []
+    desk.leader_sends(1, "N == 1", number=2)
+    assert (desk.last(bob).number, desk.last(alice).number) == (5, 6)
 
 
 def test_a_lease_continues_while_the_leader_cannot_be_reached(desk: LedDesk) -> None:
@@ -199,8 +204,21 @@ def test_a_lease_continues_while_the_leader_cannot_be_reached(desk: LedDesk) -> 
     desk.link_to_leader(None)
     desk.later(6.0)
     assert requested(desk, bob, 2, NORTHERN).lease_s == OWN_LEASE_S - 6.0
-    desk.later(2.5)
-    assert requested(desk, bob, 3, NORTHERN).expressions is None
+    desk.later(OWN_LEASE_S - 6.0 - REST_S_MIN + 0.1)
+    desk.send(bob, RequestFilters(3, NORTHERN))
+    assert desk.last(bob).number == 2
+    desk.link_to_leader(2)
+    desk.leader_sends(1, "N == 2", number=2)
+    assert desk.last(bob).number == 3
+
+
+def test_a_request_gets_the_rest_of_a_lease_when_the_link_to_the_leader_closes(desk: LedDesk) -> None:
+    bob = desk.filtering()
+    desk.later(5.0)
+    desk.send(bob, RequestFilters(2, NORTHERN))
+    assert len(desk.received(bob, Filters)) == 1
+    desk.link_to_leader(None)
+    assert (desk.last(bob).number, desk.last(bob).lease_s) == (2, OWN_LEASE_S - 5.0)
 
 
 def test_a_new_link_renews_the_leases_that_agents_use(desk: LedDesk) -> None:
@@ -283,6 +301,17 @@ def test_nothing_is_kept_of_leases_that_have_run_out(desk: LedDesk) -> None:
     desk.broker._filters.sweep()
     kept = vars(desk.broker._filters)
     assert not any(kept[name] for name in ("_by_subject", "_filters", "_subjects", "_links_of", "_waiting"))
+    assert not desk.broker._filters.leaders._leases
+
+
+def test_nothing_is_kept_of_requests_that_nobody_waits_for(desk: LedDesk) -> None:
+    desk.link_to_leader(None)
+    bob = publisher(desk)
+    desk.send(bob, RequestFilters(1, NORTHERN))
+    desk.broker._filters.sweep()
+    assert desk.broker._filters.leaders._leases
+    desk.close(bob)
+    desk.broker._filters.sweep()
     assert not desk.broker._filters.leaders._leases
 
 

@@ -70,7 +70,7 @@ def test_a_server_that_attaches_again_keeps_its_leases(desk: LeaderDesk, epoch: 
     assert done(desk, alice) == [1]
 
 
-def test_what_a_server_confirms_on_a_new_link_replaces_what_it_had(desk: LeaderDesk) -> None:
+def test_a_confirmation_on_a_new_link_replaces_earlier_filters_of_the_server(desk: LeaderDesk) -> None:
     alice = desk.attach()
     requested(desk, desk.server(), 1, OWN)
     north = desk.server()
@@ -82,7 +82,7 @@ def test_what_a_server_confirms_on_a_new_link_replaces_what_it_had(desk: LeaderD
     assert done(desk, alice) == [1]
 
 
-def test_what_another_life_of_a_server_confirms_replaces_nothing(desk: LeaderDesk) -> None:
+def test_a_confirmation_of_another_life_of_a_server_replaces_nothing(desk: LeaderDesk) -> None:
     alice = desk.attach()
     requested(desk, desk.server(epoch=1), 1, OWN)
     north = desk.server(epoch=2)

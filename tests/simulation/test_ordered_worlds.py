@@ -11,15 +11,18 @@ import pytest
 from wanderbus import protocol
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.channel_history import ChannelHistory
+from wanderbus.broker.interest.leader_filters import LeaderFilters
+from wanderbus.broker.interest.lease_marks import LeaseMarks
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.messages import ArrivalsTaken, EventsRead, EventsWanted
+from wanderbus.broker.messages import ArrivalsTaken, EventsRead, EventsWanted, FiltersArrived
 from wanderbus.broker.publish import acceptance
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.state import engine_events, state
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.leader_session import LeaderSession
 from wanderbus.records import Matched
@@ -55,6 +58,9 @@ def test_twelve_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
         ("listed", 300),
         ("refusals", 10),
         ("held_back", 10),
+        ("held_back_apart", 50),
+        ("suspensions", 5),
+        ("kicks", 0),
     ):
         assert sum(getattr(result, field) for result in results) > least, field
 
@@ -210,6 +216,29 @@ def tell_the_engine_of_no_parents(patch: Patch) -> None:
     patch.setattr(EngineEvents, "__init__", began)
 
 
+def confirm_to_leaders_at_once(patch: Patch) -> None:
+    confirmation = LeaderFilters.confirmation
+
+    def at_once(self: LeaderFilters, given: FiltersArrived) -> Callable[[], None]:
+        confirmation(self, given)()
+        return lambda: None
+
+    patch.setattr(LeaderFilters, "confirmation", at_once)
+
+
+def mark_no_server(patch: Patch) -> None:
+    patch.setattr(LeaseMarks, "mark", lambda self, row, lease_s: None)
+
+
+def hold_back_after_a_suspension(patch: Patch) -> None:
+    holds_back = PublisherFilter.holds_back
+
+    def unaware(self: PublisherFilter, encoded: bytes, suspended_s: float, now: float) -> bool:
+        return holds_back(self, encoded, 0.0, now)
+
+    patch.setattr(PublisherFilter, "holds_back", unaware)
+
+
 SABOTAGES = [
     (acknowledge_before_it_is_durable, "has missed", range(23, 24)),
     (resume_behind_what_is_not_durable, "has missed", range(7, 8)),
@@ -230,6 +259,9 @@ SABOTAGES = [
     (forget_events_for_the_engine, " is for ", range(22, 23)),
     (forget_what_the_engine_has_matched, "again", range(28, 29)),
     (tell_the_engine_of_no_parents, " is for ", range(28, 29)),
+    (confirm_to_leaders_at_once, "was held back", range(39, 40)),
+    (mark_no_server, "was held back", range(87, 88)),
+    (hold_back_after_a_suspension, "was held back", range(30, 31)),
 ]
 
 

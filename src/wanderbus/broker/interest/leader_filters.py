@@ -10,37 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Final
 
-import msgspec
-
 from wanderbus import protocol
+from wanderbus.broker.interest.leader_lease import LeaderLease, Waiting
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import FiltersArrived, LeaderLinkChanged, SendToLeader
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.filters import Filter
-from wanderbus.protocol.leased_filters import LEASE_MARGIN, LeasedFilters
 
 LEASES_MAX: Final = 16_384
 """Subjects of which one server may have filters of leaders at once, for all its agents."""
 
+REST_S_MIN: Final = 0.5
+"""Shortest rest of a lease that an agent gets."""
+
 SUSPENSION_S_MIN: Final = 0.1
 """Shortest suspension of the host that ends leases earlier: shorter than the margin of a lease."""
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """Request of the agent on ``link`` that waits for a leader."""
-
-    link: int
-    subject: str
-    number: int
-
-
-class LeaderLease(LeasedFilters, kw_only=True):
-    """Lease of this server on the filters of one subject, at ``leader``."""
-
-    leader: str
-    waiting: dict[int, Waiting] = msgspec.field(default_factory=dict)
-    """Requests of agents that wait for the answer, by link."""
 
 
 class LeaderFilters:
@@ -82,25 +67,28 @@ class LeaderFilters:
     def lease_s(self, subject: str, lease_s_max: float) -> float:
         """Return the time for which an agent may use the filters of ``subject``, 0 if it may not."""
         lease = self._leases.get(subject)
-        if lease is None or lease.filters is None:
+        if lease is None or not self._is_usable(lease):
             return 0.0
-        lease_s = min(lease.until - self._links.now, lease_s_max)
-        return lease_s if lease_s > LEASE_MARGIN * lease_s_max else 0.0
+        return min(lease.until - self._links.now, lease_s_max)
 
     def waits(self, subject: str, link: int, number: int) -> bool:
         """Return whether request ``number`` of the agent on ``link`` has to wait for the leader.
 
-        The leader is asked once the lease has to be renewed. While it cannot be reached, no request waits.
+        The leader is asked once the lease has to be renewed, or when it can be reached again.
         """
         assert self._channels is not None
         leader = self._channels.leader(subject)
-        lease = self._leases.get(subject)
-        if leader not in self._links_to or (lease is None and len(self._leases) >= LEASES_MAX):
-            return False
-        if lease is None or not lease.is_asked:
-            if lease is not None and self._links.now < lease.ask_at:
+        if (lease := self._leases.get(subject)) is None:
+            if len(self._leases) >= LEASES_MAX:
                 return False
-            lease = self._ask(subject, leader)
+            lease = self._leases[subject] = LeaderLease(0, 0.0, is_asked=False, leader=leader)
+        if not lease.is_asked:
+            if self._links.now < lease.ask_at:
+                return False
+            if leader in self._links_to:
+                self._ask(subject, lease)
+            elif self._is_usable(lease):
+                return False
         lease.waiting[link] = Waiting(link, subject, number)
         return True
 
@@ -114,15 +102,16 @@ class LeaderFilters:
         if given.link is not None:
             self._links_to[given.leader] = given.link
             for subject, each in of_leader.items():
-                if subject in watched and each.until > self._links.now:
-                    self._ask(subject, given.leader)
+                if each.waiting or (subject in watched and self._is_usable(each)):
+                    self._ask(subject, each)
             return []
         self._links_to.pop(given.leader, None)
         released = []
         for each in of_leader.values():
             if each.is_asked:
                 each.is_asked, each.renew_at = False, self._links.now
-            released += _release(each)
+            if self._is_usable(each):
+                released += _release(each)
         return released
 
     def arrived(self, given: FiltersArrived) -> list[Waiting]:
@@ -142,19 +131,24 @@ class LeaderFilters:
         """Forget leases that have run out, except those of ``watched`` subjects, which agents here may still use."""
         now = self._links.now
         for subject, each in list(self._leases.items()):
-            if not each.is_asked and max(each.until, each.ask_at) <= now and subject not in watched:
+            each.waiting = {link: one for link, one in each.waiting.items() if self._links.get(link) is not None}
+            if (
+                not each.is_asked
+                and not each.waiting
+                and max(each.until, each.ask_at) <= now
+                and subject not in watched
+            ):
                 del self._leases[subject]
 
-    def _ask(self, subject: str, leader: str) -> LeaderLease:
+    def _is_usable(self, lease: LeaderLease) -> bool:
+        return lease.filters is not None and lease.until - self._links.now >= REST_S_MIN
+
+    def _ask(self, subject: str, lease: LeaderLease) -> None:
         self._number += 1
-        now = self._links.now
-        if (lease := self._leases.get(subject)) is None:
-            lease = self._leases[subject] = LeaderLease(0, now, leader=leader)
-        lease.ask(self._number, now)
+        lease.ask(self._number, self._links.now)
         # Agents report their counts to this server, so it reports none to the leader.
         request = protocol.RequestFilters(self._number, subject)
-        self._journal.emit_now(SendToLeader(leader, self._links_to[leader], request))
-        return lease
+        self._journal.emit_now(SendToLeader(lease.leader, self._links_to[lease.leader], request))
 
 
 def _release(lease: LeaderLease) -> list[Waiting]:

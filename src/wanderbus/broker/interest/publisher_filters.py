@@ -16,7 +16,8 @@ from wanderbus import protocol
 from wanderbus.broker.interest.filter_watch import Answer, WaitingAnswer, Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
 from wanderbus.broker.interest.known_interest import KnownInterest
-from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters, Waiting
+from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters
+from wanderbus.broker.interest.leader_lease import Waiting
 from wanderbus.broker.interest.lease_marks import LeaseMarks
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.interest.subject_filter import SUBSCRIPTIONS_MAX, SubjectFilter

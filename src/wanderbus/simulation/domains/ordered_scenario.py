@@ -222,7 +222,7 @@ class OrderedScenario:
         world.run(ACTIVE_S)
 
     def _disturb_publishers(self) -> None:
-        """Suspend and remove devices that hold back events, at times of their own."""
+        """Suspend and remove devices that hold back events, and let some publish a lot, at times of their own."""
         draw = Random(f"publishers {self.seed}")
         for _ in range(draw.choice([0, 3, 10])):
             self.suspensions += 1
@@ -231,6 +231,32 @@ class OrderedScenario:
         for _ in range(draw.choice([0, 10, 30])):
             device = draw.choice(self.devices)
             self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device: self._kick(device))  # type: ignore[misc]
+        for _ in range(draw.choice([0, 2, 4])):
+            self._publish_often(draw)
+
+    def _publish_often(self, draw: Random) -> None:
+        """Let one device publish events of one subject all the time; subscriptions come and go, and servers suffer."""
+        device, subject = draw.choice(self.devices), self._subject()
+        for number in range(120):
+            self.world.at(1.0 + number / 8, lambda: device.publish(self._event(subject), outbox=False))
+        for _ in range(8):
+            self.world.at(draw.uniform(2.0, ACTIVE_S), lambda: self._subscribe_for_a_while(subject))
+        for _ in range(draw.choice([0, 2, 6])):
+            self.world.at(draw.uniform(2.0, ACTIVE_S), draw.choice([self._break, self._partition, self._crash]))
+
+    def _subscribe_for_a_while(self, subject: str) -> None:
+        """Subscribe to a third of the events of a subject, and end that if it is answered soon."""
+        device = self._device()
+        before = set(device.asked)
+        self.subscriptions += 1
+        low = self.world.random.randrange(9)
+        device.subscribe(subject, f"x >= {low} and x < {low + 4}" + " " * self.subscriptions)
+
+        def end() -> None:
+            for each in [one for one in device.asked if one not in before]:
+                device.unsubscribe(each)
+
+        self.world.after(self.world.random.uniform(2.0, 4.0), end)
 
     def _kick(self, device: OrderedDevice) -> None:
         """Remove a device whose user has no subscriptions; it notices later that its link is gone.
@@ -291,10 +317,12 @@ class OrderedScenario:
         if ended := [name for name, each in device.asked.items() if each.state == "ended"]:
             device.renew(self.world.random.choice(ended))
 
-    def _event(self) -> Event:
+    def _event(self, subject: str | None = None) -> Event:
         draw = self.world.random
         self.events += 1
-        return Event(self._subject(), {"x": draw.randrange(12), "y": draw.randrange(3), "Uid": f"e{self.events}"})
+        return Event(
+            subject or self._subject(), {"x": draw.randrange(12), "y": draw.randrange(3), "Uid": f"e{self.events}"}
+        )
 
     def _publish(self) -> None:
         device, draw = self._device(), self.world.random
