@@ -263,13 +263,15 @@ class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
     """A subscription was accepted; it inherits the queue of the ended subscription ``inherits``, if any.
 
     ``number`` gives the order in which this server created its subscriptions; it is used once. With ``history`` it
-    reads the log from that offset on before it continues live.
+    reads the log from that offset on before it continues live: that of this server, or the ``log`` of the server and
+    the incarnation.
     """
 
     subscription: Subscription
     number: int
     inherits: str | None = None
     history: int | None = None
+    log: tuple[str, int] | None = None
 
 
 class ReplayedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -289,7 +291,9 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     """A subscription has caught up with the log below offset ``next``; it is live if there is none (SPEC T-05).
 
     ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` others. If it
-    is live, it has all events of the matching engine below offset ``live_from``.
+    is live, it has all events of the matching engine below offset ``live_from``. ``log`` are the server and
+    the incarnation of a log of another server that it reads; once live, it has all events of that log below
+    ``read_below``, so their arrivals are no notifications.
     """
 
     user: str
@@ -300,6 +304,8 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     restricted: int = 0
     next: int | None = None
     live_from: int = 0
+    log: tuple[str, int] | None = None
+    read_below: int = 0
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):

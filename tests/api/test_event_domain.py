@@ -13,6 +13,7 @@ import wanderbus
 from tests.api.event_domain import READERS, Domain
 from tests.api.world import PASSWORDS, SUBJECT, nothing_more, numbers, run, service
 from wanderbus.errors import ConfigurationError, Refused
+from wanderbus.parameters.broker import BrokerConfig
 
 
 @pytest.fixture
@@ -153,16 +154,50 @@ def test_events_wait_for_the_server_of_a_subscriber_while_it_is_down(domain: Dom
     run(story())
 
 
-def test_a_subscription_since_the_past_is_refused_where_the_log_of_the_channel_is_not(domain: Domain) -> None:
+def test_a_subscription_begins_in_the_past_at_any_server(domain: Domain) -> None:
     async def story() -> None:
-        leader = domain.leader()
-        elsewhere = next(name for name in ("s1", "s2", "s3") if name != leader)
-        async with domain.servers(), domain.agent(leader) as alice, domain.agent(elsewhere, "bob") as bob:
-            await bob.publish(SUBJECT, {"n": 1})
-            async with alice.subscribe(SUBJECT, since="earliest") as reader:
-                assert await numbers(reader, 1) == [1]
-            with pytest.raises(Refused, match=f"in the log of {leader}; subscribe there"):
+        leader, elsewhere, _ = domain.places()
+        async with domain.server(leader), domain.agent(leader) as alice:
+            first = await alice.publish(SUBJECT, {"n": 0})
+            for value in range(1, 5):
+                await alice.publish(SUBJECT, {"n": value})
+            async with domain.server(elsewhere), domain.agent(elsewhere, "bob") as bob:
+                async with bob.subscribe(SUBJECT, "n >= 2", since="earliest") as reader:
+                    await alice.publish(SUBJECT, {"n": 5})
+                    assert await numbers(reader, 4) == [2, 3, 4, 5]
+                    await nothing_more(reader)
+                async with bob.subscribe(SUBJECT, since=first) as reader:
+                    assert await numbers(reader, 5) == [1, 2, 3, 4, 5]
+                with pytest.raises(Refused, match="in the logs of s1 and s2 and s3, without a common order"):
+                    await bob.subscribe("*", since="earliest")
+
+    run(story())
+
+
+def test_a_past_is_refused_while_its_leader_is_down(domain: Domain) -> None:
+    async def story() -> None:
+        leader, elsewhere, _ = domain.places()
+        async with domain.server(elsewhere), domain.agent(elsewhere, "bob") as bob:
+            with pytest.raises(Refused, match=f"{leader}, which leads the channel of .*, cannot be reached now"):
                 await bob.subscribe(SUBJECT, since="earliest")
+
+    run(story())
+
+
+def test_a_past_that_was_begun_waits_for_its_leader(domain: Domain) -> None:
+    async def story() -> None:
+        leader, elsewhere, _ = domain.places()
+        config = BrokerConfig(unacknowledged_max=8)
+        async with domain.server(elsewhere, broker=config), domain.agent(elsewhere, "bob") as bob:
+            async with domain.server(leader), domain.agent(leader) as alice:
+                for value in range(100):
+                    await alice.publish(SUBJECT, {"n": value})
+                reader = await bob.subscribe(SUBJECT, since="earliest")
+                assert await numbers(reader, 10) == list(range(10))
+            async with domain.server(leader), domain.agent(leader) as alice:
+                await alice.publish(SUBJECT, {"n": 100})
+                assert await numbers(reader, 91) == list(range(10, 101))
+                await nothing_more(reader)
 
     run(story())
 

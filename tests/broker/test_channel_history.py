@@ -17,6 +17,7 @@ from wanderbus.event import Event, EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, ListEvents, Listing, RequestRefused, encode_event
+from wanderbus.subscription import Since
 
 
 class HistoryDesk(AccessDesk):
@@ -123,7 +124,7 @@ def test_a_closed_link_is_not_read_for_and_not_answered(desk: HistoryDesk) -> No
     desk.send(bob, ListEvents(9, OWN))
     desk.close(alice)
     sent = len(desk.out[alice])
-    desk.give(read(1, 1_000), LeaderAnswered(Listing(3, ())))
+    desk.give(read(1, 1_000), LeaderAnswered(Listing(1, ())))
     assert [each.reading for each in desk.wanted] == [1, 4]
     assert len(desk.out[alice]) == sent
     desk.give(read(4, 1_000))
@@ -202,3 +203,64 @@ def test_a_server_that_is_alone_has_the_history_of_every_subject() -> None:
     desk.send(alice, ListEvents(1, SUBJECT, 3))
     (wanted,) = [each for each in outputs if isinstance(each, EventsWanted)]
     assert (wanted.subjects, wanted.first) == ((SUBJECT,), 3)
+
+
+@pytest.fixture
+def reading_server(desk: HistoryDesk) -> int:
+    """The link of another server that reads for its subscriptions."""
+    desk.give(LinkOpened(50, server_user("north", "example.org"), "server", is_server=True))
+    desk.send(50, Attach(1, "default", None, keep=True))
+    return 50
+
+
+def test_another_server_reads_matching_events_and_gets_the_end_of_what_is_durable(
+    desk: HistoryDesk, reading_server: int
+) -> None:
+    desk.send(reading_server, ListEvents(9, OWN, 2, limit=30, expression="N > 1", language="cesql"))
+    (wanted,) = desk.wanted
+    assert (wanted.expression, wanted.language, wanted.filter_work_max) == (
+        "N > 1",
+        "cesql",
+        desk.config.filter_work_max,
+    )
+    undecided = msgspec.structs.replace(past(3), undecided="filter_work_max")
+    desk.give(EventsRead(wanted.reading, wanted.end, events=(past(2), undecided)))
+    answer = desk.answer_of(reading_server)
+    head, first, second = answer.rows
+    assert (head, answer.next) == ({"incarnation": desk.broker.state.incarnation, "end": wanted.end}, None)
+    assert (first["number"], "undecided" in first, second["undecided"]) == (2, False, "filter_work_max")
+    desk.send(reading_server, ListEvents(10, OWN, 2, expression=""))
+    desk.give(read(2, wanted.end - 1))
+    assert (desk.answer_of(reading_server).next, desk.wanted[1].expression) == (str(wanted.end - 1), "")
+
+
+def test_another_server_is_told_whether_a_failure_is_final(desk: HistoryDesk, reading_server: int) -> None:
+    desk.send(reading_server, ListEvents(9, OWN, expression=""), ListEvents(10, OWN, expression=""))
+    desk.give(EventsRead(1, 0, failed="the lake is away"))
+    assert desk.answer_of(reading_server) == RequestRefused(9, "the lake is away")
+    desk.give(EventsRead(2, 0, failed="the disk is broken", is_lost=True))
+    assert desk.answer_of(reading_server).rows[0]["failed"] == "the disk is broken"
+
+
+def test_another_server_looks_up_a_point_in_the_past(desk: HistoryDesk, reading_server: int) -> None:
+    desk.send(reading_server, ListEvents(9, OWN, since=Since(at_us=5)))
+    assert desk.wanted[0].since == Since(at_us=5)
+    desk.give(EventsRead(1, 17))
+    assert desk.answer_of(reading_server).rows[0]["end"] == 17
+    desk.send(reading_server, ListEvents(10, OWN, since=Since(event=EventId("other", 1, 1))))
+    assert "the log of south has no such event" in desk.answer_of(reading_server).reason
+    desk.send(reading_server, ListEvents(11, OWN, since=Since(at_us=desk.wall_us + 10**9)))
+    assert "is in the future" in desk.answer_of(reading_server).reason
+
+
+def test_a_reading_for_subscriptions_is_for_servers_and_for_channels_that_are_led_here(
+    desk: HistoryDesk, reading_server: int
+) -> None:
+    alice = desk.attach()
+    for request in (ListEvents(1, OWN, expression=""), ListEvents(2, OWN, since=Since())):
+        desk.send(alice, request)
+        assert "is for servers of the domain" in desk.answer_of(alice).reason
+    desk.send(reading_server, ListEvents(9, NORTHERN, expression=""))
+    assert "north leads the channel of 'Northern', not south" in desk.answer_of(reading_server).reason
+    desk.send(reading_server, ListEvents(10, "*", expression=""))
+    assert "north and south leads the channel of '*'" in desk.answer_of(reading_server).reason

@@ -171,7 +171,7 @@ def test_t05_since_a_time_an_event_or_a_position(desk: Desk) -> None:
     ("since", "reason"),
     [
         (Since(at_us=START_US + 10**9), "is in the future"),
-        (Since(event=EventId("other", 1, 1)), "this server's log has no such event"),
+        (Since(event=EventId("other", 1, 1)), "has no such event"),
         (Since(position=Position(1, 1)), "has no such notification"),
         (Since(at_us=1, position=Position(1, 1)), "since names one point"),
     ],

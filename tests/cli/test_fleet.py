@@ -209,3 +209,21 @@ def test_k03_the_history_of_a_channel_is_listed_and_replayed_at_any_server(fleet
         (numbers[1], 1, True),
         (numbers[2], 2, True),
     ]
+
+
+def test_t05_a_subscription_since_an_event_is_the_same_at_any_server(fleet: Fleet) -> None:
+    leader = fleet.leader("Tram")
+    elsewhere = fleet.at(fleet.others(leader)[0], "bob", "hunter2")
+    status, out, err = fleet.run(
+        "pub", "Tram", "-", "--json", *elsewhere, input="".join(f'{{"n": {n}}}\n' for n in range(6))
+    )
+    assert (status, err) == (0, "")
+    second = json.loads(out.splitlines()[1])["id"]
+    for place in (elsewhere, fleet.at(leader)):
+        command = ("sub", "Tram", "n < 5", "--since", second, "--count", "3", "--json")
+        status, out, err = fleet.run(*command, *place)
+        assert status == 0, err
+        assert [json.loads(line)["attributes"]["n"] for line in out.splitlines()] == [2, 3, 4]
+    status, out, err = fleet.run("sub", "*", "--since", "earliest", *elsewhere)
+    assert (status, out) == (1, "")
+    assert "in the logs of s1 and s2 and s3, without a common order; subscribe to one subject, or live" in one_line(err)

@@ -18,6 +18,7 @@ from wanderbus.runtime.log.channel_events import ChannelEvents
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.history_source import HistorySource, LogHistory, SourceAway
 from wanderbus.runtime.segment_files import segment_paths
+from wanderbus.subscription import Since
 
 RECORDS = 200
 
@@ -203,3 +204,44 @@ def test_events_before_a_failure_are_answered_and_the_next_answer_has_the_reason
 def test_another_log_has_no_events(log: EventLog) -> None:
     answer = channel(log).read(msgspec.structs.replace(wanted(4), incarnation=2))
     assert "is not in the log of this server" in answer.failed
+
+
+# For subscriptions of other servers ----------------------------------------------------------------------------
+
+
+def matching(first: int, expression: str, **more: object) -> EventsWanted:
+    fields = {"expression": expression, "filter_work_max": 10**6, **more}
+    return msgspec.structs.replace(wanted(first), **fields)
+
+
+def test_t05_matching_events_are_one_piece_with_its_end(log: EventLog) -> None:
+    assert numbers(channel(log), matching(50, "N < 57")) == [52, 54, 56]
+    assert numbers(channel(log), matching(50, "")) == [each for each in TRADES if each >= 50]
+    assert channel(log).read(matching(50, "N < 57")).end == RECORDS
+    answer = channel(log).read(matching(50, "N > 57", events_max=2))
+    assert ([each.offset for each in answer.events], answer.end) == ([58], 61)  # another server has accepted 60
+
+
+def test_t05_a_filter_that_is_too_costly_is_undecided(log: EventLog) -> None:
+    answer = channel(log).read(matching(51, "N < 57", filter_work_max=1, events_max=1))
+    assert [each.undecided for each in answer.events] == ["filter_work_max"]
+
+
+def test_t05_a_point_in_the_past_is_looked_up_in_all_sources(log: EventLog, tmp_path: Path) -> None:
+    def place(since: Since, *older: HistorySource) -> int:
+        answer = channel(log, *older).read(msgspec.structs.replace(wanted(), since=since))
+        return -1 if answer.failed else answer.end
+
+    assert place(Since(at_us=77)) == 77
+    assert place(Since(event=EventId("wb", 1, 77))) == 78
+    assert place(Since()) == 0
+    older = Older(copy_of(log, tmp_path / "older"), 2)
+    oldest = remove_oldest(log)
+    assert (place(Since()), place(Since(at_us=2)), place(Since(at_us=2), older)) == (oldest, -1, 2)
+
+
+def test_t05_a_source_that_is_away_is_no_final_failure(log: EventLog) -> None:
+    oldest = remove_oldest(log)
+    answer = channel(log, Away()).read(matching(oldest - 1, ""))
+    assert (answer.failed, answer.is_lost) == ("older records are in the lake", False)
+    assert channel(log).read(matching(2, "", incarnation=2)).is_lost

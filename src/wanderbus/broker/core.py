@@ -21,6 +21,8 @@ from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
+from wanderbus.broker.history.leader_pieces import LeaderPieces
+from wanderbus.broker.history.leader_questions import LeaderQuestions
 from wanderbus.broker.interest.filter_work import FilterWork
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.phase_counts import PhaseCounts
@@ -142,29 +144,18 @@ class Broker:
         below = Hierarchy({}).below if channels is None else channels.below
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
         self._interest = InterestRequests(journal, links, channels)
+        self._questions = LeaderQuestions(journal)
+        leader_pieces = LeaderPieces(self._questions, self._on_input)
         self._forwarding = Forwarding(journal, links, channels)
         self._advertisements = Advertisements(state, journal, links, config, channels)
         self._phases = phases = PhaseCounts()
         self._engine_events = engine = EngineEvents(state, journal, config, channels, phases)
         self._filters = self._make_filters(channels, phases)
-        self._catch_up = self._make_catch_up(queue_limits, kinds, below)
+        self._catch_up = self._make_catch_up(queue_limits, kinds, below, leader_pieces)
         self._detections = Detections(state, journal, links, queue_limits, kinds)
-        self._subscriptions = Subscriptions(
-            state,
-            journal,
-            links,
-            queue_limits,
-            config,
-            kinds,
-            matcher,
-            self._catch_up,
-            self._detections,
-            self._engine_events,
-            servers,
-            self._interest,
-            self._filters,
-            policies,
-        )
+        basics = state, journal, links, queue_limits, config, kinds
+        parts = self._engine_events, servers, self._interest, self._filters, leader_pieces, policies
+        self._subscriptions = Subscriptions(*basics, matcher, self._catch_up, self._detections, *parts)
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
         self._unread_warnings = UnreadWarnings(state, journal, links, config)
         self._backlog = Backlog(links, journal, config, self._on_message, self._prematch)
@@ -177,19 +168,26 @@ class Broker:
         )
         self._direct = self._make_direct(kernel, delivery, servers, channels)
         self._publishing = self._make_publishing(delivery)
-        self._arrivals = Arrivals(state, journal, links, self._subscriptions, delivery, servers, channels, engine)
+        self._arrivals = Arrivals(
+            state, journal, links, self._subscriptions, delivery, self._catch_up, servers, channels, engine
+        )
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, config, self.engine, phases)
-        self._channel_history = ChannelHistory(state, journal, links, config, channels, below)
+        self._channel_history = ChannelHistory(state, journal, links, config, channels, below, self._questions)
 
     def _make_catch_up(
-        self, queue_limits: QueueLimits, kinds: CustomRestrictions, below: Callable[[str], tuple[str, ...]]
+        self,
+        queue_limits: QueueLimits,
+        kinds: CustomRestrictions,
+        below: Callable[[str], tuple[str, ...]],
+        leader_pieces: LeaderPieces,
     ) -> CatchUp:
         def matched_below() -> int:
             return self._engine_events.matched_below
 
-        return CatchUp(self.state, self._journal, self._links, queue_limits, self.config, kinds, matched_below, below)
+        places = matched_below, below, leader_pieces, self._interest.has_counted
+        return CatchUp(self.state, self._journal, self._links, queue_limits, self.config, kinds, *places)
 
     def _make_filters(self, channels: OwnChannels | None, phases: PhaseCounts) -> PublisherFilters:
         return PublisherFilters(
@@ -358,6 +356,7 @@ class Broker:
                 self._forwarding.answered(given)
             case InterestCounts(names=names):
                 self._interest.counts(names)
+                self._catch_up.counts()
                 self._advertisements.counts(names)
             case CausalMessageArrived() | DirectLinkOpened() | DirectLinkClosed() | RoutesArrived():
                 if self._direct is not None:
@@ -376,7 +375,7 @@ class Broker:
             case EventsRead():
                 self._channel_history.read(given)
             case LeaderAnswered():
-                self._channel_history.answered(given)
+                self._questions.answered(given)
             case LeaderLinkChanged() | FiltersArrived():
                 self._filters.on_leader(given)
             case MatchesRead():

@@ -352,11 +352,15 @@ class OffsetWanted(Output, frozen=True):
 
 
 class OffsetFound(Input, frozen=True):
-    """Answer to :class:`OffsetWanted`; without an ``offset`` the ``reason`` is a line for the subscriber."""
+    """Answer to :class:`OffsetWanted`; without an ``offset`` the ``reason`` is a line for the subscriber.
+
+    ``log`` are the server and the incarnation of a log that is not that of this server.
+    """
 
     lookup: int
     offset: int | None
     reason: str = ""
+    log: tuple[str, int] | None = None
 
 
 class HistoryWanted(Output, frozen=True):
@@ -398,7 +402,7 @@ class HistoryRead(Input, frozen=True):
     """Answer to :class:`HistoryWanted`: all matching ``events`` below offset ``end``, in order.
 
     ``failed`` is the reason for which the piece cannot be read, "" if it was read. With ``retry_s`` it can be requested
-    again after so many seconds; else it is lost.
+    again after so many seconds; else it is lost. ``is_at_end`` tells of another server's log that all of it was read.
     """
 
     piece: int
@@ -406,6 +410,7 @@ class HistoryRead(Input, frozen=True):
     events: tuple[PastEvent, ...] = ()
     failed: str = ""
     retry_s: float = 0.0
+    is_at_end: bool = False
 
 
 class HistoryFailed(Output, frozen=True):
@@ -421,6 +426,9 @@ class EventsWanted(Output, frozen=True):
     They are those of ``subjects`` in the log of ``server`` in ``incarnation``, with numbers from ``first`` up to
     ``end``, where all records are durable; or the ``newest`` of these alone. The answer may end earlier, as soon as it
     has ``events_max`` events or ``bytes_max`` bytes of them.
+
+    With ``since``, only the number of that point is wanted. With an ``expression``, only events that it matches; those
+    for which it takes more than ``filter_work_max`` are undecided, and the answer is one piece.
     """
 
     reading: int
@@ -432,13 +440,17 @@ class EventsWanted(Output, frozen=True):
     newest: int | None
     events_max: int
     bytes_max: int
+    since: Since | None = None
+    expression: str | None = None
+    language: str = "eci"
+    filter_work_max: int = 0
 
 
 class EventsRead(Input, frozen=True):
-    """Answer to :class:`EventsWanted`: all ``events`` below number ``end``, in order.
+    """Answer to :class:`EventsWanted`: all ``events`` below number ``end``, in order; or the number of a point.
 
     ``kept_from`` is the lowest number that is kept, if that is why the answer begins there; else 0. ``failed`` is the
-    reason for which the events cannot be read, "" if they were read.
+    reason for which the events cannot be read, "" if they were read; ``is_lost`` if they never can be.
     """
 
     reading: int
@@ -446,14 +458,16 @@ class EventsRead(Input, frozen=True):
     kept_from: int = 0
     events: tuple[PastEvent, ...] = ()
     failed: str = ""
+    is_lost: bool = False
 
 
 class AskLeader(Output, frozen=True):
-    """Pass a ``request`` about a channel to the server that leads it; :class:`LeaderAnswered` answers it.
+    """Pass a ``request`` about a channel to the server that leads it, ``leader``; :class:`LeaderAnswered` answers it.
 
     Its number is used once.
     """
 
+    leader: str
     request: protocol.ListEvents
 
 

@@ -11,6 +11,7 @@ from wanderbus import filters, protocol, records
 from wanderbus.broker import admission
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
+from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.lookups import Lookups
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.interest.matcher import Matcher
@@ -29,7 +30,7 @@ from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import SessionRow, session_key
+from wanderbus.broker.state.rows import LogSpan, SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.tombstones import Tombstones, is_same_request
 from wanderbus.errors import FilterError, LimitExceeded, Refused
@@ -63,6 +64,7 @@ class Subscriptions:
         servers: ServerUsers,
         interest: InterestRequests,
         publisher_filters: PublisherFilters,
+        leader_pieces: LeaderPieces,
         policies: QueuePolicies | None = None,
     ) -> None:
         self._state = state
@@ -82,7 +84,7 @@ class Subscriptions:
         self._catch_up = catch_up
         self._detections = detections
         self._engine = engine
-        self._lookups = Lookups(state, journal, config)
+        self._lookups = Lookups(state, journal, config, leader_pieces)
         self._live = ExpiryIndex()
         self._ended = Tombstones(state, journal, config, engine)
         kept = [row.subscription for row in sorted(state.subscriptions.values(), key=lambda row: row.number)]
@@ -122,17 +124,18 @@ class Subscriptions:
         if given.offset is None:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.reason)))
         else:
-            self.answer(link, request, given.offset)
+            log = given.log or (self._state.server, self._state.incarnation)
+            self.answer(link, request, LogSpan(*log, given.offset))
 
-    def answer(self, link: Link, request: protocol.OfSubscriptions, first: int | None = None) -> None:
+    def answer(self, link: Link, request: protocol.OfSubscriptions, first: LogSpan | None = None) -> None:
         """Serve one request; the answer is sent once the change is durable.
 
-        A subscription since a point in the past needs the offset ``first`` of that point; without it, the answer waits
-        until the offset was looked up.
+        A subscription since a point in the past needs the place ``first`` of that point in a log; without it, the
+        answer waits until the place was looked up.
         """
         try:
             if isinstance(request, protocol.Subscribe) and self._has_to_look_up(link, request, first):
-                self._lookups.ask(link, request)
+                self._lookups.ask(link, request, self._interest.leader_of_past(request.subject))
                 return
             done = self._serve(link, request, first)
         except (FilterError, LimitExceeded, Refused) as error:
@@ -269,7 +272,9 @@ class Subscriptions:
             if subscription.device in (None, link.device):
                 self._links.send(link, message)
 
-    def _serve(self, link: Link, request: protocol.OfSubscriptions, first: int | None = None) -> Sequence[Subscription]:
+    def _serve(
+        self, link: Link, request: protocol.OfSubscriptions, first: LogSpan | None = None
+    ) -> Sequence[Subscription]:
         assert link.session is not None
         match request:
             case protocol.Subscribe():
@@ -293,7 +298,7 @@ class Subscriptions:
                     raise _unknown(identity)
                 return [self._change(subscription, restrictions=accepted)]
 
-    def _has_to_look_up(self, link: Link, request: protocol.Subscribe, first: int | None) -> bool:
+    def _has_to_look_up(self, link: Link, request: protocol.Subscribe, first: LogSpan | None) -> bool:
         """Return whether a valid request would begin a subscription in the past; raise its refusal otherwise."""
         if request.since is None or request.succeeds is not None or first is not None:
             return False
@@ -310,7 +315,7 @@ class Subscriptions:
             if not link.is_server and (refusal := self._permissions.refusal(link.user, subject)):
                 raise Refused(refusal)
         if request.since is not None:
-            self._interest.check_since(request.subject)
+            self._interest.leader_of_past(request.subject)
         admission.check_queue(request.queue)
         self._policies.check(request.queue.policy)
         if request.language != PATTERN:
@@ -331,7 +336,7 @@ class Subscriptions:
         )
 
     def _subscribe(
-        self, link: Link, session: str, request: protocol.Subscribe, first: int | None = None
+        self, link: Link, session: str, request: protocol.Subscribe, first: LogSpan | None = None
     ) -> Subscription:
         wanted = self._wanted(link, request)
         if (subscription := self._live_as(wanted)) is not None:
@@ -343,12 +348,15 @@ class Subscriptions:
         inherits = self._ended.inheritable(link, wanted, request)
         accepted = msgspec.structs.replace(wanted, id=str(self._state.next_id))
         admission.check_size(accepted)
+        is_elsewhere = first is not None and first.server != self._state.server
+        has_past = first is not None and (is_elsewhere or first.next < self._state.offset)
         subscribed = records.Subscribed(
             at_us=self._state.wall_us,
             subscription=accepted,
             number=self._state.next_subscription,
             inherits=inherits,
-            history=first if first is not None and first < self._state.offset else None,
+            history=first.next if first is not None and has_past else None,
+            log=(first.server, first.incarnation) if first is not None and is_elsewhere else None,
         )
         self._journal.write(subscribed, urgent=True)
         self._take_up(accepted, entries)

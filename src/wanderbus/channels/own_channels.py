@@ -46,8 +46,8 @@ class OwnChannels:
             return True
         return self.leader(subject) == self.server
 
-    def other_leaders(self, subjects: Iterable[str]) -> frozenset[str]:
-        """Return the other leaders of ordered channels whose events a subscription to ``subjects`` can match.
+    def leaders(self, subjects: Iterable[str]) -> frozenset[str]:
+        """Return the leaders of ordered channels whose events a subscription to ``subjects`` can match.
 
         ``*`` means every subject.
         """
@@ -55,4 +55,8 @@ class OwnChannels:
         if self.direct is not None:
             subjects = [each for each in subjects if self.direct.leaves(each)]
         groups = self.directory.groups.groups_of(subjects)
-        return frozenset(leaders[group].server for group in groups) - {self.server}
+        return frozenset(leaders[group].server for group in groups)
+
+    def other_leaders(self, subjects: Iterable[str]) -> frozenset[str]:
+        """Return those of :meth:`leaders` that are not this server."""
+        return self.leaders(subjects) - {self.server}

@@ -131,7 +131,7 @@ def sub(
 
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
 
-    With --since the past that the server still has comes first, and new events follow, each once. A kept subscription
+    With --since the past that is still kept comes first, and new events follow, each once. A kept subscription
     continues where it stopped.
 
     Example: wanderbus sub Departure --keep delays --lifetime 30d --user sip:alice@localhost

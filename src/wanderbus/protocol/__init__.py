@@ -271,6 +271,11 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
 
     They are those of ``subject`` and of the subjects below it, with numbers from ``first`` to ``last``, or the
     ``newest`` of these alone. The answer has at most ``limit`` of them; its cursor is the next ``first``.
+
+    A server reads so for a subscription that begins in the past (SPEC T-05): with ``since`` the answer is the number at
+    which to begin, with ``expression`` it has the matching events alone. ``subject`` may be ``*`` then. The first row
+    names the log by its ``incarnation``, and the ``end`` of what was read; or it has the reason why that has ``failed``
+    for good.
     """
 
     request: int
@@ -279,6 +284,9 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
     last: Number | None = None
     newest: int | None = None
     limit: int = 1_000
+    since: Since | None = None
+    expression: str | None = None
+    language: str = "eci"
 
 
 class Advertise(AgentMessage, frozen=True, tag=21):

@@ -387,7 +387,8 @@ def test_a_request_about_a_channel_is_answered_in_parts_with_its_own_number(sout
     south.attached()
     south.taken()
     south.subscribe("one", ("North", "x < 3"))
-    assert south.give(AskLeader(protocol.ListEvents(1, "North", 4)), AskLeader(protocol.ListEvents(2, "Down"))) == []
+    asked = protocol.ListEvents(1, "North", 4), protocol.ListEvents(2, "Down")
+    assert south.give(*(AskLeader("north", each) for each in asked)) == []
     subscribe, first, second = south.taken()
     assert isinstance(subscribe, protocol.Subscribe)
     assert isinstance(first, protocol.ListEvents)
@@ -405,15 +406,21 @@ def test_a_request_about_a_channel_is_answered_in_parts_with_its_own_number(sout
 
 def test_requests_about_channels_are_refused_while_the_leader_cannot_be_reached(south: South) -> None:
     south.attached("east")
-    (answer,) = south.give(AskLeader(protocol.ListEvents(1, "North")))
+    (answer,) = south.give(AskLeader("north", protocol.ListEvents(1, "North")))
     assert answer.answer.request == 1
     assert answer.answer.reason.startswith("north, which leads the channel of 'North', cannot be reached now")
     south.attached()
-    assert south.give(AskLeader(protocol.ListEvents(2, "North"))) == []
+    assert south.give(AskLeader("north", protocol.ListEvents(2, "North"))) == []
     (answer,) = south.close()
     assert (answer.answer.request, isinstance(answer.answer, protocol.RequestRefused)) == (2, True)
     south.attached()
     assert south.close() == []
+
+
+def test_a_request_to_a_server_that_leads_no_channel_is_refused(south: South) -> None:
+    (answer,) = south.give(AskLeader("west", protocol.ListEvents(1, "North")))
+    assert answer.answer.request == 1
+    assert answer.answer.reason.startswith("west leads no channel of this domain")
 
 
 # Filters of channels -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.engine_events import heir_of, life_at
+from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
@@ -127,6 +128,8 @@ class MatchedDelivery:
             if event.offset >= self.leaving.get(
                 session_key(subscription.owner, subscription.session), event.offset + 1
             ):
+                continue
+            if row.read_below is not None and is_read(event.id, row.read_below):
                 continue
             if row.history:
                 if is_live:

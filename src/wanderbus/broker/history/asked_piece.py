@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from wanderbus.broker.messages import HistoryWanted, PastEvent
+from wanderbus.broker.messages import HistoryRead, HistoryWanted, PastEvent
 
 
 class AskedPiece(msgspec.Struct):
@@ -13,6 +13,32 @@ class AskedPiece(msgspec.Struct):
     wanted: HistoryWanted
     held: list[PastEvent] | None
     is_sent: bool = False
+    leader: str = ""
+    """The server that reads it, "" for this one."""
+
+    def hold(self, event: PastEvent, most: int) -> None:
+        """Hold a later match, which is not in the piece; with more than ``most`` of them all are given up."""
+        if self.held is None:
+            return
+        if self.leader:
+            if (event.id.origin, event.id.incarnation) != (self.wanted.server, self.wanted.incarnation):
+                return
+            event = msgspec.structs.replace(event, offset=event.id.number)
+        elif event.offset < self.wanted.end:
+            return
+        if len(self.held) >= most:
+            self.held = None
+        else:
+            self.held.append(event)
+
+    def end_at(self, given: HistoryRead) -> None:
+        """Note where the leader has ended the piece: the seam is there if it is the end of the leader's log."""
+        if not given.is_at_end:
+            self.held = None
+            return
+        self.wanted = msgspec.structs.replace(self.wanted, end=given.end)
+        if self.held is not None:
+            self.held = [each for each in self.held if each.offset >= given.end]
 
 
 class TakenEvents(msgspec.Struct):

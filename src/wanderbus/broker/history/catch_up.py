@@ -1,14 +1,20 @@
 """Subscriptions that read the past: their turns, the pieces of the log they read, and the seam to live (SPEC T-05).
 
 A subscription that is behind has a cursor in the log, which is part of the durable state. Matches of new events are
-not queued for it: the log has them. One piece is read at a time in the whole broker, and users take turns. A
-piece is requested only when the queue has room, so that reading the past drops nothing.
+not queued for it: the log has them. The log is that of the server that leads the channel. One piece is read at a time
+in each log, and users take turns. A piece is requested only when the queue has room, so that reading the past drops
+nothing.
 
 **The seam.** A piece that reaches the end of the log ends at the offset of the next record, H. From then on the matches
 of new events are held in memory until the piece is read. One record takes the events of the piece, the held ones and
 the switch to live, so every event below H comes from the log, every later one from memory, and the cursor and the
 notifications are durable together. If anything prevents the switch (a crash, a lack of room, too many held events),
 the cursor is at H or before, and the held events are read from the log like all others.
+
+**The seam to a leader.** A piece of another server's log is requested once the subscription counts there, so the leader
+sends every later match. H is the end of what is durable there when it reads the piece, which its answer says. Arrivals
+are held from the request on, and those below H are discarded. H stays in the row: events below it may also arrive after
+the switch. A leader that cannot be reached is asked again after a pause.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.history.asked_piece import AskedPiece, TakenEvents
+from wanderbus.broker.history.leader_pieces import LeaderPieces
 from wanderbus.broker.history.room import QueueRoom
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.interest.filter_accounts import Undecided
@@ -30,7 +37,7 @@ from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.replays import notified_of
+from wanderbus.broker.state.replays import leader_span, notified_of
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import SetTimer
@@ -51,6 +58,12 @@ subscriptions would keep the end of the log away from all of them."""
 HELD_MAX: Final = 256
 """Events that are held while the last piece is read."""
 
+_HERE: Final = ""
+"""Place of the logs that this server reads; other places are the names of leaders."""
+
+_UNKNOWN_END: Final = 2**62
+"""End of a piece that a leader reads: the leader knows the end of its log."""
+
 
 class CatchUp:
     """Every live subscription that is behind, and the piece of one of them that is being read."""
@@ -65,11 +78,15 @@ class CatchUp:
         kinds: CustomRestrictions,
         matched_below: Callable[[], int],
         below: Callable[[str], tuple[str, ...]],
+        leader_pieces: LeaderPieces,
+        has_counted: Callable[[str], bool],
     ) -> None:
         """Create it.
 
         :param matched_below: returns the offset below which the matching engine has matched its events
         :param below: returns a subject and all subjects below it
+        :param leader_pieces: reads in the logs of leaders
+        :param has_counted: returns whether a subscription counts at all leaders of its subjects
         """
         self.is_paused = False
         """True if nothing is read because the disk has no room for the records."""
@@ -83,11 +100,17 @@ class CatchUp:
         self._kinds = kinds
         self._matched_below = matched_below
         self._below = below
+        self._leader_pieces = leader_pieces
+        self._has_counted = has_counted
         self._pieces = 0
-        self._asked: AskedPiece | None = None
+        self._asked: dict[str, AskedPiece] = {}
+        """The piece that is being read at each place."""
         self._reached: dict[str, int] = {}
         """Offsets up to which nothing matched since the cursor was written."""
-        self._turns = Turns()
+        self._turns: dict[str, Turns] = {_HERE: Turns()}
+        """Those that may read, by the place of their log."""
+        self._uncounted: list[str] = []
+        """Those that do not count at their leader yet."""
         self._paced: list[tuple[float, str]] = []
         """Those that have to wait until a monotonic second."""
         self._full: dict[str, list[str]] = {}
@@ -98,21 +121,26 @@ class CatchUp:
         if not self._state.subscriptions[identity].history:
             return
         self._reached.pop(identity, None)
-        asked = self._asked
-        if asked is not None and asked.wanted.subscription.id == identity:
+        asked = next((each for each in self._asked.values() if each.wanted.subscription.id == identity), None)
+        if asked is not None:
             asked.held = None  # what came while it was not live was not held
         elif not self._is_known(identity):
             self._let_read(identity)
 
     def _is_known(self, identity: str) -> bool:
-        waiting = [*self._full.values(), [each for _, each in self._paced]]
-        return identity in self._turns or any(identity in several for several in waiting)
+        waiting = [*self._full.values(), [each for _, each in self._paced], self._uncounted]
+        has_turn = any(identity in several for several in self._turns.values())
+        return has_turn or any(identity in several for several in waiting)
 
     def go_on(self) -> None:
-        """Request the next piece, once the records that it ends with are durable."""
-        if self._asked is None and (self._turns or self._paced or self._full) and not self.is_paused:
-            self._choose()
-        asked = self._asked
+        """Request the next pieces, each once the records that it ends with are durable."""
+        if not self.is_paused:
+            if self._paced or self._full:
+                self._wake()
+            for place, turns in list(self._turns.items()):
+                if turns and place not in self._asked:
+                    self._choose(turns)
+        asked = self._asked.get(_HERE)
         if asked is not None and not asked.is_sent and asked.wanted.end <= self._journal.durable:
             asked.is_sent = True
             self._journal.emit_now(asked.wanted)
@@ -130,29 +158,36 @@ class CatchUp:
         if row is None or not row.history:
             self._reached.pop(identity, None)
         else:
-            self._turns.add(row.subscription.owner, identity)
+            span = leader_span(row, self._state.server)
+            turns = self._turns.setdefault(_HERE if span is None else span.server, Turns())
+            turns.add(row.subscription.owner, identity)
+
+    def counts(self) -> None:
+        """Let subscriptions read that may count at their leaders now."""
+        uncounted, self._uncounted = self._uncounted, []
+        for identity in uncounted:
+            self._let_read(identity)
+
+    def lost(self, leader: str) -> None:
+        """Take a report that new events of ``leader`` are lost: its log, or a source of what that lacks, has them."""
+        if leader in self._asked:
+            self._asked[leader].held = None
 
     def hold(self, behind: Sequence[str], event: PastEvent, *, is_undecided: bool) -> None:
         """Hold an accepted event that matches the subscriptions ``behind``, if one of them waits for its last piece.
 
         The matching engine also names events of that piece, which are read.
         """
-        asked = self._asked
-        if asked is None or asked.held is None or asked.wanted.subscription.id not in behind:
-            return
-        if event.offset < asked.wanted.end:
-            return
-        if is_undecided or len(asked.held) >= HELD_MAX:
-            asked.held = None
-        else:
-            asked.held.append(event)
+        for asked in self._asked.values():
+            if asked.wanted.subscription.id in behind:
+                asked.hold(event, 0 if is_undecided else HELD_MAX)
 
     def read(self, given: HistoryRead) -> Subscription | None:
         """Use a piece that was read; return the subscription if its history cannot be read, so that it has to end."""
-        asked, self._asked = self._asked, None
-        if asked is None or asked.wanted.piece != given.piece:
-            self._asked = asked
+        asked = next((each for each in self._asked.values() if each.wanted.piece == given.piece), None)
+        if asked is None:
             return None
+        del self._asked[asked.leader]
         wanted = asked.wanted
         row = self._state.subscriptions.get(wanted.subscription.id)
         if row is None or not row.history:
@@ -166,19 +201,24 @@ class CatchUp:
         if given.failed:
             self._journal.emit(HistoryFailed(row.subscription.id, given.failed))
             return row.subscription
+        if asked.leader:
+            asked.end_at(given)
         self._use(row, asked, given)
         return None
 
-    def _choose(self) -> None:
-        """Request the piece of the next subscription with room in its queue."""
+    def _wake(self) -> None:
+        """Give those their turns whose pause is over, or whose queue may have room."""
         now = self._links.now
         while self._paced and self._paced[0][0] <= now:
             self._let_read(heappop(self._paced)[1])
         for key in self._state.take_relieved():
             for identity in self._full.pop(key, ()):
                 self._let_read(identity)
-        while self._turns:
-            identity = self._turns.take()
+
+    def _choose(self, turns: Turns) -> None:
+        """Request the piece of the next subscription with room in its queue."""
+        while turns:
+            identity = turns.take()
             row = self._state.subscriptions.get(identity)
             if row is None or not row.history:
                 self._reached.pop(identity, None)
@@ -187,8 +227,19 @@ class CatchUp:
             if not self._room.is_due(session, row):
                 self._wait_for_room(session, row)
                 continue
-            self._ask(session, row)
+            if (span := leader_span(row, self._state.server)) is None:
+                self._ask(session, row)
+            elif self._has_counted(identity):
+                self._ask_leader(session, row, span.server)
+            else:
+                self._uncounted.append(identity)
+                continue
             return
+
+    def _ask_leader(self, session: SessionRow, row: SubscriptionRow, leader: str) -> None:
+        wanted = self._wanted(session, row, _UNKNOWN_END)
+        self._asked[leader] = AskedPiece(wanted, [], is_sent=True, leader=leader)
+        self._leader_pieces.read(wanted)
 
     def _ask(self, session: SessionRow, row: SubscriptionRow) -> None:
         span = row.history[0]
@@ -198,24 +249,28 @@ class CatchUp:
         is_last = span.end is None and end == log_end
         if is_last:
             self._journal.hurry()  # the piece is read once its last record is durable
+        wanted = self._wanted(session, row, end)
+        is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
+        self._asked[_HERE] = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)
+        if not is_here:
+            self._journal.emit_now(wanted)
+
+    def _wanted(self, session: SessionRow, row: SubscriptionRow, end: int) -> HistoryWanted:
+        span = row.history[0]
         events, size = self._room.left(session, row)
         self._pieces += 1
-        wanted = HistoryWanted(
+        return HistoryWanted(
             self._pieces,
             row.subscription,
             span.server,
             span.incarnation,
-            first,
+            self._next(row),
             end,
             min(PIECE_EVENTS_MAX, events),
             min(PIECE_BYTES_MAX, size),
             self._filter_work_max,
             self._below(row.subscription.subject),
         )
-        is_here = (span.server, span.incarnation) == (self._state.server, self._state.incarnation)
-        self._asked = AskedPiece(wanted, [] if is_last else None, is_sent=not is_here)
-        if not is_here:
-            self._journal.emit_now(wanted)
 
     def _use(self, row: SubscriptionRow, asked: AskedPiece, given: HistoryRead) -> None:
         session = self._session(row)
@@ -229,7 +284,7 @@ class CatchUp:
                 taken.last_us, list(taken.events), list(taken.is_history), taken.restricted, taken.bytes
             )
             if self._take(session, row, taken, asked.held, is_history=False) is None:
-                self._write(session, row, taken, None, live_from=max(given.end, self._matched_below()))
+                self._write(session, row, taken, None, end=given.end)
                 return
             taken = before
         self._write(session, row, taken, given.end)
@@ -260,9 +315,12 @@ class CatchUp:
         return None
 
     def _write(
-        self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None, live_from: int = 0
+        self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None, end: int = 0
     ) -> None:
-        """Write cursor and notifications as one record, and send what the windows allow."""
+        """Write cursor and notifications as one record, and send what the windows allow.
+
+        Without a ``cursor`` the subscription is live, and ``end`` is that of its history.
+        """
         identity, first = row.subscription.id, session.next
         if cursor is not None and not taken.events and not taken.restricted and self._is_early(row, cursor):
             self._postpone(session, row, cursor)
@@ -272,6 +330,10 @@ class CatchUp:
             records.ReplayedEvent(each.id, each.at_us, msgspec.Raw(each.event), past)
             for each, past in zip(taken.events, taken.is_history, strict=True)
         ]
+        span, live_from, read_below = leader_span(row, self._state.server), 0, 0
+        if cursor is None:
+            live_from = max(0 if span else end, self._matched_below())
+            read_below = 0 if span is None else end
         replayed = records.Replayed(
             at_us=self._state.wall_us,
             user=session.user,
@@ -282,6 +344,8 @@ class CatchUp:
             restricted=taken.restricted,
             next=cursor,
             live_from=live_from,
+            log=None if span is None else (span.server, span.incarnation),
+            read_below=read_below,
         )
         self._journal.write(replayed, urgent=bool(events))
         for number, event in enumerate(taken.events, first):

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.admission import check_subject, refusal
+from wanderbus.broker.history.leader_questions import Answer, LeaderQuestions, is_last
+from wanderbus.broker.history.lookups import check_point
 from wanderbus.broker.history.turns import Turns
 from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, encoded_row, listing
-from wanderbus.broker.messages import AskLeader, EventsRead, EventsWanted, LeaderAnswered
+from wanderbus.broker.messages import EventsRead, EventsWanted
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
@@ -36,6 +39,7 @@ class ChannelHistory:
 
     :param channels: the channels of the domain; None if this server is alone
     :param below: returns a subject and all subjects below it
+    :param questions: passes requests to other leaders
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class ChannelHistory:
         config: BrokerConfig,
         channels: OwnChannels | None,
         below: Callable[[str], tuple[str, ...]],
+        questions: LeaderQuestions,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -54,6 +59,8 @@ class ChannelHistory:
         self._most = config.user_subscriptions_max
         self._channels = channels
         self._below = below
+        self._questions = questions
+        self._filter_work_max = config.filter_work_max
         self._last = 0
         self._waiting: dict[int, tuple[Link, protocol.ListEvents]] = {}
         self._counts: Counter[str] = Counter()
@@ -74,7 +81,9 @@ class ChannelHistory:
         if self._is_led_here(request.subject):
             self._turns.add(link.user, str(self._last))
         else:
-            self._journal.emit_now(AskLeader(msgspec.structs.replace(request, request=self._last)))
+            assert self._channels is not None
+            leader = self._channels.leader(request.subject)
+            self._questions.ask(leader, request, partial(self._answered, self._last))
 
     def go_on(self) -> None:
         """Read the next answer, if none is being read."""
@@ -95,20 +104,16 @@ class ChannelHistory:
         link, request = self._take(given.reading)
         if not self._links.is_open(link):
             return
-        if given.failed:
+        if given.failed and not (given.is_lost and request.expression is not None):
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(given.failed)))
             return
         after = str(given.end) if given.end < wanted.end else None
-        for message in listing(request.request, self._rows(request.subject, given), after):
+        for message in listing(request.request, self._rows(request, given), after):
             self._links.send(link, message)
 
-    def answered(self, given: LeaderAnswered) -> None:
+    def _answered(self, number: int, answer: Answer) -> None:
         """Pass the answer of a leader, or a part of it, to the user."""
-        answer = given.answer
-        if answer.request not in self._waiting:
-            return
-        is_part = isinstance(answer, protocol.Listing) and answer.more
-        link, request = self._waiting[answer.request] if is_part else self._take(answer.request)
+        link, request = self._take(number) if is_last(answer) else self._waiting[number]
         if self._links.is_open(link):
             self._links.send(link, msgspec.structs.replace(answer, request=request.request))
 
@@ -116,6 +121,9 @@ class ChannelHistory:
         """Raise :class:`Refused` for a request that is not permitted or not valid."""
         subject, channels = request.subject, self._channels
         check_subject(subject)
+        if _is_for_subscription(request):
+            self._check_reading_server(link, request)
+            return
         if subject == EVERY_SUBJECT:
             raise Refused("a history is that of one channel, and '*' is every subject; give one subject")
         if request.limit < 1 or (request.newest is not None and not 1 <= request.newest <= NEWEST_MAX):
@@ -136,6 +144,17 @@ class ChannelHistory:
             reason = f"{self._most} requests of {link.user} wait until their events are read; try again later"
             raise LimitExceeded(reason, "user_subscriptions_max")
 
+    def _check_reading_server(self, link: Link, request: protocol.ListEvents) -> None:
+        """Raise :class:`Refused` unless another server reads here for a subscription to a channel of this one."""
+        subject, channels = request.subject, self._channels
+        if not link.is_server or channels is None:
+            raise Refused("a listing with since or an expression is for servers of the domain; subscribe instead")
+        if (leaders := channels.leaders([subject])) != {channels.server}:
+            names = " and ".join(sorted(leaders))
+            raise Refused(f"{names} leads the channel of {subject!r}, not {channels.server}; compare the domain files")
+        if request.since is not None:
+            check_point(request.since, self._state)
+
     def _is_led_here(self, subject: str) -> bool:
         return self._channels is None or self._channels.leads(subject)
 
@@ -151,14 +170,23 @@ class ChannelHistory:
             request.newest,
             min(request.limit, ROWS_MAX),
             ANSWER_BYTES_MAX,
+            request.since,
+            request.expression,
+            request.language,
+            self._filter_work_max,
         )
 
-    def _rows(self, subject: str, given: EventsRead) -> Iterator[bytes]:
-        epoch = 0 if self._channels is None else self._channels.directory.lookup(subject).epoch
+    def _rows(self, request: protocol.ListEvents, given: EventsRead) -> Iterator[bytes]:
+        epoch = 0 if self._channels is None else self._channels.directory.lookup(request.subject).epoch
+        if _is_for_subscription(request):
+            log = {"incarnation": self._state.incarnation, "end": given.end}
+            yield encoded_row({**log, "failed": protocol.shortened(given.failed)} if given.failed else log)
         if given.kept_from:
             yield encoded_row({"kept_from": given.kept_from})
         for each in given.events:
             row = {"number": each.offset, "epoch": epoch, "id": each.id, "user": each.user, "at_us": each.at_us}
+            if each.undecided:
+                row["undecided"] = each.undecided
             yield encoded_row({**row, "event": msgspec.Raw(each.event)})
 
     def _take(self, number: int) -> tuple[Link, protocol.ListEvents]:
@@ -168,3 +196,8 @@ class ChannelHistory:
         if not self._counts[link.user]:
             del self._counts[link.user]
         return link, request
+
+
+def _is_for_subscription(request: protocol.ListEvents) -> bool:
+    """Return whether a server reads for a subscription that begins in the past."""
+    return request.since is not None or request.expression is not None

@@ -122,7 +122,7 @@ def offset_after(record: AnyRecord, offset: int, user: str, session: str, number
         case Replayed():
             place = number - record.first
             if (record.user, record.session) == (user, session) and 0 <= place < len(record.events):
-                return record.events[place].id.number + 1
+                return offset + 1 if record.log is not None else record.events[place].id.number + 1
     return None
 
 

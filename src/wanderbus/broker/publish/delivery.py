@@ -19,10 +19,11 @@ from wanderbus.broker.publish.decisions import Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.subscription import Subscription
 
 
@@ -49,10 +50,18 @@ class Delivery:
         self._queue_limits = queue_limits
         self._user_pattern_events_max = user_pattern_events_max
 
-    def deliver(self, event: Event, encoded: msgspec.Raw, received_us: int, excluded: Container[str] = ()) -> Delivered:
+    def deliver(
+        self,
+        event: Event,
+        encoded: msgspec.Raw,
+        received_us: int,
+        excluded: Container[str] = (),
+        arrived: EventId | None = None,
+    ) -> Delivered:
         """Return the notifications of an accepted event; ``received_us`` is the last reading of the wall clock.
 
-        The ``excluded`` users get none.
+        The ``excluded`` users get none. ``arrived`` is the id of an event that comes from the leader of its channel:
+        subscriptions that have read it in the log there get none.
         """
         expired: list[Subscription] = []
         behind: list[str] = []
@@ -65,6 +74,8 @@ class Delivery:
         rows = list(map(self._state.subscriptions.__getitem__, found))
         if excluded:
             rows = [row for row in rows if row.subscription.owner not in excluded]
+        if arrived is not None:
+            rows = [row for row in rows if row.read_below is None or not is_read(arrived, row.read_below)]
         matched, restricted = self._generated(rows, event, received_us, expired, behind)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()

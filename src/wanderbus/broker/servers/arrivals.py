@@ -13,6 +13,7 @@ import msgspec
 
 from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ArrivalMatched, ArrivalsLost, ArrivalsTaken, ArrivalsWanted, EventArrived
 from wanderbus.broker.publish.delivery import Delivery
@@ -38,6 +39,7 @@ class Arrivals:
         links: Links,
         subscriptions: Subscriptions,
         delivery: Delivery,
+        catch_up: CatchUp,
         servers: ServerUsers,
         channels: OwnChannels | None,
         engine: EngineEvents,
@@ -52,6 +54,7 @@ class Arrivals:
         self._engine = engine
         self._subscriptions = subscriptions
         self._delivery = delivery
+        self._catch_up = catch_up
         self._wanted: dict[str, tuple[int, int]] = {}
         """Epoch and number from which on a leader was asked again, until its next event in order."""
         self._is_full = False
@@ -90,6 +93,7 @@ class Arrivals:
         if not self._is_next(given):
             return
         state = self._state
+        self._catch_up.lost(given.leader)
         lost = records.ArrivalsLost(
             at_us=state.wall_us,
             leader=given.leader,
@@ -129,6 +133,7 @@ class Arrivals:
             self._state,
             self._servers.users,
             lambda subjects: channels is None or leader in channels.other_leaders(subjects),
+            leader,
         )
 
     def _ask_again(self, given: EventArrived | ArrivalsLost, number: int) -> None:
@@ -158,7 +163,8 @@ class Arrivals:
 
     def _match(self, given: EventArrived, arrival: records.Arrival) -> None:
         # Other servers get it from its leader: a subscription to every subject would send it in circles.
-        delivered = self._delivery.deliver(given.event, arrival.event, self.received_us, self._servers.users)
+        servers = self._servers.users
+        delivered = self._delivery.deliver(given.event, arrival.event, self.received_us, servers, given.id)
         self._delivery.phases.at_destination(is_matched=delivered.is_matched)
         if (report := self._report(given)) is not None:
             self._journal.emit_now(report(delivered.is_matched))

@@ -72,16 +72,28 @@ class InterestRequests:
                 continue
         self.add(readable)
 
-    def check_since(self, subject: str) -> None:
-        """Raise :class:`Refused` if a subscription to ``subject`` cannot begin in the past here.
+    def leader_of_past(self, subject: str) -> str:
+        """Return the server whose log has the earlier events of ``subject``, "" for this one.
 
-        The earlier events of an ordered channel are in the log of its leader, those of a decentralised one in several.
+        :raises Refused: they are in several logs, so a subscription cannot begin in the past
         """
-        if self._channels is not None and (direct := self._channels.direct) is not None and direct.concerns(subject):
+        if (channels := self._channels) is None:
+            return ""
+        if channels.direct is not None and channels.direct.concerns(subject):
             raise Refused(f"since: the earlier events of {subject!r} are in the logs of all servers; subscribe live")
-        if self._channels is not None and (leaders := self._channels.other_leaders([subject])):
-            leader = " and ".join(sorted(leaders))
-            raise Refused(f"since: the earlier events of {subject!r} are in the log of {leader}; subscribe there")
+        leaders = channels.leaders([subject])
+        if len(leaders) > 1:
+            names = " and ".join(sorted(leaders))
+            raise Refused(
+                f"since: the earlier events of {subject!r} are in the logs of {names}, without a common order; "
+                "subscribe to one subject, or live"
+            )
+        return "".join(leaders - {channels.server})
+
+    def has_counted(self, subscription: str) -> bool:
+        """Return whether a subscription counts at all leaders of its subjects: they send every new event."""
+        name = self._reported.get(subscription)
+        return name is not None and name not in self._held
 
     def remove(self, subscription: str) -> None:
         """Report the end of a subscription, once the record of it is durable."""

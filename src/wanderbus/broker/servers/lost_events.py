@@ -7,20 +7,24 @@ from collections.abc import Callable, Container, Sequence
 from wanderbus import records
 from wanderbus.broker.interest.index_entries import subjects_of
 from wanderbus.broker.publish.notifying import by_number, notification_of
+from wanderbus.broker.state.replays import leader_span
 from wanderbus.broker.state.rows import SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 
 
 def concerned(
-    state: BrokerState, servers: Container[str], may_match: Callable[[Sequence[str]], bool]
+    state: BrokerState, servers: Container[str], may_match: Callable[[Sequence[str]], bool], leader: str = ""
 ) -> tuple[records.Notified, ...]:
     """Return the next notification of each session for its subscriptions whose subjects ``may_match``.
 
-    The users of other ``servers`` get none: they get the events, and the gaps, from where these come.
+    The users of other ``servers`` get none: they get the events, and the gaps, from where these come. Subscriptions
+    that still read the log of ``leader`` get none: they find there what is lost.
     """
     rows: dict[str, list[SubscriptionRow]] = {}
     for row in sorted(state.subscriptions.values(), key=by_number):
         subscription = row.subscription
+        if leader and (span := leader_span(row, state.server)) is not None and span.server == leader:
+            continue
         if subscription.owner not in servers and may_match(subjects_of(subscription)):
             rows.setdefault(session_key(subscription.owner, subscription.session), []).append(row)
     sessions = state.sessions

@@ -96,8 +96,10 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
     ]
     exported = ExportedSession(
         session=msgspec.structs.replace(session, owner_epoch=owner_epoch),
-        subscriptions=tuple(closed(state.subscriptions[each], state.offset) for each in session.subscriptions),
-        ended=tuple(closed(state.tombstones[each], state.offset) for each in session.ended),
+        subscriptions=tuple(
+            closed(state.subscriptions[each], state.server, state.offset) for each in session.subscriptions
+        ),
+        ended=tuple(closed(state.tombstones[each], state.server, state.offset) for each in session.ended),
         devices=tuple(msgspec.structs.replace(row, binding=None, address=None) for row in devices),
         publishers=tuple(publishers),
         events=tuple(events.values()),

@@ -8,6 +8,7 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.state.rows import EventRow, LogSpan, SubscriptionRow, session_key
+from wanderbus.event import EventId
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -20,7 +21,19 @@ def history_of(state: BrokerState, record: records.Subscribed) -> tuple[LogSpan,
     """Return the records that a new subscription has to read."""
     if record.history is None:
         return ()
-    return (LogSpan(state.server, state.incarnation, record.history),)
+    return (LogSpan(*(record.log or (state.server, state.incarnation)), record.history),)
+
+
+def leader_span(row: SubscriptionRow, server: str) -> LogSpan | None:
+    """Return what a subscription reads now, if that is the log of another leader than ``server``; None otherwise."""
+    span = row.history[0] if row.history else None
+    return span if span is not None and span.end is None and span.server != server else None
+
+
+def is_read(arrived: EventId, read_below: EventId) -> bool:
+    """Return whether an event is of the log that was read below ``read_below``, and was read there."""
+    is_same_log = (arrived.origin, arrived.incarnation) == (read_below.origin, read_below.incarnation)
+    return is_same_log and arrived.number < read_below.number
 
 
 def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
@@ -30,6 +43,7 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
     row.history = _advanced(row.history, record.next)
     if not row.history:
         row.live_from = record.live_from
+        row.read_below = None if record.log is None else EventId(*record.log, record.read_below)
     session.restricted += record.restricted
     state.subscriptions.put(record.subscription, row)
     state.sessions.put(session.key, session)
@@ -45,9 +59,9 @@ def notified_of(row: SubscriptionRow, number: int) -> records.Notified:
     return records.Notified(wanted.owner, wanted.session, number, (wanted.id,), bound)
 
 
-def closed(row: SubscriptionRow, end: int) -> SubscriptionRow:
-    """Return the row for another server: the log of this one ends at offset ``end`` for its session."""
-    if not row.history:
+def closed(row: SubscriptionRow, server: str, end: int) -> SubscriptionRow:
+    """Return the row for another server: the log of this one, ``server``, ends at offset ``end`` for its session."""
+    if not row.history or leader_span(row, server):
         return row
     spans = tuple([msgspec.structs.replace(each, end=end) if each.end is None else each for each in row.history])
     return msgspec.structs.replace(row, history=spans)
@@ -56,7 +70,7 @@ def closed(row: SubscriptionRow, end: int) -> SubscriptionRow:
 def continued(state: BrokerState, row: SubscriptionRow) -> None:
     """Let an imported subscription read this server's log from now on, after those of the former owners."""
     row.live_from, row.former, row.heir = state.offset, (), ""
-    if row.history:
+    if row.history and row.history[-1].end is not None:
         row.history = (*row.history, LogSpan(state.server, state.incarnation, state.offset))
 
 

@@ -158,7 +158,8 @@ class ServerRow(msgspec.Struct):
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     """Records of one log that a subscription still has to read: from offset ``next`` up to ``end``.
 
-    Without an ``end`` it is the log of this server, and the subscription is live once it has caught up.
+    Without an ``end`` it is the log of the server that leads the channel, and the subscription is live once it has
+    caught up.
     """
 
     server: str
@@ -200,6 +201,8 @@ class SubscriptionRow(msgspec.Struct):
     """Records to read before it is live, in order; empty if it is live (SPEC T-05)."""
     live_from: int = 0
     """First offset of the events that it gets from the matching engine, if it is live."""
+    read_below: EventId | None = None
+    """First event of the log of another server that it has not read there: earlier ones that arrive are not for it."""
     former: tuple[Life, ...] = ()
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
     heir: str = ""

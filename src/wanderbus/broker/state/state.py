@@ -431,6 +431,7 @@ class BrokerState:
         if (queue := self.queue.get(session.key)) is not None:
             queue.rename(record.inherits, subscription.id)
         row.cursors, row.settled, row.history = ended.cursors, ended.settled, ended.history
+        row.read_below = ended.read_below
         ended.cursors, ended.settled, ended.history = None, session.next - 1, ()
         ended.heir = subscription.id if is_waited_for(self) else ""
         self.tombstones.put(record.inherits, ended)

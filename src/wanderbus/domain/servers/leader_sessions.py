@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from wanderbus import protocol
 from wanderbus.broker.messages import (
     ArrivalMatched,
     ArrivalsTaken,
@@ -21,6 +22,7 @@ from wanderbus.broker.messages import (
     ForwardPublish,
     InterestChanged,
     InterestCounts,
+    LeaderAnswered,
     SendToLeader,
 )
 from wanderbus.broker.state.rows import LeaderRow
@@ -108,8 +110,12 @@ class LeaderSessions:
                     session.send(session.interest.event_arrived(lineage, is_matched=is_matched))
                 case ForwardPublish(publish=publish):
                     self._sessions[self._channels.leader(publish.event.subject)].publish(publish)
-                case AskLeader(request=request):
-                    self._sessions[self._channels.leader(request.subject)].ask(request)
+                case AskLeader(leader=leader, request=request):
+                    if (asked := self._sessions.get(leader)) is not None:
+                        asked.ask(request)
+                    else:
+                        reason = f"{leader} leads no channel of this domain; compare the domain files"
+                        self._outputs.append(LeaderAnswered(protocol.RequestRefused(request.request, reason)))
                 case SendToLeader(leader=leader, link=link, message=message):
                     self._sessions[leader].send_on(link, message)
                 case InterestChanged():

@@ -11,10 +11,16 @@ from typing import Final
 
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetWanted, PastEvent
 from wanderbus.errors import StorageError
-from wanderbus.runtime.log.history_source import EARLIEST, HistorySource, find_offset, read_history
+from wanderbus.runtime.log.history_source import (
+    EARLIEST,
+    HistorySource,
+    SourceAway,
+    find_offset,
+    read_history,
+)
 from wanderbus.runtime.log.log_reader import oldest_record
 from wanderbus.runtime.segment_files import segment_paths
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Since, Subscription
 
 RECORDS_MAX: Final = 262_144
 """Records of one answer; a channel with few events is read in several."""
@@ -44,9 +50,18 @@ class ChannelEvents:
     def read(self, wanted: EventsWanted) -> EventsRead:
         """Return the answer; it takes time."""
         try:
-            return self._read(wanted)
-        except (StorageError, OSError) as error:
+            return self._read(wanted) if wanted.since is None else self._find(wanted, wanted.since)
+        except SourceAway as error:
             return EventsRead(wanted.reading, wanted.first, failed=str(error))
+        except (StorageError, OSError) as error:
+            return EventsRead(wanted.reading, wanted.first, failed=str(error), is_lost=True)
+
+    def _find(self, wanted: EventsWanted, since: Since) -> EventsRead:
+        """Return the number at which to begin."""
+        found = find_offset(self._sources, OffsetWanted(0, since, "", ""))
+        if found.offset is None:
+            raise StorageError(found.reason)
+        return EventsRead(wanted.reading, found.offset)
 
     def _read(self, wanted: EventsWanted) -> EventsRead:
         first, kept_from = wanted.first, 0
@@ -61,12 +76,14 @@ class ChannelEvents:
         while at < end and len(events) < wanted.events_max and size < wanted.bytes_max:
             piece = self._piece(wanted, at, end, wanted.events_max - len(events), wanted.bytes_max - size)
             if piece.failed and not events:
-                raise StorageError(piece.failed)
+                raise SourceAway(piece.failed, piece.retry_s) if piece.retry_s else StorageError(piece.failed)
             if piece.failed:
                 break  # the next answer has the reason
             events += self._own(wanted, piece)
             size += sum(len(each.event) for each in piece.events)
             at = piece.end
+            if wanted.expression is not None:
+                break  # the work of one piece is bounded
         return EventsRead(wanted.reading, at, kept_from, tuple(events))
 
     def _newest(self, wanted: EventsWanted, count: int) -> tuple[int, bool]:
@@ -105,13 +122,14 @@ class ChannelEvents:
         """Return the first number that any source has."""
         found = find_offset(self._sources, OffsetWanted(0, EARLIEST, "", ""))
         if found.offset is None:
-            raise StorageError(found.reason)
+            raise SourceAway(found.reason, 0.0)
         return found.offset
 
     def _piece(self, wanted: EventsWanted, begin: int, end: int, events_max: int, bytes_max: int) -> HistoryRead:
-        every = Subscription("", "", "", wanted.subjects[0], "")
+        matched = Subscription("", "", "", wanted.subjects[0], wanted.expression or "", language=wanted.language)
         place = (wanted.server, wanted.incarnation, begin, end)
-        asked = HistoryWanted(0, every, *place, events_max, bytes_max, _FILTER_WORK_MAX, wanted.subjects)
+        work_max = wanted.filter_work_max or _FILTER_WORK_MAX
+        asked = HistoryWanted(0, matched, *place, events_max, bytes_max, work_max, wanted.subjects)
         return read_history(self._sources, asked)
 
     def _own(self, wanted: EventsWanted, piece: HistoryRead) -> list[PastEvent]:
