@@ -134,6 +134,27 @@ class Delivery:
 
         run(story())
 
+    def test_t06_history_goes_on_where_it_was_when_servers_are_started_again(self, conditions: Conditions) -> None:
+        async def story() -> None:
+            conditions.start_engine()
+            async with conditions.server(), conditions.world.agent("bob") as bob:
+                await publish(bob, *range(100))
+                async with conditions.world.agent() as alice:
+                    departures = await alice.subscribe(SUBJECT, "n >= 10", since="earliest", keep=True)
+                    assert await numbers(departures, 40) == list(range(10, 50))
+                    await departures.aclose()
+                await publish(bob, *range(100, 130))
+            async with conditions.server(), conditions.world.agent("bob") as bob, conditions.world.agent() as alice:
+                await publish(bob, *range(130, 150))
+                async with alice.subscribe(SUBJECT, "n >= 10", since="earliest", keep=True) as departures:
+                    seen = await numbers(departures, 1)
+                    first = int(str(seen[0]))
+                    assert first <= 50
+                    assert await numbers(departures, 149 - first) == list(range(first + 1, 150))
+                    await nothing_more(departures, conditions.engine.quiet_s)
+
+        run(story())
+
     def test_t06_each_subject_is_in_order_for_a_subscription_to_all(self, conditions: Conditions) -> None:
         async def story() -> None:
             conditions.start_engine()

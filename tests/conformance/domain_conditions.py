@@ -67,7 +67,7 @@ class DomainWorld(World):
 class DomainConditions(Conditions):
     """A domain of three servers, and the engines beside some of them.
 
-    With ``has_history`` the server of the subscriber has all earlier events of the channel.
+    With ``has_history`` the earlier events of the channel are in one log, that of the leader.
     """
 
     def __init__(self, world: DomainWorld, engines: Mapping[int, Engine], *, has_history: bool) -> None:
@@ -140,5 +140,5 @@ class Combination(NamedTuple):
         world = DomainWorld(directory, self.placement, lines, tables)
         world.advertises, world.is_filtering = self.advertisements == "required", self.is_filtering
         engines: dict[int, Engine] = {place: make_engine() for place in self.engines}
-        has_history = self.placement.subscriber == 0 and self.model == "ordered"
+        has_history = self.model == "ordered"
         return DomainConditions(world, engines or {0: OwnEngine()}, has_history=has_history)

@@ -9,23 +9,37 @@ import msgspec
 import pytest
 
 from wanderbus import protocol
+from wanderbus.broker.engine import matched_delivery
 from wanderbus.broker.engine.events import EngineEvents
+from wanderbus.broker.history import leader_pieces
+from wanderbus.broker.history.asked_piece import AskedPiece
+from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
+from wanderbus.broker.history.page_rows import Rows
 from wanderbus.broker.interest.leader_filters import LeaderFilters
 from wanderbus.broker.interest.lease_marks import LeaseMarks
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.broker.messages import ArrivalsTaken, EventsRead, EventsWanted, FiltersArrived
-from wanderbus.broker.publish import acceptance
+from wanderbus.broker.messages import (
+    ArrivalsTaken,
+    EventsRead,
+    EventsWanted,
+    FiltersArrived,
+    HistoryRead,
+    HistoryWanted,
+)
+from wanderbus.broker.publish import acceptance, delivery
 from wanderbus.broker.servers.interest_requests import InterestRequests
-from wanderbus.broker.state import engine_events, state
+from wanderbus.broker.state import engine_events, replays, state
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.broker.state.rows import LeaderRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.leader_session import LeaderSession
+from wanderbus.event import EventId
 from wanderbus.records import Matched
+from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario, run_ordered_seed
 
 SEEDS = range(1, 13)
@@ -57,6 +71,9 @@ def test_twelve_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
         ("full_disks", 3),
         ("listed", 300),
         ("refusals", 10),
+        ("pasts", 30),
+        ("pasts_elsewhere", 10),
+        ("pieces", 30),
         ("held_back", 10),
         ("held_back_apart", 50),
         ("suspensions", 5),
@@ -239,6 +256,76 @@ def hold_back_after_a_suspension(patch: Patch) -> None:
     patch.setattr(PublisherFilter, "holds_back", unaware)
 
 
+def deliver_arrivals_that_were_read(patch: Patch) -> None:
+    for module in (delivery, matched_delivery):
+        patch.setattr(module, "is_read", lambda arrived, read_below: False)
+
+
+def forget_the_seam_in_a_restart(patch: Patch) -> None:
+    is_read, write, start = replays.is_read, CatchUp._write, OrderedNode.start
+    known = set[EventId]()
+
+    def remembered(self: CatchUp, session: Any, row: SubscriptionRow, *rest: Any, **more: Any) -> None:
+        write(self, session, row, *rest, **more)
+        if row.read_below is not None:
+            known.add(row.read_below)
+
+    def forgetful(self: OrderedNode) -> None:
+        known.clear()
+        start(self)
+
+    for module in (delivery, matched_delivery):
+        patch.setattr(module, "is_read", lambda arrived, below: below in known and is_read(arrived, below))
+    patch.setattr(CatchUp, "_write", remembered)
+    patch.setattr(OrderedNode, "start", forgetful)
+
+
+def read_the_past_before_it_counts(patch: Patch) -> None:
+    patch.setattr(InterestRequests, "has_counted", lambda self, subscription: True)
+
+
+def switch_to_live_behind_each_piece(patch: Patch) -> None:
+    end_at = AskedPiece.end_at
+    patch.setattr(
+        AskedPiece, "end_at", lambda self, given: end_at(self, msgspec.structs.replace(given, is_at_end=True))
+    )
+
+
+def hold_what_the_leader_has_read(patch: Patch) -> None:
+    def end_at(self: AskedPiece, given: HistoryRead) -> None:
+        self.wanted = msgspec.structs.replace(self.wanted, end=given.end)
+        self.held = self.held if given.is_at_end else None
+
+    patch.setattr(AskedPiece, "end_at", end_at)
+
+
+def hold_nothing_while_the_leader_reads(patch: Patch) -> None:
+    hold = AskedPiece.hold
+    patch.setattr(AskedPiece, "hold", lambda self, event, most: None if self.leader else hold(self, event, most))
+
+
+def ask_no_leader_again(patch: Patch) -> None:
+    patch.setattr(CatchUp, "_let_read_at", lambda self, identity, at: None)
+
+
+def read_nothing_when_it_counts(patch: Patch) -> None:
+    patch.setattr(CatchUp, "counts", lambda self: None)
+
+
+def pass_over_an_event_behind_each_piece(patch: Patch) -> None:
+    piece = leader_pieces._piece
+
+    def longer(wanted: HistoryWanted, rows: Rows, *, is_at_end: bool) -> HistoryRead:
+        read = piece(wanted, rows, is_at_end=is_at_end)
+        return read if is_at_end else msgspec.structs.replace(read, end=read.end + 1)
+
+    patch.setattr(leader_pieces, "_piece", longer)
+
+
+def end_a_past_whose_leader_is_away(patch: Patch) -> None:
+    patch.setattr(leader_pieces, "RETRY_S", 0.0)
+
+
 SABOTAGES = [
     (acknowledge_before_it_is_durable, "has missed", range(23, 24)),
     (resume_behind_what_is_not_durable, "has missed", range(7, 8)),
@@ -248,7 +335,7 @@ SABOTAGES = [
     (recognise_no_repeat, "was accepted as", range(1, 4)),
     (hold_nothing_up_over_a_link, "is refused for good", range(13, 14)),
     (match_no_ancestors, " is for ", range(1, 2)),
-    (compare_nothing_on_a_new_link, "which wants", range(1, 2)),
+    (compare_nothing_on_a_new_link, "which wants", range(1, 4)),
     (ask_for_nothing_again, "has missed", range(7, 8)),
     (retry_no_subscription, "is not settled", range(8, 9)),
     (count_at_once, "has missed", range(1, 4)),
@@ -262,6 +349,16 @@ SABOTAGES = [
     (confirm_to_leaders_at_once, "was held back", range(39, 40)),
     (mark_no_server, "was held back", range(87, 88)),
     (hold_back_after_a_suspension, "was held back", range(30, 31)),
+    (deliver_arrivals_that_were_read, "twice", range(14, 15)),
+    (forget_the_seam_in_a_restart, "twice", range(99, 100)),
+    (read_the_past_before_it_counts, "lacks", range(21, 22)),
+    (switch_to_live_behind_each_piece, "lacks", range(21, 22)),
+    (hold_what_the_leader_has_read, "twice", range(1, 2)),
+    (hold_nothing_while_the_leader_reads, "lacks", range(9, 10)),
+    (ask_no_leader_again, "has not caught up", range(21, 22)),
+    (read_nothing_when_it_counts, "has not caught up", range(1, 2)),
+    (pass_over_an_event_behind_each_piece, "lacks", range(21, 22)),
+    (end_a_past_whose_leader_is_away, "although", range(6, 7)),
 ]
 
 

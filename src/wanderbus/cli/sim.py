@@ -276,6 +276,8 @@ _KINDS: Final = {
             "gaps": "gaps",
             "held_back": "events held back by publishers",
             "held_back_apart": "of channels led elsewhere",
+            "pasts": "subscriptions that began in the past",
+            "pasts_elsewhere": "of them at another server than the leader",
         },
     ),
     Layer.DIRECT: _Kind(

@@ -25,12 +25,14 @@ from wanderbus.broker.messages import (
     DiskFull,
     EventsWanted,
     ForwardPublish,
+    HistoryWanted,
     InterestChanged,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MatchesWanted,
     MessageArrived,
+    OffsetWanted,
     RoutesAnswered,
     SendOnLink,
     SendToLeader,
@@ -61,7 +63,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import AnyRecord, decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
-from wanderbus.simulation.domains.past_events import read_events
+from wanderbus.simulation.domains.past_events import read_events, read_own
 from wanderbus.simulation.engine import SimulatedEngine
 from wanderbus.simulation.world import World
 
@@ -251,21 +253,25 @@ class DomainNode(ABC):
                 self._set_timer(key, at)
             case CancelTimer(key=key):
                 self._timers.pop(key, None)
-            case EventsWanted():
-                self._read_events(output)
+            case EventsWanted() | HistoryWanted() | OffsetWanted():
+                self._read_later(output)
             case MatchesWanted():
                 self._match_later(output)
             case LogRewound():
                 self.problems.append(f"{self.name}: {output}")
 
-    def _read_events(self, wanted: EventsWanted) -> None:
+    def _read_later(self, wanted: EventsWanted | HistoryWanted | OffsetWanted) -> None:
         """Answer after a while, as the log is then."""
         life = self._life
 
         def answer() -> None:
-            if life == self._life:
+            if life != self._life:
+                return
+            if isinstance(wanted, EventsWanted):
                 assert wanted.end <= self.disk.durable, "the answer ends with records that are not durable"
                 self.feed(read_events(self.disk, self.log_begins, wanted))
+            else:
+                self.feed(read_own(self.disk, wanted))
 
         self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
 
@@ -406,6 +412,11 @@ class DomainNode(ABC):
             yield f"{self.name} has answers that wait for publishers, or requests for filters that wait for leaders"
         if waiting := self.broker._channel_history._waiting:
             yield f"{self.name} keeps requests for histories: {waiting}"
+        if len(self.broker._questions):
+            yield f"{self.name} waits for answers of leaders"
+        for identity, row in self.broker.state.subscriptions.items():
+            if row.history:
+                yield f"{self.name} has not caught up {identity}: {row.history}"
         if interest._held or self.sessions._pending:
             yield f"{self.name} has subscriptions that do not count: {[*interest._held]} {self.sessions._pending}"
         if self.interest is not None:

@@ -21,6 +21,7 @@ from wanderbus.records import (
     MatchedEvent,
     Notified,
     Published,
+    Replayed,
     Subscribed,
     Unsubscribed,
 )
@@ -28,6 +29,7 @@ from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.ordered_device import OrderedDevice
 from wanderbus.simulation.domains.ordered_device import Published as Offered
 from wanderbus.simulation.domains.ordered_node import OrderedNode
+from wanderbus.simulation.domains.past_checkers import PastCursor, check_past
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Followed:
         self.notified: dict[int, EventId] = {}
         self.lost: dict[int, str] = {}
         """Reason for which a number is lost."""
+        self.past = PastCursor()
 
     def matches(self, event: Event, lineage: Sequence[str]) -> bool:
         """Return whether it matches an event."""
@@ -88,12 +91,15 @@ class ServerTruth:
     def _follow(self, offset: int, record: AnyRecord) -> None:
         match record:
             case Subscribed(subscription=subscription) if not _is_server(subscription.owner):
-                self._live[subscription.id] = self.followed[subscription.id] = Followed(subscription, offset)
+                followed = self._live[subscription.id] = self.followed[subscription.id] = Followed(subscription, offset)
+                followed.past.begin(record, self.node.broker.state)
             case Changed(subscription=subscription) if subscription.id not in self._live:
                 self._live[subscription.id] = self.followed[subscription.id]
                 self.followed[subscription.id].lives.append([offset, _FOREVER])
             case Unsubscribed(subscription=identity) if identity in self._live:
-                self._live.pop(identity).lives[-1][1] = offset
+                followed = self._live.pop(identity)
+                followed.lives[-1][1] = offset
+                followed.past.ended(record.reason)
             case Published(acceptance=acceptance):
                 self.published[offset] = acceptance, record.event
                 if not self.node.channels.leads(record.event.subject):
@@ -109,6 +115,8 @@ class ServerTruth:
                 for each in self._of_users(record.notified):
                     for identity in each.subscriptions:
                         self.followed[identity].lost[each.number] = record.reason
+            case Replayed():
+                self._on_replayed(record)
             case Dropped():
                 self._on_dropped(record)
 
@@ -125,9 +133,14 @@ class ServerTruth:
     def _on_event(self, offset: int, identity: EventId, record: Published | Arrived) -> None:
         event = record.event
         lineage = self.node.channels.lineage(event.subject)
-        expected = {name for name, each in self._live.items() if each.matches(event, lineage)}
+        expected = {
+            name
+            for name, each in self._live.items()
+            if each.matches(event, lineage) and each.past.is_live_for(identity)
+        }
         if record.engine:
-            self._unmatched[offset] = identity, expected
+            # What comes later to one that began in the past may be in a piece of that: its whole stream is checked.
+            self._unmatched[offset] = identity, {each for each in expected if self.followed[each].past.first is None}
         else:
             self._on_delivery(identity, expected, record.delivery.notified)
 
@@ -138,9 +151,11 @@ class ServerTruth:
             self.problems.append(f"{self.node.name} has matched {list(found)} again, or out of order")
         for offset in [each for each in self._unmatched if each < end]:
             identity, expected = self._unmatched.pop(offset)
-            self._on_delivery(identity, expected, found[offset].notified if offset in found else ())
+            self._on_delivery(identity, expected, found[offset].notified if offset in found else (), is_late=True)
 
-    def _on_delivery(self, identity: EventId, expected: set[str], notified: Sequence[Notified]) -> None:
+    def _on_delivery(
+        self, identity: EventId, expected: set[str], notified: Sequence[Notified], *, is_late: bool = False
+    ) -> None:
         """Compare the notified subscriptions with those that matched."""
         found = set[str]()
         for each in self._of_users(notified):
@@ -150,8 +165,19 @@ class ServerTruth:
                 if identity in followed.notified.values():
                     self.problems.append(f"{subscription} has {identity} twice")
                 followed.notified[each.number] = identity
+        if is_late:
+            found = {each for each in found if self.followed[each].past.first is None}
         if found != expected:
             self.problems.append(f"{self.node.name}: {identity} is for {sorted(found)}, not {sorted(expected)}")
+
+    def _on_replayed(self, record: Replayed) -> None:
+        """Add the notifications of the past, each once."""
+        followed = self.followed[record.subscription]
+        for number, each in enumerate(record.events, record.first):
+            if each.id in followed.notified.values():
+                self.problems.append(f"{record.subscription} has {each.id} of the past twice")
+            followed.notified[number] = each.id
+        followed.past.advance(record, len(followed.lives))
 
     def _of_users(self, notified: Sequence[Notified]) -> Iterator[Notified]:
         return (each for each in notified if not _is_server(each.user))
@@ -166,7 +192,7 @@ class OrderedTruth:
 
     def __init__(self, nodes: Mapping[str, OrderedNode], devices: Sequence[OrderedDevice]) -> None:
         self.problems: list[str] = []
-        mixed = {name for name, node in nodes.items() if node.spark_subjects not in ((), ("*",))}
+        self._mixed = mixed = {name for name, node in nodes.items() if node.spark_subjects not in ((), ("*",))}
         self.servers = {name: ServerTruth(node, mixed) for name, node in nodes.items()}
         self.offered: dict[str, Offered] = {}
         self._devices = devices
@@ -185,6 +211,31 @@ class OrderedTruth:
             for identity, followed in server.followed.items():
                 self._check_nothing_missed(server, identity, followed)
                 self._check_received(identity, followed)
+                self._check_past(name, followed)
+
+    def _check_past(self, name: str, followed: Followed) -> None:
+        """Check that a subscription that began in the past has each event from there on, once, in order."""
+        if (first := followed.past.first) is None:
+            return
+        leader = self.servers[first.origin]
+        channels = leader.node.channels
+        wanted = [
+            acceptance.id
+            for number, (acceptance, event) in leader.published.items()
+            if number >= first.number and followed.matches(event, channels.lineage(event.subject))
+        ]
+        got = [followed.notified[number] for number in sorted(followed.notified)]
+        what = f"{followed.subscription.id} of {name} since {first}"
+        is_live = followed.lives[-1][1] == _FOREVER
+        # An engine for some subjects of a server delays their events behind others.
+        is_ordered = not ({name, first.origin} & self._mixed)
+        if not is_ordered:
+            got.sort()
+        if is_ordered or is_live:
+            lives, has_gap = len(followed.lives), bool(followed.lost)
+            self.problems += check_past(what, followed.past, got, wanted, lives=lives, is_live=is_live, has_gap=has_gap)
+        if followed.past.has_failed and not leader.node.log_begins:
+            self.problems.append(f"{what} has failed, although {first.origin} keeps its log")
 
     def _check_acceptance(self) -> None:
         """Check that each event is in one log once, in the order of its stream, and that answers are true."""

@@ -26,6 +26,7 @@ from wanderbus.event import HELD_BACK, Event, EventId, Gap
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.weeks.wire import Wire
 from wanderbus.simulation.world import World
+from wanderbus.subscription import Since
 
 if TYPE_CHECKING:
     from wanderbus.machine import Output
@@ -93,6 +94,8 @@ class OrderedDevice:
         self.problems: list[str] = []
         self.lives = 0
         self.subscribed = 0
+        self.refused_pasts = 0
+        """Refusals of subscriptions that begin in the past."""
         self._world = world
         self._delay_s = delay_s
         self._moment = moment
@@ -240,10 +243,13 @@ class OrderedDevice:
         else:
             self._submit(PublishEvent(number, protocol.encode_event(event), suspended_s=self._suspended_s))
 
-    def subscribe(self, subject: str, expression: str) -> None:
-        """Request a subscription."""
+    def subscribe(self, subject: str, expression: str, since: Since | None = None) -> None:
+        """Request a subscription; while the leader of its past cannot be reached, again after a while."""
         self.subscribed += 1
-        self._ask(protocol.Subscribe(self._request(), subject, expression, None, (), this_device_only=False))
+        request = protocol.Subscribe(
+            self._request(), subject, expression, None, (), this_device_only=False, since=since
+        )
+        self._ask(request)
 
     def unsubscribe(self, subscription: str) -> None:
         """End a subscription whose state is known."""
@@ -310,9 +316,10 @@ class OrderedDevice:
             for unsent in self._conversation.take_unsent():
                 self._wire.up.send(unsent)
             if not isinstance(protocol.decode_from_broker(payload), protocol.Notify | protocol.NotifyGap):
-                self._read_all()
+                self.read_all()
 
-    def _read_all(self) -> None:
+    def read_all(self) -> None:
+        """Read every subscription of the session, also those that other devices have requested."""
         broker = self.node.broker
         if not self.node.alive or not self._conversation.attached:
             return
@@ -352,6 +359,9 @@ class OrderedDevice:
             self.problems.append(f"{subscription} has {event} as {number}, which was {received[number]}")
 
     def _answered(self, asked: protocol.OfSubscriptions, settled: RequestSettled) -> None:
+        if settled.refusal is not None and isinstance(asked, protocol.Subscribe) and asked.since is not None:
+            self._refused_past(asked, settled.refusal.reason, settled.refusal.limit)
+            return
         if settled.refusal is not None:
             if settled.refusal.limit != "disk_full":
                 self.problems.append(f"{self.user} is refused {asked}: {settled.refusal.reason}")
@@ -371,6 +381,14 @@ class OrderedDevice:
                 known = self.asked[subscription]
                 known.state = "live"
                 known.counted[known.lives] = moment
+
+    def _refused_past(self, asked: protocol.Subscribe, reason: str, limit: str | None) -> None:
+        """Request a subscription to the past again if its leader could not answer."""
+        self.refused_pasts += 1
+        if "cannot be reached" in reason or limit == "disk_full":
+            self._world.after(1.0, lambda: self.subscribe(asked.subject, asked.expression, asked.since))
+        elif "the log begins" not in reason:
+            self.problems.append(f"{self.user} is refused {asked}: {reason}")
 
     def _settled(self, settled: PublishSettled) -> None:
         uid = self._uids[settled.outbox, settled.number]

@@ -27,6 +27,7 @@ from wanderbus.simulation.domains.ordered_device import OrderedDevice
 from wanderbus.simulation.domains.ordered_history import ChannelReader
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.world import World
+from wanderbus.subscription import Since
 
 ACTIVE_S: Final = 15.0
 QUIET_S: Final = 40.0
@@ -35,6 +36,11 @@ SETTLE_S: Final = 1_500.0
 """Longest time until the world is quiet."""
 _WITH_READERS: Final = 5
 """One of so many worlds has readers of channels by number."""
+_WITH_PAST: Final = 5
+_PAST_WORLDS: Final = (1, 4)
+"""Remainders by ``_WITH_PAST`` of the seeds of worlds in which subscriptions begin in the past."""
+_RUSH_S: Final = 3.0
+"""Time in which many events and subscriptions of one subject come, in such a world."""
 FILTER_LEASE_S: Final = 8.0
 """Lease of the filters of devices that hold back events."""
 _SUBJECTS: Final = ("Air", "Gate", "Rail", "Road", "Sea", "Tram")
@@ -71,6 +77,12 @@ class OrderedResult(msgspec.Struct, frozen=True):
     """Events that readers of channels have read by number."""
     refusals: int
     """Refusals of such requests, while a leader could not be reached."""
+    pasts: int
+    """Subscriptions that began in the past."""
+    pasts_elsewhere: int
+    """Those of them that have caught up with the log of another server."""
+    pieces: int
+    """Pieces of the past with notifications, or with a switch to live."""
 
 
 class OrderedScenario:
@@ -101,6 +113,7 @@ class OrderedScenario:
         self._is_filtering = seed % 3 == 0
         """True if all devices hold back events that nobody wants: in every third world."""
         self.engines = Engines(self.world, seed, ACTIVE_S)
+        self._has_past = seed % _WITH_PAST in _PAST_WORLDS
         self.nodes = {
             name: OrderedNode(
                 self.world,
@@ -175,6 +188,9 @@ class OrderedScenario:
             fingerprint=self.world.fingerprint(),
             listed=sum(len(each.found) for each in self.readers),
             refusals=sum(each.refusals for each in self.readers),
+            pasts=sum(each.past.first is not None for server in servers for each in server.followed.values()),
+            pasts_elsewhere=sum(each.past.is_elsewhere for server in servers for each in server.followed.values()),
+            pieces=sum(each.past.pieces for server in servers for each in server.followed.values()),
         )
 
     def _merging_of(self, subject: str) -> Merging:
@@ -210,6 +226,9 @@ class OrderedScenario:
         ):
             for _ in range(most):
                 world.at(draw.uniform(0.0, ACTIVE_S), action)
+        if self._has_past:
+            for _ in range(draw.choice([1, 3, 6])):
+                world.at(draw.uniform(0.0, ACTIVE_S - _RUSH_S), self._rush)
         disturbances = [self._crash, self._crash, self._break, self._break, self._partition, self._fill, self._lose]
         disturbances += [self._crash_device, self._move]
         chosen = draw.sample(disturbances, draw.randint(0, len(disturbances)))
@@ -282,6 +301,9 @@ class OrderedScenario:
         end, before = self.world.now + SETTLE_S, -1
         while self.world.now < end and (records := sum(len(node.disk.log) for node in self.nodes.values())) != before:
             before = records
+            if self._has_past:
+                for device in self.devices:
+                    device.read_all()  # a queue that one device does not read leaves no room for the past
             self.world.run(self.world.now + QUIET_S)
 
     def _device(self) -> OrderedDevice:
@@ -305,7 +327,41 @@ class OrderedScenario:
         return self.world.random.choice([*_SUBJECTS, "Stand"])
 
     def _subscribe(self) -> None:
-        self._device().subscribe("*" if self.world.random.random() < 0.1 else self._subject(), self._expression())
+        device, draw = self._device(), self.world.random
+        subject = "*" if draw.random() < 0.1 else self._subject()
+        since = None
+        if self._has_past and draw.random() < 0.7:
+            since = self._since(device.node.channels.leaders([subject]))
+        device.subscribe(subject, self._expression(), since)
+
+    def _rush(self) -> None:
+        """Publish many events of one subject while subscriptions to it begin in the past."""
+        world, draw, subject = self.world, self.world.random, self._subject()
+
+        def publish() -> None:
+            device = self._device()
+            for _ in range(draw.choice([1, 5, 20])):
+                device.publish(self._event(subject), outbox=draw.random() < 0.5)
+
+        def subscribe() -> None:
+            device = self._device()
+            since = self._since(device.node.channels.leaders([subject]))
+            device.subscribe(subject, self._expression(), since if draw.random() < 0.7 else None)
+
+        for action, most in ((publish, draw.choice([5, 20])), (subscribe, draw.choice([2, 6]))):
+            for _ in range(most):
+                world.after(draw.uniform(0.0, _RUSH_S), action)
+
+    def _since(self, leaders: frozenset[str]) -> Since | None:
+        """Return a point in the past of a channel; None if it has several leaders."""
+        if len(leaders) > 1:
+            return None
+        draw = self.world.random
+        accepted = [each.accepted for device in self.devices for each in device.published.values() if each.accepted]
+        of_leader = [each for each in accepted if each.origin in leaders]
+        ago_us = draw.randrange(round(min(self.world.now, draw.choice([0.05, 0.5, ACTIVE_S])) * 1e6) + 1)
+        points = [Since(), Since(at_us=self.world.wall_us - ago_us), Since(at_us=self.world.wall_us - ago_us)]
+        return draw.choice([*points, Since(event=draw.choice(of_leader))] if of_leader else points)
 
     def _unsubscribe(self) -> None:
         device = self._device()
@@ -317,7 +373,7 @@ class OrderedScenario:
         if ended := [name for name, each in device.asked.items() if each.state == "ended"]:
             device.renew(self.world.random.choice(ended))
 
-    def _event(self, subject: str | None = None) -> Event:
+    def _event(self, subject: str = "") -> Event:
         draw = self.world.random
         self.events += 1
         return Event(

@@ -1,20 +1,43 @@
-"""Events of a channel from a simulated disk, as a server reads them from its log (SPEC K-03)."""
+"""Records of the past from a simulated disk, as a server reads them from its log (SPEC T-05, K-03)."""
 
 from __future__ import annotations
 
 from wanderbus.broker.history.piece import read_piece
-from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryWanted
+from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.segments import Frame
 from wanderbus.simulation.disk import Disk
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Since, Subscription
 
 
 def read_events(disk: Disk, log_begins: int, wanted: EventsWanted) -> EventsRead:
     """Return the answer from a disk that keeps the records from ``log_begins`` on for readers."""
+    if wanted.since is not None:
+        offset = _offset(disk, wanted.since, log_begins)
+        if offset < log_begins:
+            return EventsRead(wanted.reading, 0, failed=f"the log begins at record {log_begins}", is_lost=True)
+        return EventsRead(wanted.reading, offset)
     first = max(wanted.first, log_begins)
-    every = Subscription("", "", "", wanted.subjects[0], "")
+    matched = Subscription("", "", "", wanted.subjects[0], wanted.expression or "", language=wanted.language)
     place = wanted.server, wanted.incarnation, first, max(first, wanted.end)
-    asked = HistoryWanted(0, every, *place, wanted.events_max, wanted.bytes_max, 2**20, wanted.subjects)
+    work_max = wanted.filter_work_max or 2**20
+    asked = HistoryWanted(0, matched, *place, wanted.events_max, wanted.bytes_max, work_max, wanted.subjects)
     piece = read_piece(asked, (Frame(*entry, 0) for entry in disk.log[first : wanted.end]))
     own = tuple(each for each in piece.events if each.user)
     return EventsRead(wanted.reading, piece.end, first if first > wanted.first else 0, own)
+
+
+def read_own(disk: Disk, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
+    """Return the answer for a subscription here, for which the log keeps all records that it still has to read."""
+    if isinstance(wanted, OffsetWanted):
+        return OffsetFound(wanted.lookup, _offset(disk, wanted.since, 0))
+    assert wanted.end <= disk.durable, "the piece ends with records that are not durable"
+    return read_piece(wanted, (Frame(*entry, 0) for entry in disk.log[wanted.first : wanted.end]))
+
+
+def _offset(disk: Disk, since: Since, log_begins: int) -> int:
+    """Return the offset of the first record at a time or behind an event; the first one that is kept otherwise."""
+    if since.event is not None:
+        return since.event.number + 1
+    if since.at_us is None:
+        return log_begins
+    return next((offset for offset, at_us, _ in disk.log if at_us >= since.at_us), disk.durable)

@@ -1,0 +1,76 @@
+"""Checks of subscriptions that begin in the past, also in the log of another server (SPEC T-05)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wanderbus.broker.state.replays import HISTORY_FAILED
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import EventId
+from wanderbus.records import Replayed, Subscribed
+
+
+class PastCursor:
+    """The past of a subscription by the log of its server: where it begins, and whether it has caught up."""
+
+    def __init__(self) -> None:
+        self.first: EventId | None = None
+        """Place in the log of the leader from which on it gets events; None if it began with new events."""
+        self.is_behind = False
+        self.has_failed = False
+        self.caught_up_in = 0
+        """The life in which it has caught up, 0 if it has not."""
+        self.pieces = 0
+        self._read_below: EventId | None = None
+
+    def begin(self, record: Subscribed, state: BrokerState) -> None:
+        """Take the record of the subscription, at the server with this ``state``."""
+        if record.history is not None:
+            self.first = EventId(*(record.log or (state.server, state.incarnation)), record.history)
+            self.is_behind = True
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether it has caught up with the log of another server."""
+        return self._read_below is not None
+
+    def advance(self, record: Replayed, life: int) -> None:
+        """Take a piece of its past, or the switch to live."""
+        self.pieces += 1
+        if record.next is None:
+            self.is_behind, self.caught_up_in = False, life
+            self._read_below = None if record.log is None else EventId(*record.log, record.read_below)
+
+    def ended(self, reason: str) -> None:
+        """Take the end of the subscription; one without its history is live when it is renewed."""
+        if reason == HISTORY_FAILED:
+            self.is_behind, self.has_failed = False, True
+
+    def is_live_for(self, event: EventId) -> bool:
+        """Return whether it gets an event that is accepted here, or arrives, now."""
+        below = self._read_below
+        is_read = below is not None and event.origin == below.origin and event.number < below.number
+        return not self.is_behind and not is_read
+
+
+def check_past(
+    what: str,
+    past: PastCursor,
+    got: Sequence[EventId],
+    wanted: Sequence[EventId],
+    *,
+    lives: int,
+    is_live: bool,
+    has_gap: bool,
+) -> Iterator[str]:
+    """Yield how the notified events differ from the ``wanted`` ones, which are all of the leader, in its order."""
+    numbers = [each.number for each in got]
+    if numbers != sorted(numbers):
+        yield f"{what} has events out of the order of the leader: {numbers}"
+    if more := sorted(set(got) - set(wanted)):
+        yield f"{what} has {more} too much"
+    if has_gap or past.has_failed or past.caught_up_in not in (0, lives):
+        return  # it may lack what was lost, or what came between its lives
+    missing = sorted(set(wanted[: None if is_live else len(got)]) - set(got))
+    if missing:
+        yield f"{what} lacks {missing}"
