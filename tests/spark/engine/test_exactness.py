@@ -224,7 +224,7 @@ def test_t06_events_that_arrived_are_matched_too_and_a_parent_gets_those_of_its_
         arrived(Event("Down", {"n": 2})),
         for_engine(Event("Down", {"n": 1}), 2),
         msgspec.structs.replace(arrived(Event("Down", {"n": 3})), engine=""),
-        Subscribed(at_us=0, subscription=subscription("wb-1-4", "Up", "n = 5"), number=3),
+        Subscribed(at_us=0, subscription=subscription("wb-1-4", "Up", "n == 5"), number=3),
         arrived(Event("Up", {"n": 5})),
     ]
     log = write_log(tmp_path, records)
