@@ -320,18 +320,21 @@ class Broker:
                 self._extensions[extension] = extension.failed
                 self._journal.emit(ExtensionFailed(extension.failed, extension.last_failure))
 
+    def _on_clock_read(self, wall_us: int) -> None:
+        self.state.wall_us = self._clock.read(wall_us, self._links.now)
+        conditions = self._publishing.conditions
+        conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
+        self._detections.received_us = self._arrivals.received_us = wall_us
+        self._filters.leaders.clock_read(wall_us)
+        if self._direct is not None:
+            self._direct.received_us = wall_us
+
     def _on_input(self, given: Input) -> None:
         match given:
             case Appended(log=log, durable=durable):
                 self._journal.appended(log, durable)
             case ClockRead(wall_us=wall_us):
-                self.state.wall_us = self._clock.read(wall_us, self._links.now)
-                conditions = self._publishing.conditions
-                conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
-                self._detections.received_us = self._arrivals.received_us = wall_us
-                self._filters.leaders.clock_read(wall_us)
-                if self._direct is not None:
-                    self._direct.received_us = wall_us
+                self._on_clock_read(wall_us)
             case TimerFired(key=key):
                 self._on_timer_fired(key)
             case LinkOpened():

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Operand, Or, Predicate, Quantified, Residual
 from wanderbus.filters.eci.words import KEYWORDS, WORD, quoted
+from wanderbus.literals import to_text
 
 _WORD: Final = re.compile(WORD)
 
@@ -166,4 +167,4 @@ def _date(value: datetime) -> str:
     try:
         return value.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
     except OverflowError:  # the first or the last possible day, in its own time zone
-        return value.isoformat()
+        return to_text(value)
