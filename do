@@ -90,7 +90,8 @@ COMMANDS = {
     "interop": """test with other SIP servers, relays and clients, and behind NAT; write one table (about 12 minutes)
         ./do interop [ARGUMENTS of python -m tests.interop]""",
     "soak": """run the long tests: simulations, kills, power cuts and attacks (two hours and more; 13 minutes with --ci)
-        ./do soak [--ci]""",
+        ./do soak [--ci]
+        ./do soak [--ci] simulations   only these""",
     "bench": """measure and compare with other systems, in one run
         ./do bench [ARGUMENTS of python -m bench]""",
     "goals": """check every goal of the project, or the named ones (some hours; --quick in twelve minutes)
@@ -297,15 +298,26 @@ def test(arguments: list[str]) -> None:
 
 
 def soak(arguments: list[str]) -> None:
-    if arguments not in ([], ["--ci"]):
-        raise StepError("./do soak takes --ci or nothing", 2)
-    for title, line, few, many in SOAK:
-        bound = [] if line[0] == "wanderbus" else ["--limit-s", "900" if arguments else "7200"]
-        step(title, ["-m", *line, few if arguments else many, *bound])
+    only = arguments[-1:] == ["simulations"]
+    if (extent := arguments[:-1] if only else arguments) not in ([], ["--ci"]):
+        raise StepError("./do soak takes --ci and simulations, or nothing", 2)
+
+    def run(*, simulations: bool) -> None:
+        for title, line, few, many in SOAK:
+            if (line[0] == "wanderbus") is simulations:
+                bound = [] if simulations else ["--limit-s", "900" if extent else "7200"]
+                step(title, ["-m", *line, few if extent else many, *bound])
+
+    if only:
+        run(simulations=True)
+        return
+    # A simulation takes one processor, and a kill waits for most of its time.
+    with meanwhile("simulations", ["do", "soak", *extent, "simulations"]):
+        run(simulations=False)
     if os.geteuid() != 0:
         print("== attacks: left out, because network namespaces need root", flush=True)
     else:
-        step("attacks", ["-m", "hostile", *arguments])
+        step("attacks", ["-m", "hostile", *extent])
 
 
 def fmt(arguments: list[str]) -> None:

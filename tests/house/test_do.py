@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -207,9 +209,23 @@ def test_each_test_runs_in_one_part(do: Any, monkeypatch: pytest.MonkeyPatch) ->
         assert [eval(each, marks) for each in chosen].count(True) == 1, marks
 
 
-def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def soak_lines(do: Any, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of the long runs; those beside the others come first."""
     lines: list[list[str]] = []
+
+    @contextlib.contextmanager
+    def meanwhile(title: str, arguments: list[str]) -> Iterator[None]:
+        assert arguments[:2] == ["do", "soak"]
+        do.soak(arguments[2:])
+        yield
+
+    monkeypatch.setattr(do, "meanwhile", meanwhile)
     monkeypatch.setattr(do, "step", lambda title, arguments: lines.append(arguments))
+    return lines
+
+
+def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = soak_lines(do, monkeypatch)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     do.soak(["--ci"])
     *short, short_attacks = lines
@@ -221,15 +237,14 @@ def test_the_long_runs_are_bounded_and_short_where_asked(do: Any, monkeypatch: p
     for few, many in zip(short, long, strict=True):
         assert few[0] == "-m"
         assert sum(int(word) for word in few if word.isdigit()) < sum(int(word) for word in many if word.isdigit())
-    with pytest.raises(do.StepError, match="takes --ci or nothing"):
+    with pytest.raises(do.StepError, match="takes --ci and simulations, or nothing"):
         do.soak(["--quick"])
 
 
 def test_without_root_the_long_runs_leave_the_attacks_out(
     do: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines: list[list[str]] = []
-    monkeypatch.setattr(do, "step", lambda title, arguments: lines.append(arguments))
+    lines = soak_lines(do, monkeypatch)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     do.soak(["--ci"])
     assert len(lines) == len(do.SOAK)
