@@ -47,6 +47,17 @@ def test_a_new_domain_has_a_file_and_private_keys(tmp_path: Path, capsys: Output
     assert capsys.readouterr().out.endswith("epoch 1, ordered, merging perfect\n")
 
 
+def test_the_file_is_found_where_domain_up_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["domain", "servers"]) == 2
+    assert "neither domain.toml nor wanderbus-domain/domain.toml exists" in one_line(capsys.readouterr().err)
+    create_domain(tmp_path / "wanderbus-domain", "example.org", 2)
+    assert run(["domain", "servers", "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_free_ports_are_chosen_and_a_port_without_room_above_it_is_refused(tmp_path: Path, capsys: Output) -> None:
     assert run(["domain", "init", str(tmp_path / "one"), "--size", "2", "--port", "0"]) == 0
     assert run(["domain", "init", str(tmp_path / "two"), "--size", "2", "--port", "7000"]) == 0

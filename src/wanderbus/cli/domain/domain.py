@@ -11,18 +11,21 @@ import typer
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.domain import status, up
 from wanderbus.cli.domain.options import SIPPort
+from wanderbus.cli.domain.servers_asked import PLACES_SHOWN, domain_of
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
-from wanderbus.runtime.files.domain_file import (
-    FILE_NAME,
-    SIP_PORT,
-    SIZE_MAX,
-    create_domain,
-    read_domain,
-)
+from wanderbus.runtime.files.domain_file import SIP_PORT, SIZE_MAX, create_domain
 
 app = typer.Typer(help="Describe and run a domain of several servers.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Option("--config", help="File of the domain, as 'wanderbus domain init' writes it.")]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--event-domain",
+        "--config",
+        help="File of the domain, as 'wanderbus domain init' writes it.",
+        show_default=PLACES_SHOWN,
+    ),
+]
 
 
 @app.callback()
@@ -54,12 +57,12 @@ def init(
 
 
 @app.command()
-def servers(config: File = Path(FILE_NAME), json: AsJson = False) -> None:
+def servers(config: File = None, json: AsJson = False) -> None:
     """List the servers of the domain, with their roles and the number of channel groups that they lead at first.
 
     Example: wanderbus domain servers --config mydomain/domain.toml
     """
-    domain = read_domain(config)
+    domain = domain_of(config)
     for name, server in domain.settings.servers.items():
         led = len(domain.directory.table.groups_of(name))
         if json:
@@ -72,14 +75,14 @@ def servers(config: File = Path(FILE_NAME), json: AsJson = False) -> None:
 @app.command()
 def channels(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Subjects of events.")],
-    config: File = Path(FILE_NAME),
+    config: File = None,
     json: AsJson = False,
 ) -> None:
     """Show the channel group of each subject, its leader, its model, its merging, and whether it needs advertisements.
 
     Example: wanderbus domain channels Departure Stock --config mydomain/domain.toml
     """
-    domain = read_domain(config)
+    domain = domain_of(config)
     for channel in map(domain.channel, subjects):
         if json:
             print_json(msgspec.structs.asdict(channel))

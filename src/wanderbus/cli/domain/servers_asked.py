@@ -18,9 +18,10 @@ from wanderbus.settings.event_domain import EventDomain
 
 _PLACES: Final = (Path(FILE_NAME), Path("wanderbus-domain") / FILE_NAME)
 
+PLACES_SHOWN: Final = " or ".join(map(str, _PLACES))
+
 DomainFile = Annotated[
-    Path | None,
-    typer.Option("--event-domain", help="File of the domain.", show_default=" or ".join(map(str, _PLACES))),
+    Path | None, typer.Option("--event-domain", help="File of the domain.", show_default=PLACES_SHOWN)
 ]
 
 Row = TypeVar("Row")
