@@ -50,7 +50,7 @@ SOAK = (
     ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "50", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
-    ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "12", "200"),
+    ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "4", "200"),
     ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "6", "100"),
     (
         "kills in a domain",
