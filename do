@@ -49,9 +49,9 @@ SOAK = (
     ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "50", "1000"),
     ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "50", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
-    ("kills", ["faults", "crash", "--cycles"], "100", "2000"),
+    ("kills", ["faults", "crash", "--cycles"], "60", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "4", "200"),
-    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "6", "100"),
+    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "4", "100"),
     (
         "kills in a domain",
         ["faults", "domainkill", "--short-log", "--agents", "24", "--rate", "60", "--seconds"],
