@@ -129,16 +129,22 @@ def _admitted(event: Event, lineage: Sequence[str], channel: Channel, state: Ser
     """Return whether the publisher's server would accept the event, as far as advertisements decide that."""
     if channel.advertisements != "required" or state is None:
         return Admitted(())
-    concerned = [each for each in state.advertisements if any(concerns(each.subject, name) for name in lineage)]
-    found = [each for each in concerned if filters.parse(each.expression, each.language).matches(event)]
+    found = [each for each in state.advertisements if _matches(event, lineage, each, each.language)]
     if any(each.counts for each in found):
         return Admitted(tuple(sorted({each.user for each in found if each.counts})))
     why = "the advertisements that match it do not count yet" if found else "no advertisement there matches it"
     return Admitted((), why)
 
 
+def _matches(
+    event: Event, lineage: Sequence[str], wanted: AdvertisementInfo | RouteInfo, language: str = "eci"
+) -> bool:
+    is_concerned = any(concerns(wanted.subject, name) for name in lineage)
+    return is_concerned and filters.parse(wanted.expression, language).matches(event)
+
+
 def _wanted(
-    event: Event, lineage: Sequence[str], channel: Channel, state: ServerState | None, domain: str
+    event: Event, lineage: Sequence[str], channel: Channel, state: ServerState | None, domain: str, now_us: int
 ) -> Mapping[str, Sequence[Wanted]]:
     """Return the filters of each other server that match the event, at the server that sends it to the others."""
     wanted: dict[str, list[Wanted]] = {}
@@ -146,12 +152,11 @@ def _wanted(
         return wanted
     if channel.model == "decentralised":
         for route in state.routes:
-            is_concerned = any(concerns(route.subject, name) for name in lineage)
-            if is_concerned and filters.parse(route.expression).matches(event):
+            if _matches(event, lineage, route):
                 wanted.setdefault(route.server, []).append(Wanted(None, route.subject, route.expression))
         return wanted
     rows = {row.subscription: row for row in state.subscriptions if server_of(row.user, domain) is not None}
-    for each in predicted(event, lineage, rows.values(), {}, wall_us()):
+    for each in predicted(event, lineage, rows.values(), {}, now_us):
         if each.is_match:
             row = rows[each.subscription]
             server = server_of(row.user, domain) or ""
@@ -164,14 +169,15 @@ def _stops(
 ) -> tuple[Admitted, list[Stop]]:
     """Return whether the event is accepted, and the servers: first the one that sends it to the others."""
     name, lineage = domain.settings.name, domain.directory.groups.hierarchy.lineage(event.subject)
+    now_us = wall_us()
     sender = channel.leader if channel.model == "ordered" else at
     admitted = _admitted(event, lineage, channel, answers[at].found)
-    wanted = {} if admitted.refusal else _wanted(event, lineage, channel, answers[sender].found, name)
+    wanted = {} if admitted.refusal else _wanted(event, lineage, channel, answers[sender].found, name, now_us)
     stops = []
     for server in sorted(answers, key=lambda each: each != sender):
         state, reached = answers[server].found, not admitted.refusal and (server == sender or server in wanted)
         own = () if state is None else [row for row in state.subscriptions if server_of(row.user, name) is None]
-        outcomes = () if state is None else tuple(predicted(event, lineage, own, state.sessions, wall_us()))
+        outcomes = () if state is None else tuple(predicted(event, lineage, own, state.sessions, now_us))
         stop = Stop(
             server=server,
             is_leader=server == channel.leader,
