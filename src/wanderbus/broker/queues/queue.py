@@ -214,16 +214,21 @@ class SessionQueue:
         """Return the notification of this number, None if it waits for no subscription."""
         return self._entries.get(number)
 
-    def reached(self, number: int) -> Sequence[str]:
-        """Return the subscriptions that may have an item which begins at ``number`` or earlier, and no empty ones."""
-        found: dict[str, None] = {}
+    def reached(self, number: int) -> Iterator[str]:
+        """Yield the subscriptions that may have an item which begins at ``number`` or earlier, and no empty ones."""
+        found: set[str] = set()
+        for subscription in self._named_until(number):
+            if subscription not in found and subscription in self.queues:
+                found.add(subscription)
+                yield subscription
+
+    def _named_until(self, number: int) -> Iterator[str]:
         for entry in self._entries.values():  # in the order of their numbers
             if entry.number > number:
                 break
-            found.update(dict.fromkeys(entry.subscriptions))
+            yield from entry.subscriptions
         for holes in self._holes.values():
-            found.update({subscription: None for subscription, first in holes if first <= number})
-        return [subscription for subscription in found if subscription in self.queues]
+            yield from (subscription for subscription, first in holes if first <= number)
 
     def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
         """Yield the items that begin at ``number`` or later, grouped by number: each item with its subscription."""

@@ -7,7 +7,7 @@ sent once, and only numbers under which nothing is left make a gap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import attrgetter
 
@@ -41,7 +41,7 @@ class WholeSessions:
         if whole.sent >= newest or not self._windows.has_room(link, whole):
             return
         # A number is missing: its event was dropped, or waits for no subscription any more.
-        heads = _heads(queue, queue.queues, whole.sent)
+        heads = _heads(queue, whole.sent)
         while heads and self._windows.has_room(link, whole):
             holes: list[SessionHead] = []
             while heads and heads[0].is_hole:
@@ -80,9 +80,9 @@ class WholeSessions:
 _place = attrgetter("place")
 
 
-def _heads(queue: SessionQueue, names: Iterable[str], sent: int) -> list[SessionHead]:
-    """Return a heap of the first unsent item of each of these subscriptions that has one."""
-    found = [_head(queue, place, name, sent) for place, name in enumerate(names)]
+def _heads(queue: SessionQueue, sent: int) -> list[SessionHead]:
+    """Return a heap of the first unsent item of each subscription that has one."""
+    found = [_head(queue, place, name, sent) for place, name in enumerate(queue.queues)]
     heads = [each for each in found if each is not None]
     heapify(heads)
     return heads

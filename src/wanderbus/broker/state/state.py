@@ -331,7 +331,7 @@ class BrokerState:
         session = self.ensure_session(record.user, record.session)
         device = self.devices[device_key(record.user, record.device)]
         if (queue := self.queue.get(session.key)) is not None:
-            for identity in record.subscriptions or queue.reached(record.number):
+            for identity in record.subscriptions or list(queue.reached(record.number)):
                 row = self.known(identity)
                 if row is not None and identity in queue.queues:
                     if row.cursors is None:
