@@ -221,6 +221,21 @@ def test_the_log_bounds_what_waits_for_it(hub: Hub) -> None:
     assert stream(hub.came(north)) == [(1, 2), 4, 5]
 
 
+def test_the_log_keeps_what_waits_before_an_event_that_an_engine_matched_late() -> None:
+    hub = EngineHub(BrokerConfig(spark_subjects=("Slow",)))
+    hub.answers = False
+    north, bob = hub.server(), hub.attach(BOB)
+    hub.subscribed(north, subject="*")
+    hub.close(north)
+    hub.publish(bob, 1, "Slow")
+    second = hub.broker.state.offset
+    hub.publish(bob, 2)
+    hub.answers = True
+    hub.publish(bob, 3, "Slow")
+    hub.give(LogBegins(second))
+    assert stream(hub.came(hub.server())) == [2, (2, 2), 3]
+
+
 def test_an_event_that_waits_for_one_of_its_subscriptions_is_in_no_gap() -> None:
     hub = Hub(BrokerConfig(unacknowledged_max=1))
     north, bob = hub.server(), hub.attach(BOB)

@@ -28,6 +28,8 @@ class Disk:
         """Called when entries were written but not synced yet: the worst moment for a crash."""
         self._pending: list[tuple[Mapping[str, Mapping[str, bytes | None]], int]] = []
         self._synced_to: dict[str, Callable[[int], None]] = {}
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+        """Actions that wait until the server's own log is durable below an offset."""
 
     @property
     def log(self) -> list[LogEntry]:
@@ -52,6 +54,11 @@ class Disk:
         self.on_append()
         self._sync_if_wanted()
 
+    def when_durable(self, end: int, action: Callable[[], None]) -> None:
+        """Do ``action`` as soon as the server's own log is durable below ``end``, unless the server crashes before."""
+        self._waiting.append((end, action))
+        self._do_waiting()
+
     def save(self, changes: Mapping[str, Mapping[str, bytes | None]], offset: int) -> None:
         """Commit rows that reflect every record below ``offset``, once those records are durable."""
         self._pending.append((changes, offset))
@@ -63,6 +70,7 @@ class Disk:
         self._power += 1
         self._syncing = self._urgent = False
         self._pending.clear()
+        self._waiting.clear()
         for name, log in self.logs.items():
             synced = self._synced.get(name, 0)
             kept = self._world.random.randint(synced, len(log))
@@ -90,9 +98,16 @@ class Disk:
             for name, synced in list(self._synced_to.items()):
                 if name in targets:
                     synced(targets[name])
+            self._do_waiting()
             self._sync_if_wanted()
 
         self._world.after(self._world.random.uniform(0.0002, 0.01), finished)
+
+    def _do_waiting(self) -> None:
+        due = [action for end, action in self._waiting if end <= self.durable]
+        self._waiting = [each for each in self._waiting if each[0] > self.durable]
+        for action in due:
+            action()
 
     def _commit_rows(self) -> None:
         while self._pending and self._pending[0][1] <= self._synced.get(SERVER_LOG, 0):

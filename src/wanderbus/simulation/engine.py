@@ -29,8 +29,6 @@ class SimulatedEngine:
         self.log = log
         self.events_max = 256
         """Events of one answer."""
-        self.delay_s_max = 0.5
-        """Longest time until an answer, in the worlds that have time."""
         self.retry_s = RETRY_S
         self.is_away = False
         """True while it cannot answer."""

@@ -12,6 +12,7 @@ from wanderbus.broker.messages import (
     Appended,
     HistoryRead,
     HistoryWanted,
+    MatchesRead,
     MatchesWanted,
     OffsetFound,
     OffsetWanted,
@@ -33,7 +34,7 @@ from wanderbus.refusals import Limited
 from wanderbus.relay.ng_client import RelayDriver
 from wanderbus.segments import Frame
 from wanderbus.simulation.disk import Disk
-from wanderbus.simulation.engine import SimulatedEngine
+from wanderbus.simulation.engine_beside import EngineBeside
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
@@ -97,7 +98,7 @@ class SimulatedServer:
         self.ip = ip
         self._member = member
         self.disk = Disk(world)
-        self.engine = SimulatedEngine(())
+        self.engine = EngineBeside(world, self.disk)
         """The matching engine beside the server; a crash of the server leaves it running."""
         self.crashes = 0
         self.refusals = RefusalTable()
@@ -214,7 +215,7 @@ class SimulatedServer:
         elif isinstance(output, HistoryWanted | OffsetWanted):
             self._read_later(output)
         elif isinstance(output, MatchesWanted):
-            self._match_later(output)
+            self._match(output)
 
     def _read_later(self, wanted: HistoryWanted | OffsetWanted) -> None:
         """Answer a question about the past after a while, as the log is then."""
@@ -226,16 +227,14 @@ class SimulatedServer:
 
         self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
 
-    def _match_later(self, wanted: MatchesWanted) -> None:
-        """Answer for the matching engine, after a delay of its own."""
+    def _match(self, wanted: MatchesWanted) -> None:
         node = self._access
 
-        def answer() -> None:
+        def give(read: MatchesRead) -> None:
             if node is self._access and node is not None and node.alive:
-                self.engine.log = [payload for _, _, payload in self.disk.log]
-                node.feed([self.engine.answer(wanted, self.disk.durable)])
+                node.feed([read])
 
-        self._world.after(self._world.random.uniform(0.001, self.engine.delay_s_max), answer)
+        self.engine.ask(wanted, give)
 
     def _read(self, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
         frames = [Frame(offset, at_us, payload, 0) for offset, at_us, payload in self.disk.log]

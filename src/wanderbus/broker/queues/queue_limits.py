@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
-from itertools import islice
+from itertools import groupby, islice
 from typing import Final, TypeAlias
 
 import msgspec
@@ -27,6 +27,7 @@ from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.parameters.patterns import any_of
 from wanderbus.subscription import QueuePolicy
@@ -247,24 +248,27 @@ class QueueLimits:
     def log_begins(self, first: int) -> None:
         """Drop what waits for servers and is of this log's records below offset ``first``: the log has lost them.
 
-        The log is what bounds the queues of servers.
+        The log is what bounds the queues of servers. What a matching engine decided waits behind later events, so the
+        lost ones need not be the oldest.
         """
         for session in self._servers.sessions:
             if (queue := self._state.queue.get(session.key)) is None:
                 continue
-            lost = [number for own in queue.queues.values() if (number := self._last_below(own, first))]
-            if lost:
-                self._drop(session, 1, max(lost), "log_keep", ())
+            is_lost = {
+                item.number: self._is_below(item.event.id, first)
+                for own in queue.queues.values()
+                for item in own
+                if isinstance(item, Queued)
+            }
+            for lost, numbers in groupby(sorted(is_lost), is_lost.__getitem__):
+                if lost:
+                    run = list(numbers)
+                    self._drop(session, run[0], run[-1], "log_keep", ())
 
-    def _last_below(self, queue: SubscriptionQueue, first: int) -> int:
-        """Return the highest number of a notification of an event below offset ``first`` of this log, 0 if none."""
-        last, origin = 0, (self._state.server, self._state.incarnation)
-        for item in queue:
-            if isinstance(item, Queued):
-                if (item.event.id.origin, item.event.id.incarnation) != origin or item.event.id.number >= first:
-                    break
-                last = item.number
-        return last
+    def _is_below(self, event: EventId, first: int) -> bool:
+        """Return whether an event is of this log, and of a record below offset ``first``."""
+        own = event.origin, event.incarnation
+        return own == (self._state.server, self._state.incarnation) and event.number < first
 
     def expire(self, session: SessionRow) -> None:
         """Drop what has waited for too long in a session."""

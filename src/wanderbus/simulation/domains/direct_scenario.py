@@ -202,6 +202,7 @@ class DirectScenario:
         self._is_active = False
         self.links.partition({})
         self.links.delay_s_max = 0.02
+        self.engines.end_disturbances(self.nodes.values())
         world.run(ACTIVE_S + SETTLE_S)
         for device in self.devices.values():
             device.connect()

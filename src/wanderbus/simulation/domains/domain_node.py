@@ -64,7 +64,7 @@ from wanderbus.records import AnyRecord, decode_record
 from wanderbus.simulation.disk import Disk
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
 from wanderbus.simulation.domains.past_events import read_events, read_own
-from wanderbus.simulation.engine import SimulatedEngine
+from wanderbus.simulation.engine_beside import EngineBeside
 from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
@@ -90,7 +90,7 @@ class DomainNode(ABC):
         self.disk = Disk(world)
         self.alive = False
         self.crashes = 0
-        self.engine = SimulatedEngine(())
+        self.engine = EngineBeside(world, self.disk)
         """The matching engine beside the server; a crash of the server leaves it running."""
         self.log_begins = 0
         """Offset below which records of the log are lost for other servers, and for readers of channels."""
@@ -256,7 +256,7 @@ class DomainNode(ABC):
             case EventsWanted() | HistoryWanted() | OffsetWanted():
                 self._read_later(output)
             case MatchesWanted():
-                self._match_later(output)
+                self._match(output)
             case LogRewound():
                 self.problems.append(f"{self.name}: {output}")
 
@@ -275,16 +275,9 @@ class DomainNode(ABC):
 
         self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
 
-    def _match_later(self, wanted: MatchesWanted) -> None:
-        """Answer for the matching engine after a while, as the log is then."""
+    def _match(self, wanted: MatchesWanted) -> None:
         life = self._life
-
-        def answer() -> None:
-            if life == self._life:
-                self.engine.log = [payload for _, _, payload in self.disk.log]
-                self.feed(self.engine.answer(wanted, self.disk.durable))
-
-        self._world.after(self._world.random.uniform(0.001, self.engine.delay_s_max), answer)
+        self.engine.ask(wanted, lambda read: self.feed(read) if life == self._life else None)
 
     def _append(self, output: Append) -> None:
         life, log = self._life, output.log

@@ -19,6 +19,9 @@ SHARE: Final = 0.3
 
 AWAY_S_MAX: Final = 10.0
 
+SETTLED_DELAY_S_MAX: Final = 0.05
+"""Longest time until an answer after the last disturbance."""
+
 
 class Engines:
     """The engines of one world, with a random source of their own; :attr:`is_used` tells whether there are any."""
@@ -50,6 +53,12 @@ class Engines:
                 start = draw.uniform(0.0, self._active_s)
                 at(start, partial(_set_away, engine, is_away=True))
                 at(start + draw.uniform(0.1, AWAY_S_MAX), partial(_set_away, engine, is_away=False))
+
+    def end_disturbances(self, nodes: Iterable[DomainNode]) -> None:
+        """Let every engine answer soon: a slow one that finds nothing looks like the end of all work."""
+        for node in nodes:
+            node.engine.is_away = False
+            node.engine.delay_s_max = SETTLED_DELAY_S_MAX
 
 
 def _set_away(engine: SimulatedEngine, *, is_away: bool) -> None:

@@ -291,6 +291,7 @@ class OrderedScenario:
         """Repair everything, and wait until it is quiet."""
         self.links.partition({})
         self.links.delay_s_max = 0.05
+        self.engines.end_disturbances(self.nodes.values())
         for node in self.nodes.values():
             node.fill_disk(is_full=False)
             node.disk.on_append = lambda: None

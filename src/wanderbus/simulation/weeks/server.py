@@ -32,7 +32,7 @@ from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, T
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record
 from wanderbus.simulation.disk import Disk
-from wanderbus.simulation.engine import SimulatedEngine
+from wanderbus.simulation.engine_beside import EngineBeside
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.hook import handled
 from wanderbus.simulation.weeks.policy import LATEST, latest
@@ -73,7 +73,7 @@ class WeeksServer:
     def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
         self.config = config
         self.disk = Disk(world)
-        self.engine = SimulatedEngine(())
+        self.engine = EngineBeside(world, self.disk)
         """The matching engine beside the broker; a crash of the broker leaves it running."""
         self.watch = ClockWatch(config.clock_slew_max)
         self.crashes = 0
@@ -98,8 +98,6 @@ class WeeksServer:
         self._durable = 0
         self.on_output: Callable[[Output], None] = lambda output: None
         """Called with each output that is not for a link, the disk, the engine or a clock."""
-        self._asked: MatchesWanted | None = None
-        """Request to the engine that it answers as soon as the log has more."""
         self._overdue_us: dict[tuple[str, str], int] = {}
         """Absent devices past the grace time, except the last device: the time when that was known."""
 
@@ -128,7 +126,6 @@ class WeeksServer:
         self.problems += self.check_rows()
         self.broker = None
         self._timers.clear()
-        self._asked = None
         self._statuses.clear()
         self._attached.clear()
         for wire in self._wires.values():
@@ -177,8 +174,7 @@ class WeeksServer:
             case UserStatusChanged(user=user, status=status):
                 self._statuses[user] = status
             case MatchesWanted():
-                self._asked = output
-                self._let_engine_answer()
+                self._match(output)
             case LinkDropped(link=link, reason=reason):
                 if wire := self._wires.get(link):
                     wire.cut()
@@ -191,21 +187,10 @@ class WeeksServer:
         if broker is self.broker:
             self._durable = durable
             self.feed(Appended(log, durable))
-            self._let_engine_answer()
 
-    def _let_engine_answer(self) -> None:
-        """Answer for the engine after a delay of its own, unless there is nothing new to match."""
-        asked, broker = self._asked, self.broker
-        if asked is None or (asked.first >= self.disk.durable and asked.subscriptions is None):
-            return
-        self._asked = None
-
-        def answer() -> None:
-            if broker is self.broker:
-                self.engine.log = [payload for _, _, payload in self.disk.log]
-                self.feed(self.engine.answer(asked, self.disk.durable))
-
-        self._world.after(self._world.random.uniform(0.001, self.engine.delay_s_max), answer)
+    def _match(self, wanted: MatchesWanted) -> None:
+        broker = self.broker
+        self.engine.ask(wanted, lambda read: self.feed(read) if broker is self.broker else None)
 
     def _set_timer(self, key: Hashable, at: float) -> None:
         token = self._timers[key] = object()
