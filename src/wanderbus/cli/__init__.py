@@ -10,7 +10,9 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from wanderbus.cli.application import app as app
+    import typer
+
+    app: typer.Typer
 
 _MISSING = "wanderbus: the command line needs further packages: pip install 'wanderbus[cli]'"
 
@@ -19,6 +21,8 @@ def main() -> NoReturn:
     """Run the command line and exit with its status."""
     try:
         from wanderbus.cli.application import run
+
+        status = run()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -26,12 +30,12 @@ def main() -> NoReturn:
         sys.exit(2)
     except KeyboardInterrupt:  # loading takes a moment
         sys.exit(130)
-    sys.exit(run())
+    sys.exit(status)
 
 
 def __getattr__(name: str) -> object:
     if name == "app":
-        from wanderbus.cli.application import app
+        from wanderbus.cli.application import application
 
-        return app
+        return application()
     raise AttributeError(f"module 'wanderbus.cli' has no attribute {name!r}")

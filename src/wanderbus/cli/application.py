@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 
-from wanderbus.cli import (
-    config,
-    explain,
-    filter,
-    log,
-    proxy,
-    pub,
-    relay,
-    sim,
-    sip,
-    sub,
-    unsubscribe,
-    up,
-    users,
-)
-from wanderbus.cli.domain import channel, domain, topology, trace
-from wanderbus.cli.eval import mobility
-from wanderbus.cli.operator import advertisements, engine, filtering, limits, listings, queue_commands, schema
 from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
-from wanderbus.cli.pattern import pattern
-from wanderbus.cli.pipeline import history, pipeline, plan, report
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
 
 _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
@@ -37,14 +18,64 @@ _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 _JSON_IS_A_FILE: Final = ("sim", "eval")
 """Commands whose option ``--json`` names a file for the results; their errors stay text."""
 
-app = typer.Typer(
-    name="wanderbus",
-    help="Content-based publish/subscribe for users who move.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_COMMANDS: Final = {
+    "up": "up:up",
+    "proxy": "proxy:proxy",
+    "relay": "relay:relay",
+    "pub": "pub:pub",
+    "sub": "sub:sub",
+    "unsubscribe": "unsubscribe:unsubscribe",
+    "sessions": "operator.listings:sessions",
+    "subscriptions": "operator.listings:subscriptions",
+    "queues": "operator.listings:queues",
+    "limits": "operator.limits:limits",
+    "engine": "operator.engine:engine",
+    "filtering": "operator.filtering:filtering",
+    "advertisements": "operator.advertisements:advertisements",
+    "peek": "operator.queue_commands:peek",
+    "purge": "operator.queue_commands:purge",
+    "kick": "operator.queue_commands:kick",
+    "explain": "explain:explain",
+    "topology": "domain.topology:topology",
+    "trace": "domain.trace:trace",
+    "plan": "pipeline.plan:plan",
+    "report": "pipeline.report:report",
+    "sim": "sim:sim",
+    "channel": "domain.channel:app",
+    "config": "config:app",
+    "domain": "domain.domain:app",
+    "eval": "eval.mobility:app",
+    "filter": "filter:app",
+    "history": "pipeline.history:app",
+    "log": "log:app",
+    "pattern": "pattern.pattern:app",
+    "pipeline": "pipeline.pipeline:app",
+    "schema": "operator.schema:app",
+    "sip": "sip:app",
+    "users": "users:app",
+}
+"""Module and name of each command's function, or of the application of a group, in the order of ``--help``."""
+
+
+def application(only: str | None = None) -> typer.Typer:
+    """Return the application, with all commands or one: it imports their modules, and a server's take a second."""
+    app = typer.Typer(
+        name="wanderbus",
+        help="Content-based publish/subscribe for users who move.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in [only] if only is not None and only in _COMMANDS else _COMMANDS:
+        module, _, attribute = _COMMANDS[name].partition(":")
+        command = getattr(import_module(f"wanderbus.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
 
 
 def _show_version(wanted: bool) -> None:
@@ -55,49 +86,12 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Content-based publish/subscribe for users who move."""
-
-
-app.command("up")(up.up)
-app.command("proxy")(proxy.proxy)
-app.command("relay")(relay.relay)
-app.command("pub")(pub.pub)
-app.command("sub")(sub.sub)
-app.command("unsubscribe")(unsubscribe.unsubscribe)
-app.command("sessions")(listings.sessions)
-app.command("subscriptions")(listings.subscriptions)
-app.command("queues")(listings.queues)
-app.command("limits")(limits.limits)
-app.command("engine")(engine.engine)
-app.command("filtering")(filtering.filtering)
-app.command("advertisements")(advertisements.advertisements)
-app.command("peek")(queue_commands.peek)
-app.command("purge")(queue_commands.purge)
-app.command("kick")(queue_commands.kick)
-app.command("explain")(explain.explain)
-app.command("topology")(topology.topology)
-app.command("trace")(trace.trace)
-app.command("plan")(plan.plan)
-app.command("report")(report.report)
-app.command("sim")(sim.sim)
-app.add_typer(channel.app, name="channel")
-app.add_typer(config.app, name="config")
-app.add_typer(domain.app, name="domain")
-app.add_typer(mobility.app, name="eval")
-app.add_typer(filter.app, name="filter")
-app.add_typer(history.app, name="history")
-app.add_typer(log.app, name="log")
-app.add_typer(pattern.app, name="pattern")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(schema.app, name="schema")
-app.add_typer(sip.app, name="sip")
-app.add_typer(users.app, name="users")
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -110,7 +104,7 @@ def run(arguments: list[str] | None = None) -> int:
     as_json = "--json" in given and given[0] not in _JSON_IS_A_FILE
     _escape_unencodable_output()
     try:
-        status = app(args=arguments, standalone_mode=False)
+        status = application(given[0] if given else None)(args=arguments, standalone_mode=False)
     except WanderbusError as error:
         return _failed(error, as_json=as_json)
     except _CommandLineError as error:

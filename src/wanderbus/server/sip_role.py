@@ -7,7 +7,7 @@ import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wanderbus.config import ProxySettings
 from wanderbus.errors import ConfigurationError
@@ -19,7 +19,6 @@ from wanderbus.relay.ng_client_messages import RelayFound, RelayLost
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.runtime.files.registrations import Registrations
 from wanderbus.runtime.files.server_files import unusable
-from wanderbus.runtime.net.domain_resolver import DomainResolver
 from wanderbus.runtime.net.tls import client_tls, peer_tls, server_tls
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
@@ -35,6 +34,9 @@ from wanderbus.sip.proxy.domain_servers import FindDomain
 from wanderbus.sip.proxy.routing_script import RoutingFailed, RoutingScript
 from wanderbus.sip.proxy.sip_server import SIPServer
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from wanderbus.runtime.net.domain_resolver import DomainResolver
 
 _log = logging.getLogger("wanderbus.sip")
 
@@ -152,6 +154,8 @@ class SIPRole(Role):
         )
         self._offer.refusals.counted["sip"] = lambda: {name: machine.drops.get(name, 0) for name in _NOBODYS_DROPS}
         if settings.domains is not None and settings.domains.lookup:
+            from wanderbus.runtime.net.domain_resolver import DomainResolver  # its library takes 0.3 s
+
             version = ip_address(self.address[0]).version
             servers = name_servers(settings.domains)
             self._resolver = DomainResolver(self._offer.feed, name_servers=servers, ip_version=version)
