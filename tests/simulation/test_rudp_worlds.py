@@ -6,7 +6,7 @@ Each sabotage takes one safeguard out of the endpoint; the problem that the worl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -284,12 +284,16 @@ SABOTAGES: dict[Callable[[Patch], None], str] = {
 }
 
 
+_NOTICED_BY: Final = {challenge_without_measure: 84, never_answer_probes: 35}
+"""A seed that notices, to be tried first, where that saves many others."""
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda sabotage: sabotage.__name__)
 def test_the_worlds_notice(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
     found: set[str] = set()
-    for seed in SEEDS:
+    for seed in (_NOTICED_BY.get(sabotage, SEEDS.start), *SEEDS):
         found.update(run_rudp_seed(seed).problems)
         if any(SABOTAGES[sabotage] in problem for problem in found):
             return

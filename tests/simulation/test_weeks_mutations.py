@@ -6,7 +6,7 @@ A checker that accepts a broken product proves nothing about the correct one (DE
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -405,6 +405,20 @@ def take_events_of_the_future(patch: Patch) -> None:
     patch.setattr(RunningPattern, "watermark_us", lambda self, now_us: max(now_us, self.latest_us) + 1)
 
 
+_NOTICED_BY: Final[dict[Callable[[Patch], None], int]] = {
+    forget_when_the_renewed_was_notified: 14,
+    never_ask_what_ended: 13,
+    never_refuse: 16,
+    refuse_without_need: 16,
+    grant_the_same_grace_to_all: 10,
+    match_as_of_now: 7,
+    wait_for_the_durable_watermark: 38,
+    end_without_matching: 50,
+    drop_when_a_pattern_is_full: 44,
+}
+"""A seed that notices, to be tried first, where that saves many others."""
+
+
 @pytest.mark.parametrize(
     "sabotage",
     [
@@ -453,4 +467,5 @@ def take_events_of_the_future(patch: Patch) -> None:
 )
 def test_the_worlds_of_weeks_notice(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
-    assert any(run_weeks_seed(seed).problems for seed in SEEDS)
+    seeds = (_NOTICED_BY.get(sabotage, SEEDS.start), *SEEDS)
+    assert any(run_weeks_seed(seed).problems for seed in seeds)
