@@ -37,5 +37,5 @@ def test_a_server_loads_nothing_for_lookups_that_are_off() -> None:
 
 def test_the_list_has_every_command() -> None:
     app = application.application()
-    names = {each.name for each in (*app.registered_commands, *app.registered_groups)}
+    names = {each.name for each in app.registered_commands} | {each.name for each in app.registered_groups}
     assert names == set(application._COMMANDS)

@@ -284,7 +284,7 @@ SABOTAGES: dict[Callable[[Patch], None], str] = {
 }
 
 
-_NOTICED_BY: Final = {challenge_without_measure: 84, never_answer_probes: 35}
+_NOTICED_BY: Final[dict[Callable[[Patch], None], int]] = {challenge_without_measure: 84, never_answer_probes: 35}
 """A seed that notices, to be tried first, where that saves many others."""
 
 
