@@ -31,27 +31,28 @@ JAVA_MIN = 17
 SIM_SEEDS = "50"
 SLOWEST = ["--durations=15"]
 SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
-TWO_AT_ONCE = ["-n", "2", "--dist", "loadfile"]  # tests that mostly wait; those of a file share what they started
+# Integration tests mostly wait, so there is one worker more than cores; tests of a file share what they started.
+OVERLAPPED = ["-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
-    ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "200", "2000"),
-    ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "200", "1000"),
-    ("simulation of two domains", ["wanderbus", "sim", "--layer", "domains", "--seeds"], "50", "500"),
-    ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "200", "1000"),
-    ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "200", "2000"),
-    ("simulation of a hostile relay", ["wanderbus", "sim", "--layer", "hostile-relay", "--seeds"], "100", "1000"),
-    ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "100", "1000"),
-    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "1000", "20000"),
-    ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "100", "2000"),
-    ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "50", "2000"),
+    ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "100", "2000"),
+    ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "100", "1000"),
+    ("simulation of two domains", ["wanderbus", "sim", "--layer", "domains", "--seeds"], "30", "500"),
+    ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "100", "1000"),
+    ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "100", "2000"),
+    ("simulation of a hostile relay", ["wanderbus", "sim", "--layer", "hostile-relay", "--seeds"], "50", "1000"),
+    ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "50", "1000"),
+    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "200", "20000"),
+    ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "300", "2000"),
+    ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "200", "2000"),
     ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "50", "1000"),
-    ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "50", "1000"),
-    ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "50", "1000"),
+    ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "200", "1000"),
+    ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "250", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
     ("kills", ["faults", "crash", "--cycles"], "60", "2000"),
-    ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "4", "200"),
-    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "4", "100"),
+    ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "3", "200"),
+    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "3", "100"),
     (
         "kills in a domain",
         ["faults", "domainkill", "--short-log", "--agents", "24", "--rate", "60", "--seconds"],
@@ -66,7 +67,7 @@ COMMANDS = {
         ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
-    "test": """run everything in `check`, then the integration and Spark tests (about 30 minutes)
+    "test": """run everything in `check`, then the integration and Spark tests (about 40 minutes)
         ./do test                 all of it, except the tests of `interop`
         ./do test ARGUMENTS       only pytest with these arguments, including integration and Spark tests""",
     "check": """check format, lint and strict types, run unit tests and a short simulation (about 12 minutes)
@@ -274,27 +275,36 @@ def interop(arguments: list[str]) -> None:
 
 
 def check(arguments: list[str]) -> None:
-    places = ("src", "tests", "demo", "bench", "faults", "fuzz", "hostile", "harness", "examples", "tools")
-    sources = [name for name in places if has_python(name)]
-    step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
-    step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
-    step("types", ["-m", "mypy", *sources, "do"])
+    check_sources()
     step("unit tests", ["-m", "pytest", "-q", *SLOWEST, *SHARED_OUT, "-m", "not integration and not spark", *arguments])
-    step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
-    step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
-    step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
-    step("short simulation of interest", ["-m", "wanderbus", "sim", "--layer", "interest", "--seeds", SIM_SEEDS])
+    simulate_shortly()
 
 
 def test(arguments: list[str]) -> None:
     if arguments:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
-    check([])
+    check_sources()
     # Spark tests share one session, so they stay in one process.
     with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "spark and not interop"]):
-        which = ["-m", "integration and not spark and not interop"]
-        step("integration tests", ["-m", "pytest", "-q", *SLOWEST, *TWO_AT_ONCE, *which])
+        which = ["-m", "not spark and not interop"]
+        step("unit and integration tests", ["-m", "pytest", "-q", *SLOWEST, *OVERLAPPED, *which])
+        simulate_shortly()
+
+
+def check_sources() -> None:
+    places = ("src", "tests", "demo", "bench", "faults", "fuzz", "hostile", "harness", "examples", "tools")
+    sources = [name for name in places if has_python(name)]
+    step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
+    step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
+    step("types", ["-m", "mypy", *sources, "do"])
+
+
+def simulate_shortly() -> None:
+    step("short simulation", ["-m", "wanderbus", "sim", "--seeds", SIM_SEEDS])
+    step("short simulation of reliable UDP", ["-m", "wanderbus", "sim", "--layer", "rudp", "--seeds", SIM_SEEDS])
+    step("short simulation of weeks", ["-m", "wanderbus", "sim", "--layer", "weeks", "--seeds", SIM_SEEDS])
+    step("short simulation of interest", ["-m", "wanderbus", "sim", "--layer", "interest", "--seeds", SIM_SEEDS])
 
 
 def soak(arguments: list[str]) -> None:

@@ -99,7 +99,7 @@ def test_agents_outside_find_it_and_are_found_after_its_restart(
     server.wait()
     before = cloud.requests("INVITE", "out")
     cloud.up(*more)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while cloud.requests("INVITE", "out") == before:
         assert time.monotonic() < deadline, "the broker has not found the agent"
         time.sleep(0.05)

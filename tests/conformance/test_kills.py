@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 EVENTS = 240
 ROUNDS = 4
-STORY_S_MAX = 150.0
+STORY_S_MAX = 240.0
 
 
 class Processes:

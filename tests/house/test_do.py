@@ -203,7 +203,7 @@ def test_each_test_runs_in_one_part(do: Any, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(do.subprocess, "Popen", lambda line, **options: run(line))
     do.test([])
-    assert len(chosen) == 3
+    assert len(chosen) == 2
     for integration, spark in product((False, True), repeat=2):
         marks = {"integration": integration, "spark": spark, "interop": False}
         assert [eval(each, marks) for each in chosen].count(True) == 1, marks

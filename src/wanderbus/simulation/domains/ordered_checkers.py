@@ -311,9 +311,10 @@ class OrderedTruth:
                         self._on_missed(server, acceptance.id, followed, start, end)
 
     def _on_missed(self, server: ServerTruth, event: EventId, followed: Followed, start: int, end: int) -> None:
-        """Accept that an event is missed if a bound of its leader bit, and the subscription has a gap."""
+        """Accept that an event is missed if a bound of its leader bit, and the subscription has a gap or its end."""
         lost = any(start < at < end for at in server.losses.get(event.origin, ()))
-        if event.number >= self.servers[event.origin].node.log_begins or not (lost and followed.lost):
+        is_told = lost and (followed.lost or followed.past.has_failed)
+        if event.number >= self.servers[event.origin].node.log_begins or not is_told:
             self.problems.append(f"{followed.subscription.id} of {server.node.name} has missed {event}")
 
     def _check_received(self, identity: str, followed: Followed) -> None:
