@@ -9,7 +9,7 @@ from wanderbus import protocol
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.messages import AgentProperties, Arrived, Ask, Disconnect, PublishEvent, PublishSettled
 from wanderbus.client.machine.publisher_filter import SUBJECTS_MAX, PublisherFilter
-from wanderbus.event import HELD_BACK, Event
+from wanderbus.event import HELD_BACK, Event, EventId
 from wanderbus.protocol import ConfirmFilters, Filters, ReleaseFilters, RequestFilters
 from wanderbus.protocol.leased_filters import LEASE_MARGIN, RETRY_S
 
@@ -140,6 +140,19 @@ def test_an_outbox_that_is_held_up_sends_every_event_until_the_first_is_sent_aga
     assert conversation.send(PublishEvent(1, event(2), 9)) is not None
     assert conversation.send(PublishEvent(3, event(2), 9)) is None
     assert conversation.take_held_back() == [PublishSettled(3, HELD_BACK, outbox=True)]
+
+
+def test_an_event_that_a_leader_waits_for_is_sent_again_behind_the_first(conversation: Conversation) -> None:
+    for number in (2, 3):
+        conversation.receive(protocol.encode(protocol.PublishRefused(1, "full", "disk_full", True)))
+        assert conversation.send(PublishEvent(number, event(2), 9)) is not None
+    for number in (2, 3):
+        conversation.receive(protocol.encode(protocol.PublishRefused(number, "full", "disk_full", True)))
+    for number in (1, 2, 3):
+        assert conversation.send(PublishEvent(number, event(2), 9)) is not None
+    conversation.receive(protocol.encode(protocol.PublishAccepted(2, EventId("s2", 1, 7), True)))
+    conversation.receive(protocol.encode(protocol.PublishRefused(3, "no right", None, True)))
+    assert [conversation.send(PublishEvent(number, event(2), 9)) for number in (2, 3, 4)] == [None] * 3
 
 
 def test_an_agent_that_leaves_its_session_holds_back_nothing(conversation: Conversation) -> None:

@@ -71,6 +71,8 @@ class Conversation:
         """Unanswered publishes by number; the first part of the key is True for the outbox."""
         self._held_up: PublishSettled | None = None
         """The lowest event of the outbox that was refused temporarily; no later one may be sent again before it."""
+        self._refused_for_now: set[int] = set()
+        """Numbers of the outbox whose last answer was a temporary refusal."""
         self._requests: dict[int, Question] = {}
         self._unsent: list[bytes] = []
 
@@ -128,9 +130,10 @@ class Conversation:
     def _is_held_back(self, publish: PublishEvent, filter: PublisherFilter) -> bool:
         """Return whether nobody wants an event; settle it then.
 
-        While an event of the outbox is held up, the broker accepts no later one before it, so it has to be sent.
+        An event of the outbox that was refused temporarily has to be sent again, since its broker accepts no later one
+        before it; each leader of channels may wait for another one. While an event is held up, all are sent.
         """
-        if publish.outbox is not None and self._held_up is not None:
+        if publish.outbox is not None and (self._held_up is not None or publish.number in self._refused_for_now):
             return False
         is_held_back = filter.holds_back(publish.event, publish.suspended_s, self._now)
         if is_held_back:
@@ -218,6 +221,8 @@ class Conversation:
                 return self._gap(gap, len(payload))
             case protocol.PublishAccepted(number=number, id=identity, outbox=outbox):
                 known = self._publishes.pop((outbox, number), None)
+                if outbox:
+                    self._refused_for_now.discard(number)
                 return [PublishSettled(number, identity, outbox=outbox)] if known else []
             case protocol.PublishRefused(number=number, outbox=outbox) as refused:
                 known = self._publishes.pop((outbox, number), None)
@@ -288,8 +293,12 @@ class Conversation:
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
         settled = PublishSettled(number, None, refused.reason, outbox=outbox, limit=limit)
-        if outbox and passes(limit) and (self._held_up is None or number < self._held_up.number):
-            self._held_up = settled
+        if outbox and passes(limit):
+            self._refused_for_now.add(number)
+            if self._held_up is None or number < self._held_up.number:
+                self._held_up = settled
+        elif outbox:
+            self._refused_for_now.discard(number)
         return settled
 
     def _attached(self, epoch: int) -> list[Output]:
