@@ -242,7 +242,7 @@ def forget_what_other_leaders_refused(patch: Patch) -> None:
 
 
 def drop_up_to_the_last_lost_event(patch: Patch) -> None:
-    """What the log has lost is regarded as the oldest that waits, though an engine decides late."""
+    """A loss counts as the oldest of what waits, though an engine decides late."""
     intact = QueueLimits._drop
 
     def from_the_first(self: Any, session: Any, first: int, last: int, reason: str, identities: Any) -> None:
