@@ -28,7 +28,7 @@ STAMP = os.path.join(VENV, "wanderbus-stamp")
 LOCK = os.path.join(ROOT, "requirements.lock")
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
-SIM_SEEDS = "50"
+SIM_SEEDS = "20"
 SLOWEST = ["--durations=15"]
 SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
 # Integration tests mostly wait, so there is one worker more than cores; tests of a file share what they started.
@@ -36,23 +36,23 @@ OVERLAPPED = ["-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
-    ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "100", "2000"),
-    ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "100", "1000"),
-    ("simulation of two domains", ["wanderbus", "sim", "--layer", "domains", "--seeds"], "30", "500"),
-    ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "100", "1000"),
-    ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "100", "2000"),
-    ("simulation of a hostile relay", ["wanderbus", "sim", "--layer", "hostile-relay", "--seeds"], "50", "1000"),
-    ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "50", "1000"),
-    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "200", "20000"),
-    ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "300", "2000"),
-    ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "200", "2000"),
-    ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "50", "1000"),
-    ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "200", "1000"),
-    ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "250", "1000"),
-    ("power cuts", ["faults", "powercut", "--points"], "500", "10000"),
-    ("kills", ["faults", "crash", "--cycles"], "60", "2000"),
-    ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "3", "200"),
-    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "3", "100"),
+    ("simulation of the whole system", ["wanderbus", "sim", "--seeds"], "60", "2000"),
+    ("simulation of SIP", ["wanderbus", "sim", "--layer", "sip", "--seeds"], "60", "1000"),
+    ("simulation of two domains", ["wanderbus", "sim", "--layer", "domains", "--seeds"], "20", "500"),
+    ("simulation of reliable UDP", ["wanderbus", "sim", "--layer", "rudp", "--seeds"], "60", "1000"),
+    ("simulation of the media relay", ["wanderbus", "sim", "--layer", "relay", "--seeds"], "60", "2000"),
+    ("simulation of a hostile relay", ["wanderbus", "sim", "--layer", "hostile-relay", "--seeds"], "30", "1000"),
+    ("simulation behind NATs", ["wanderbus", "sim", "--layer", "nat", "--seeds"], "30", "1000"),
+    ("simulation of weeks", ["wanderbus", "sim", "--layer", "weeks", "--seeds"], "120", "20000"),
+    ("simulation of causal order", ["wanderbus", "sim", "--layer", "causal", "--seeds"], "500", "2000"),
+    ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "300", "2000"),
+    ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "20", "1000"),
+    ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "80", "1000"),
+    ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "100", "1000"),
+    ("power cuts", ["faults", "powercut", "--points"], "300", "10000"),
+    ("kills", ["faults", "crash", "--cycles"], "40", "2000"),
+    ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "2", "200"),
+    ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "2", "100"),
     (
         "kills in a domain",
         ["faults", "domainkill", "--short-log", "--agents", "24", "--rate", "60", "--seconds"],
