@@ -500,4 +500,4 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
 
 TestBrokerAgainstModel = BrokerAgainstModel.TestCase
-TestBrokerAgainstModel.settings = settings(max_examples=300, stateful_step_count=40)
+TestBrokerAgainstModel.settings = settings(max_examples=150, stateful_step_count=40)

@@ -31,7 +31,7 @@ def batches(events: Sequence[E], cuts: Sequence[int]) -> list[Sequence[E]]:
     return [events[one:other] for one, other in pairwise(places)]
 
 
-@settings(max_examples=1_000)
+@settings(max_examples=500)
 @given(patterns(), streams())
 def test_detections_are_those_of_the_enumerator(pattern: P, events: list[E]) -> None:
     expected = matches(pattern, events)
@@ -100,7 +100,7 @@ def test_the_enumerator_finds_the_matches_that_one_counts_by_hand() -> None:
     assert matches(absent, STREAM) == [Found(5, ((3, 4, "A"),)), Found(11, ((9, 7, "A"),))]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     patterns(),
     streams(12),
@@ -131,7 +131,7 @@ def test_order_within_the_lateness_repeats_batches_and_restarts_change_nothing(
     assert late <= len(repeated) - len(events), "only repeats are late"
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(patterns(), streams(12))
 def test_a_state_can_be_saved_after_every_event(pattern: P, events: list[E]) -> None:
     machine = compiled(pattern)

@@ -52,4 +52,5 @@ def trust_the_clock_of_the_next_owner(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sabotage", [begin_again, trust_the_clock_of_the_next_owner])
 def test_worlds_of_moves_notice(sabotage: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    assert any(run_move_seed(seed).problems for seed in range(1, 61))
+    # The last one is noticed in one world of sixty, which is tried first.
+    assert any(run_move_seed(seed).problems for seed in (59, *range(1, 61)))
