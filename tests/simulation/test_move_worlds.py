@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.noticing import is_noticed
 from wanderbus.broker.state import pattern_states, running_pattern
 from wanderbus.broker.state.pattern_states import PatternStates
 from wanderbus.broker.state.rows import PatternRow
@@ -52,5 +53,4 @@ def trust_the_clock_of_the_next_owner(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sabotage", [begin_again, trust_the_clock_of_the_next_owner])
 def test_worlds_of_moves_notice(sabotage: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    # The last one is noticed in one world of sixty, which is tried first.
-    assert any(run_move_seed(seed).problems for seed in (59, *range(1, 61)))
+    assert is_noticed(run_move_seed, [59])
