@@ -33,6 +33,8 @@ SLOWEST = ["--durations=15"]
 SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
 # Integration tests mostly wait, so there is one worker more than cores; tests of a file share what they started.
 OVERLAPPED = ["-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
+# Tests create and delete 100,000 files and wait for the disk thousands of times: in memory, where there is enough.
+MEMORY_FILES, MEMORY_BYTES_MIN = "/dev/shm", 8 << 30
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (
@@ -100,6 +102,21 @@ COMMANDS = {
     "fmt": """format the code, apply lint fixes, regenerate docs/cli.md and docs/sip-conformance.md
         ./do fmt [ARGUMENTS of ruff format]""",
 }
+# Title and module of each command that only runs a program of the project.
+PROGRAMS = {
+    "demo": ("the demo", "demo"),
+    "sim": ("the simulation", "wanderbus sim"),
+    "fuzz": ("fuzzing", "fuzz"),
+    "crash": ("the crash run", "faults crash"),
+    "lakekill": ("the kills of the job", "faults lakekill"),
+    "enginekill": ("the kills of the engine", "faults enginekill"),
+    "domainkill": ("the kills in a domain", "faults domainkill"),
+    "powercut": ("the power cuts", "faults powercut"),
+    "hostile": ("the attacks", "hostile"),
+    "interop": ("interoperation", "tests.interop"),
+    "bench": ("the benchmark", "bench"),
+    "goals": ("the check of the goals", "bench.goals"),
+}
 # Packages that `setup` installs from the lock: those of wanderbus with command line and server, and of its build.
 SETUP_PACKAGES = (
     *("msgspec", "cryptography", "cffi", "pycparser", "apsw", "dnspython", "uvloop", "numpy", "numba", "llvmlite"),
@@ -158,26 +175,12 @@ def main(arguments: list[str]) -> int:
         if rest in (["-h"], ["--help"]):
             return show_help(command)
         install(command)
-        commands = {
-            "setup": setup,
-            "demo": demo,
-            "test": test,
-            "check": check,
-            "sim": sim,
-            "fuzz": fuzz,
-            "crash": crash,
-            "lakekill": lakekill,
-            "enginekill": enginekill,
-            "domainkill": domainkill,
-            "powercut": powercut,
-            "hostile": hostile,
-            "interop": interop,
-            "soak": soak,
-            "bench": bench,
-            "goals": goals,
-            "fmt": fmt,
-        }
-        commands[command](rest)
+        own = {"setup": setup, "test": test, "check": check, "soak": soak, "fmt": fmt}
+        if command in own:
+            own[command](rest)
+        else:
+            title, program = PROGRAMS[command]
+            pass_on(title, ["-m", *program.split(), *rest])
     except StepError as failure:
         print(f"./do {command} failed: {failure}", file=sys.stderr, flush=True)
         return failure.status
@@ -196,24 +199,9 @@ def usage() -> str:
 def show_help(command: str) -> int:
     summary, *forms = COMMANDS[command].splitlines()
     print("\n".join([summary, "", *(f"  {form.strip()}" for form in forms)]), flush=True)
-    modules = {
-        "demo": ["demo"],
-        "sim": ["wanderbus", "sim"],
-        "fuzz": ["fuzz"],
-        "crash": ["faults", "crash"],
-        "lakekill": ["faults", "lakekill"],
-        "enginekill": ["faults", "enginekill"],
-        "domainkill": ["faults", "domainkill"],
-        "powercut": ["faults", "powercut"],
-        "hostile": ["hostile"],
-        "bench": ["bench"],
-        "goals": ["bench.goals"],
-        "interop": ["tests.interop"],
-    }
-    behind = ["-m", *modules[command]] if command in modules else None
-    if behind and is_installed():
+    if command in PROGRAMS and is_installed():
         print(flush=True)
-        return status_of(subprocess.call([PYTHON, *behind, "--help"]))
+        return status_of(subprocess.call([PYTHON, "-m", *PROGRAMS[command][1].split(), "--help"]))
     return 0
 
 
@@ -226,78 +214,45 @@ def setup(arguments: list[str]) -> None:
     print("wanderbus is in .venv; next: source .venv/bin/activate && wanderbus --help", flush=True)
 
 
-def demo(arguments: list[str]) -> None:
-    pass_on("the demo", ["-m", "demo", *arguments])
-
-
-def sim(arguments: list[str]) -> None:
-    pass_on("the simulation", ["-m", "wanderbus", "sim", *arguments])
-
-
-def fuzz(arguments: list[str]) -> None:
-    pass_on("fuzzing", ["-m", "fuzz", *arguments])
-
-
-def crash(arguments: list[str]) -> None:
-    pass_on("the crash run", ["-m", "faults", "crash", *arguments])
-
-
-def lakekill(arguments: list[str]) -> None:
-    pass_on("the kills of the job", ["-m", "faults", "lakekill", *arguments])
-
-
-def enginekill(arguments: list[str]) -> None:
-    pass_on("the kills of the engine", ["-m", "faults", "enginekill", *arguments])
-
-
-def domainkill(arguments: list[str]) -> None:
-    pass_on("the kills in a domain", ["-m", "faults", "domainkill", *arguments])
-
-
-def powercut(arguments: list[str]) -> None:
-    pass_on("the power cuts", ["-m", "faults", "powercut", *arguments])
-
-
-def hostile(arguments: list[str]) -> None:
-    pass_on("the attacks", ["-m", "hostile", *arguments])
-
-
-def bench(arguments: list[str]) -> None:
-    pass_on("the benchmark", ["-m", "bench", *arguments])
-
-
-def goals(arguments: list[str]) -> None:
-    pass_on("the check of the goals", ["-m", "bench.goals", *arguments])
-
-
-def interop(arguments: list[str]) -> None:
-    pass_on("interoperation", ["-m", "tests.interop", *arguments])
-
-
 def check(arguments: list[str]) -> None:
+    use_memory_files()
     check_sources()
-    step("unit tests", ["-m", "pytest", "-q", *SLOWEST, *SHARED_OUT, "-m", "not integration and not spark", *arguments])
+    unit_tests(arguments)
     simulate_shortly()
 
 
 def test(arguments: list[str]) -> None:
+    use_memory_files()
     if arguments:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
     check_sources()
-    # Spark tests share one session, so they stay in one process.
+    # Spark tests share one session, so they stay in one process; unit tests have no deadline that it could break.
     with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "spark and not interop"]):
-        which = ["-m", "not spark and not interop"]
-        step("unit and integration tests", ["-m", "pytest", "-q", *SLOWEST, *OVERLAPPED, *which])
+        unit_tests([])
         simulate_shortly()
+    which = ["-m", "integration and not spark and not interop"]
+    step("integration tests", ["-m", "pytest", "-q", *SLOWEST, *OVERLAPPED, *which])
+
+
+def use_memory_files() -> None:
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(MEMORY_FILES).free >= MEMORY_BYTES_MIN and os.access(MEMORY_FILES, os.W_OK):
+            os.environ.setdefault("TMPDIR", MEMORY_FILES)
+
+
+def unit_tests(arguments: list[str]) -> None:
+    step("unit tests", ["-m", "pytest", "-q", *SLOWEST, *SHARED_OUT, "-m", "not integration and not spark", *arguments])
 
 
 def check_sources() -> None:
     places = ("src", "tests", "demo", "bench", "faults", "fuzz", "hostile", "harness", "examples", "tools")
     sources = [name for name in places if has_python(name)]
-    step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
-    step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
-    step("types", ["-m", "mypy", *sources, "do"])
+    # It also leaves compiled tests, or each process of the tests would compile them all for half a minute.
+    with meanwhile("collection of tests", ["-m", "pytest", "-qq", "--collect-only"], said=False):
+        step("format", ["-m", "ruff", "format", "--check", "--quiet", *sources, "do"])
+        step("lint", ["-m", "ruff", "check", "--quiet", *sources, "do"])
+        step("types", ["-m", "mypy", *sources, "do"])
 
 
 def simulate_shortly() -> None:
@@ -351,8 +306,11 @@ def step(title: str, arguments: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def meanwhile(title: str, arguments: list[str]) -> Iterator[None]:
-    """Run one part of a command beside the steps of the block; print its output and result after theirs."""
+def meanwhile(title: str, arguments: list[str], said: bool = True) -> Iterator[None]:
+    """Run one part of a command beside the steps of the block; print its output and result after theirs.
+
+    Without `said`, its output is printed only if it fails.
+    """
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
         process = subprocess.Popen([PYTHON, *arguments], stdout=output, stderr=subprocess.STDOUT)
@@ -365,7 +323,8 @@ def meanwhile(title: str, arguments: list[str]) -> Iterator[None]:
                 end(title, arguments, process)
             finally:
                 output.seek(0)
-                print(output.read().decode(errors="replace").rstrip(), flush=True)
+                if said or process.returncode != 0:
+                    print(output.read().decode(errors="replace").rstrip(), flush=True)
     print(f"   {title}: ok, {time.monotonic() - start:.1f} s", flush=True)
 
 

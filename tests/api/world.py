@@ -27,6 +27,7 @@ STORY_S_MAX = 20.0
 def run(story: Coroutine[Any, Any, Returned]) -> Returned:
     """Run a story; fail if it leaves tasks behind or an exception that was never retrieved."""
     faults: list[dict[str, Any]] = []
+    gc.freeze()  # objects of earlier tests are no garbage of this one, and there may be millions of them
 
     async def watched() -> Returned:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
@@ -37,8 +38,11 @@ def run(story: Coroutine[Any, Any, Returned]) -> Returned:
         assert not left, left
         return result
 
-    result = asyncio.run(watched())
-    gc.collect()
+    try:
+        result = asyncio.run(watched())
+        gc.collect()
+    finally:
+        gc.unfreeze()
     assert faults == []
     return result
 

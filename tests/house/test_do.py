@@ -9,9 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +39,8 @@ def test_exit_status_is_that_of_the_command(
     do: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str, status: int
 ) -> None:
     monkeypatch.setattr(do, "install", lambda command: None)
-    monkeypatch.setattr(do, "sim", lambda arguments: do.pass_on("the simulation", ["-c", program, *arguments]))
+    run = do.pass_on
+    monkeypatch.setattr(do, "pass_on", lambda title, arguments: run(title, ["-c", program, *arguments]))
     monkeypatch.chdir(Path.cwd())
     assert do.main(["sim", "--seeds", "1"]) == status
     said = capsys.readouterr().err.splitlines()
@@ -50,7 +53,8 @@ def test_processes_of_a_command_keep_their_bytecode(do: Any, monkeypatch: pytest
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setattr(do, "install", lambda command: None)
     program = "import sys; raise SystemExit(sys.dont_write_bytecode)"
-    monkeypatch.setattr(do, "sim", lambda arguments: do.pass_on("the simulation", ["-c", program]))
+    run = do.pass_on
+    monkeypatch.setattr(do, "pass_on", lambda title, arguments: run(title, ["-c", program]))
     monkeypatch.chdir(Path.cwd())
     assert do.main(["sim"]) == 0
 
@@ -195,18 +199,45 @@ def test_two_parts_run_at_once_and_the_failure_of_either_counts(
 def test_each_test_runs_in_one_part(do: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[str] = []
     begin = subprocess.Popen
+    monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
 
     def run(line: list[str]) -> Any:
-        if "pytest" in line:
+        if "pytest" in line and "--collect-only" not in line:
             chosen.append(line[line.index("-m", line.index("pytest")) + 1])
         return begin(["true"])
 
     monkeypatch.setattr(do.subprocess, "Popen", lambda line, **options: run(line))
     do.test([])
-    assert len(chosen) == 2
+    assert len(chosen) == 3
     for integration, spark in product((False, True), repeat=2):
         marks = {"integration": integration, "spark": spark, "interop": False}
         assert [eval(each, marks) for each in chosen].count(True) == 1, marks
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "used"),
+    [(8 << 30, None, "MEMORY"), ((8 << 30) - 1, None, None), (8 << 30, "/var/tmp", "/var/tmp")],
+)
+def test_files_of_tests_are_in_memory_if_there_is_enough(
+    do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, asked: str | None, used: str | None
+) -> None:
+    monkeypatch.setattr(do, "MEMORY_FILES", str(tmp_path))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setenv("TMPDIR", asked or "")
+    if asked is None:
+        monkeypatch.delenv("TMPDIR")
+    do.use_memory_files()
+    assert os.environ.get("TMPDIR") == (str(tmp_path) if used == "MEMORY" else used)
+
+
+def test_without_a_directory_in_memory_files_of_tests_are_on_disk(
+    do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(do, "MEMORY_FILES", str(tmp_path / "none"))
+    monkeypatch.setenv("TMPDIR", "")
+    monkeypatch.delenv("TMPDIR")
+    do.use_memory_files()
+    assert "TMPDIR" not in os.environ
 
 
 def soak_lines(do: Any, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
