@@ -21,7 +21,7 @@ Returned = TypeVar("Returned")
 
 PASSWORDS = {"alice": "secret", "bob": "hunter2"}
 SUBJECT = "Departure"
-STORY_S_MAX = 20.0
+STORY_S_MAX = 90.0
 
 
 def run(story: Coroutine[Any, Any, Returned]) -> Returned:

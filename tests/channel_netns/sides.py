@@ -16,7 +16,7 @@ from wanderbus.api import rudp
 
 SECRET: Final = "a secret of both hosts, long enough"
 PAUSE_S: Final = 0.01
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 TWICE_S: Final = 0.5
 """A duplicate arrives within this time."""
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from faults.process_tree import is_running
 from wanderbus.errors import WanderbusError
 
-WAIT_S = 120.0
-GONE_S_MAX = 30.0
+WAIT_S = 300.0
+GONE_S_MAX = 90.0
 """Longest time until the processes of a killed job are gone: Java ends with the pipe to its driver."""
 
 

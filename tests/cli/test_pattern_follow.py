@@ -28,7 +28,7 @@ from wanderbus.runtime.segment_files import durable_end
 PATTERN = (
     "pattern turned by k match A: turn (phase == 1) then B: turn (phase == 2) within 1 hour emit turned with k = A.k"
 )
-ENDED_S_MAX = 100.0
+ENDED_S_MAX = 200.0
 
 
 def published(shell: Shell, subject: str = "turned") -> list[Event]:

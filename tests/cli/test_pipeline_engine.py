@@ -21,7 +21,7 @@ from wanderbus.segments import HEADER, HIGH_WATER, pack_mark, segment_name
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-GONE_S_MAX = 20.0
+GONE_S_MAX = 90.0
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ RECORDS = 300
 PROGRESS = 100
 """Records that a job has to bring into the lake before it is ended: at least one batch."""
 
-ENDED_S_MAX = 60.0
+ENDED_S_MAX = 180.0
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from wanderbus.cli.domain.supervisor import END_S_MAX, Ready, Reports, ServerCan
 READY = 'echo \'{"ready": "sip:127.0.0.1:5060"}\''
 STAYS = f"{READY}; exec sleep 60"
 FAILS = json.dumps({"error": {"type": "X", "message": "the port is taken"}})
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

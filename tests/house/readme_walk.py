@@ -28,7 +28,7 @@ STAYS: Final = re.compile(r"^wanderbus (up|relay|proxy|sub)\b", re.MULTILINE)
 COMMAND_S_MAX: Final = 240.0
 """Longest time of a command; only a failure, or Spark on a busy machine, takes so long."""
 
-READY_S_MAX: Final = 30.0
+READY_S_MAX: Final = 90.0
 ARRIVAL_S_MAX: Final = 30.0
 CTRL_C_S_MAX: Final = 15.0
 

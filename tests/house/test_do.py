@@ -130,9 +130,28 @@ def test_the_kernel_is_compiled_before_the_first_server_needs_it(
     monkeypatch.setattr(do, "succeeds", lambda line: True)
     monkeypatch.setattr(do, "quietly", lambda title, line: lines.append(line))
     monkeypatch.setattr(do, "STAMP", str(tmp_path / "stamp"))
-    do.install_python("/usr/bin/python3")
+    do.install_python("/usr/bin/python3", alone=True)
     assert lines[-1] == [sys.executable, "-c", do.COMPILE_KERNEL]
     exec(do.COMPILE_KERNEL, {})
+
+
+def test_a_java_that_cannot_archive_the_classes_of_spark_is_no_obstacle(
+    do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines: list[list[str]] = []
+
+    def quietly(title: str, line: list[str]) -> None:
+        lines.append(line)
+        if do.CLASS_ARCHIVE in line:
+            raise do.StepError(title)
+
+    monkeypatch.setattr(do, "succeeds", lambda line: True)
+    monkeypatch.setattr(do, "quietly", quietly)
+    monkeypatch.setattr(do, "use_java", lambda: True)
+    monkeypatch.setattr(do, "STAMP", str(tmp_path / "stamp"))
+    do.install_python("/usr/bin/python3")
+    assert lines[-1] == [sys.executable, "-m", do.CLASS_ARCHIVE]
+    assert (tmp_path / "stamp").read_text() == do.fingerprint()
 
 
 def test_stamp_changes_with_the_lock(do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

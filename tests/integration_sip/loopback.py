@@ -35,7 +35,7 @@ from wanderbus.sip.proxy.sip_server import SIPServer
 
 DOMAIN = "example.org"
 PASSWORDS = {"alice": "wonder", "bob": "builder"}
-PATIENCE_S = 8.0
+PATIENCE_S = 30.0
 
 Report = TypeVar("Report", bound=Output)
 

@@ -20,7 +20,7 @@ from wanderbus.server.server import Server
 pytestmark = pytest.mark.integration
 
 USERS = {"alice": "wonder", "bob": "builder"}
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

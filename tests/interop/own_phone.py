@@ -31,7 +31,7 @@ from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.targets import Transport
 
-PATIENCE_S = 8.0
+PATIENCE_S = 30.0
 
 Report = TypeVar("Report", bound=Output)
 

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.parametrize("transport", ["UDP", "TCP", "TLS"]),
 ]
 
-WAIT_S_MAX = 10.0
+WAIT_S_MAX = 30.0
 
 
 def dialogs(said: str) -> int:

@@ -17,7 +17,7 @@ from wanderbus.relay import ng
 from wanderbus.testbed.launch import python
 from wanderbus.testbed.processes import Process
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Proxy:

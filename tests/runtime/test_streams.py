@@ -28,7 +28,7 @@ from wanderbus.tcp import Target as DataTarget
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 
 
 @pytest.fixture(scope="module")

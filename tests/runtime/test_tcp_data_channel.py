@@ -34,7 +34,7 @@ from wanderbus.tcp import (
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 SECRET = b"of this pair"
 
 

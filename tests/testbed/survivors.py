@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from faults.process_tree import is_running
 
-END_S_MAX = 10.0
+END_S_MAX = 30.0
 
 
 def wait_for_end(pids: Sequence[int]) -> None:

@@ -27,10 +27,14 @@ _REGISTERED: Final = "Successfully registered with master"
 
 
 class SparkCluster:
-    """A master and some workers of one core each, as a context manager; their logs are in ``directory``."""
+    """A master and some workers of one core each, as a context manager; their logs are in ``directory``.
 
-    def __init__(self, directory: Path, *, workers: int = 2) -> None:
+    ``java_options`` are further options of their Java.
+    """
+
+    def __init__(self, directory: Path, *, workers: int = 2, java_options: str = "") -> None:
         self.directory = directory
+        self._java_options = java_options
         self.master = ""
         """Address of the master, as ``spark://HOST:PORT``."""
         self.workers: list[Process] = []
@@ -85,6 +89,7 @@ class SparkCluster:
     def _environment(self) -> Mapping[str, str]:
         # An empty PYTHONPATH, for the workers must import from the environment of the job alone.
         options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={tempfile.gettempdir()}"
+        options = f"{options} {self._java_options}".rstrip()
         return {
             "PYTHONPATH": "",
             "SPARK_HOME": str(spark_home()),

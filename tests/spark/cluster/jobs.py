@@ -19,6 +19,7 @@ from wanderbus.cli.pipeline.task_progress import watched_stages
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
 from wanderbus.evaluation.points import MOBILITY, run_point
 from wanderbus.pipeline import history
+from wanderbus.pipeline.class_archive import archive_options
 from wanderbus.pipeline.grids import run_points
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
@@ -29,7 +30,7 @@ from wanderbus.subscription import EVERY_SUBJECT, Subscription
 JOBS: Final = ("whole", "killed-ingest", "killed-history")
 DECLARED: Final[Declared] = {"Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double"}}
 ROWS_PER_BATCH: Final = 3_000
-JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JAVA: Final = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive_options()}".rstrip()
 """Options that let Java start faster, as on this machine."""
 
 ROWS_PER_PARTITION: Final = 250

@@ -13,7 +13,7 @@ from wanderbus.pipeline.engine import EngineProgress, MatchingEngine
 from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.segments import HIGH_WATER
 
-END_S_MAX = 30.0
+END_S_MAX = 90.0
 
 
 @contextmanager
