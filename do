@@ -228,12 +228,12 @@ def test(arguments: list[str]) -> None:
         pass_on("pytest", ["-m", "pytest", *arguments])
         return
     check_sources()
-    # Spark tests share one session, so they stay in one process; unit tests have no deadline that it could break.
+    # Spark tests share one session, so they stay in one process; integration tests come last, where it is quieter.
     with meanwhile("Spark tests", ["-m", "pytest", "-q", *SLOWEST, "-m", "spark and not interop"]):
         unit_tests([])
         simulate_shortly()
-    which = ["-m", "integration and not spark and not interop"]
-    step("integration tests", ["-m", "pytest", "-q", *SLOWEST, *OVERLAPPED, *which])
+        which = ["-m", "integration and not spark and not interop"]
+        step("integration tests", ["-m", "pytest", "-q", *SLOWEST, *OVERLAPPED, *which])
 
 
 def use_memory_files() -> None:

@@ -8,8 +8,10 @@ from typing import Protocol
 import msgspec
 
 from wanderbus.channels.causal.interface import (
+    Accepted,
     AnyCausalRecord,
     CausalLimits,
+    GapFound,
     LinkClosed,
     LinkOpened,
     Message,
@@ -70,7 +72,8 @@ class CausalNode:
         self._domain = domain
         self._life = 0
         self.disk = Disk(domain.world)
-        self._pending: deque[tuple[int, Output]] = deque()
+        self._pending: deque[tuple[int, Output, int | None]] = deque()
+        """Outputs until the log is durable up to a place; a message has the session of its link."""
         self.start()
 
     def start(self) -> None:
@@ -96,6 +99,11 @@ class CausalNode:
         """Return all durable records, those of lost logs too."""
         return self.lost_logs + self._written(self.disk.durable)
 
+    def had_in_an_earlier_life(self, gap: GapFound) -> bool:
+        """Return whether a log that was lost had the last event of a gap, so that its origin did not keep them."""
+        lost = [each.record.header for each in self.lost_logs if isinstance(each.record, Accepted)]
+        return gap.until is not None and any((each.origin, each.number) == (gap.origin, gap.until) for each in lost)
+
     def _written(self, end: int) -> list[Written]:
         log = self.disk.log[:end]
         return [Written(place, self.server, self.incarnation, _RECORD.decode(payload)) for _, place, payload in log]
@@ -115,7 +123,8 @@ class CausalNode:
             elif isinstance(output, SetTimer):
                 self._set_timer(output)
             else:
-                self._pending.append((len(self.disk.log), output))
+                link = self._domain.links.session(self.server, output.server) if type(output) is SendMessage else None
+                self._pending.append((len(self.disk.log), output, link))
         self._release(self.disk.durable)
 
     def _synced(self, end: int) -> None:
@@ -124,11 +133,11 @@ class CausalNode:
 
     def _release(self, durable: int) -> None:
         while self._pending and self._pending[0][0] <= durable:
-            output = self._pending.popleft()[1]
-            if isinstance(output, SendMessage):
-                self._domain.links.send(self.server, output.server, msgspec.msgpack.encode(output.message))
-            else:
+            _, output, link = self._pending.popleft()
+            if not isinstance(output, SendMessage):
                 self._domain.reported(self, output)
+            elif link is not None:
+                self._domain.links.send(self.server, output.server, link, msgspec.msgpack.encode(output.message))
 
     def _set_timer(self, timer: SetTimer) -> None:
         life = self._life
@@ -182,18 +191,20 @@ class CausalLinks:
             if groups.get(one, 0) != groups.get(other, 0):
                 self.break_link(one, other)
 
-    def send(self, source: int, destination: int, data: bytes) -> None:
-        """Send a message, in order after those before."""
-        pair = min(source, destination), max(source, destination)
-        session = self._open.get(pair)
-        if session is None:
+    def session(self, one: int, other: int) -> int | None:
+        """Return the session of the open link between two servers."""
+        return self._open.get((min(one, other), max(one, other)))
+
+    def send(self, source: int, destination: int, session: int, data: bytes) -> None:
+        """Send a message in a session, in order after those before; it is lost when the session has ended."""
+        if self.session(source, destination) != session:
             return
         world, way = self._domain.world, (source, destination)
         at = max(world.now + world.random.uniform(0.001, self.delay_s_max), self._arrives_at.get(way, 0.0))
         self._arrives_at[way] = at
 
         def arrive() -> None:
-            if self._open.get(pair) == session:
+            if self.session(source, destination) == session:
                 self._nodes[destination].feed(MessageCame(source, _MESSAGE.decode(data)))
 
         world.at(at, arrive)

@@ -287,12 +287,13 @@ class CausalScenario:
         may_give_up = self.limits.patience_s is not None or self.limits.retained_events_max < 1_000
         excused = {}
         for server, node in self.nodes.items():
-            own = {gap.origin for at, gap in self.gaps if at == server}
+            gaps = [gap for at, gap in self.gaps if at == server]
+            own = {gap.origin for gap in gaps}
             over = {(each, life) for each, other in self.nodes.items() for life in range(1, other.incarnation)}
             gone = {(each, life) for each in self.removed for life in range(1, self.nodes[each].incarnation + 1)}
             everything = truth.published_origins() if server in self.removed else set()
             excused[server] = over | gone | everything | (own if may_give_up else set())
-            unexpected = own - over - gone
+            unexpected = {gap.origin for gap in gaps if not node.had_in_an_earlier_life(gap)} - over - gone
             if unexpected and not may_give_up:
                 self.problems.append(f"server {server} has a gap in the events of {sorted(unexpected)}")
             if server not in self.removed:

@@ -213,7 +213,10 @@ class DirectDevice:
                     self.advertised[offer] = True
             case protocol.Done(request=request, subscriptions=several) if request in self._asked:
                 interest, handle = self._asked.pop(request)
-                self.subscriptions[several[0].id] = Subscribed(interest, self._now(), handle)
+                known = self.subscriptions.get(several[0].id)
+                # It may join a subscription whose end was requested before this answer came.
+                ended = known is not None and known.ended
+                self.subscriptions[several[0].id] = Subscribed(interest, self._now(), handle, ended)
             case protocol.Filters() as filters:
                 self._filter.arrived(filters, self._now())
                 self._send(*self._filter.take_unsent())
