@@ -34,8 +34,9 @@ SLOWEST = ["--durations=15"]
 SHARED_OUT = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]  # each core runs a part of the tests
 # Integration tests mostly wait, so there is one worker more than cores; tests of a file share what they started.
 OVERLAPPED = ["-n", str(min((os.cpu_count() or 1) + 1, 8)), "--dist", "loadfile"]
-# Tests create and delete 100,000 files and wait for the disk thousands of times: in memory, where there is enough.
-MEMORY_FILES, MEMORY_BYTES_MIN = "/dev/shm", 8 << 30
+# Tests create and delete tens of thousands of files and wait for the disk: in memory, where there is enough of it.
+# Those of the test of a cluster take 6 GB for a while, since each worker unpacks an environment for each job.
+MEMORY_FILES, MEMORY_BYTES_MIN = "/dev/shm", 12 << 30
 ALONE = " setup"  # in the stamp, of an environment that holds no more than `setup` installs
 # Long runs: name, command, and number of repetitions with --ci and without.
 SOAK = (

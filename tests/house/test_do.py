@@ -235,7 +235,7 @@ def test_each_test_runs_in_one_part(do: Any, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("free", "asked", "used"),
-    [(8 << 30, None, "MEMORY"), ((8 << 30) - 1, None, None), (8 << 30, "/var/tmp", "/var/tmp")],
+    [(12 << 30, None, "MEMORY"), ((12 << 30) - 1, None, None), (12 << 30, "/var/tmp", "/var/tmp")],
 )
 def test_files_of_tests_are_in_memory_if_there_is_enough(
     do: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, asked: str | None, used: str | None

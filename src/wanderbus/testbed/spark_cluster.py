@@ -7,6 +7,7 @@ settings.
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,9 +72,14 @@ class SparkCluster:
         return self.directory / f"work-{number}"
 
     def stop(self) -> None:
-        """Kill all processes of the cluster, executors included; no harm if called twice."""
+        """Kill all processes of the cluster, executors included, and delete their files; no harm if called twice.
+
+        Each executor has unpacked the environment of its job, which takes hundreds of megabytes.
+        """
         while self._daemons:
             self._daemons.pop().kill()
+        for number in range(len(self.workers)):
+            shutil.rmtree(self.work_of(number), ignore_errors=True)
 
     def _start_master(self) -> None:
         master = self._start("master", "org.apache.spark.deploy.master.Master", "--port", "0")
