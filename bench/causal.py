@@ -52,7 +52,7 @@ class CountedLinks(CausalLinks):
         super().__init__(domain, nodes, LINK_S_MAX)
         self._counts = counts
 
-    def send(self, source: int, destination: int, data: bytes) -> None:
+    def send(self, source: int, destination: int, session: int, data: bytes) -> None:
         """Count a message, and send it."""
         match _MESSAGE.decode(data):
             case Carried(header=header):
@@ -60,7 +60,7 @@ class CountedLinks(CausalLinks):
                 self._counts.header_bytes += len(header)
             case Acked(settled_more=more, lagging=lagging) | Marked(settled_more=more, lagging=lagging):
                 self._counts.mark_bytes += len(msgspec.msgpack.encode(more)) + len(msgspec.msgpack.encode(lagging))
-        super().send(source, destination, data)
+        super().send(source, destination, session, data)
 
 
 class Domain:
