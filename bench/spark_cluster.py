@@ -20,6 +20,7 @@ from bench.spark_lake import DECLARED
 from harness.lakes import differences
 from harness.reporting import Goal, goal, progress
 from wanderbus.pipeline import history
+from wanderbus.pipeline.class_archive import fast_start_options
 from wanderbus.pipeline.cluster.environment import pack
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
@@ -67,7 +68,7 @@ def measure(log: Path, work: Path, count: int) -> Results:
     progress("packing the environment")
     environment = work / "environment.tar.gz"
     pack(environment, has_kernel=True)
-    with SparkCluster(work) as cluster:
+    with SparkCluster(work, java_options=fast_start_options()) as cluster:
         progress(f"measuring on {CLUSTER}")
         arguments = [cluster.master, str(environment), str(log), str(work / CLUSTER)]
         daemons = [each.pid for each in cluster.workers]

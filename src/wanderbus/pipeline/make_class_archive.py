@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
+from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from wanderbus.errors import StorageError, WanderbusError
-from wanderbus.pipeline.class_archive import ARCHIVE
+from wanderbus.pipeline.class_archive import ARCHIVE, FAST_START
 from wanderbus.pipeline.lake import ingest, table
 from wanderbus.pipeline.session import java_options, spark_session
 from wanderbus.records import Started, encode_record
@@ -42,27 +44,36 @@ def make(archive: Path) -> None:
     """
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
+        place = tempfile.TemporaryDirectory(dir=archive.parent)
     except OSError as error:
-        raise StorageError(f"{archive.parent} cannot be made: {error.strerror}") from None
-    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+        raise StorageError(f"{archive.parent} cannot be made or written: {error.strerror}") from None
+    with place as directory:
         written = Path(directory) / archive.name
-        options = java_options(f'"-XX:ArchiveClassesAtExit={written}" -Xlog:disable -Xlog:all=error:stderr')
+        archiving = f'"-XX:ArchiveClassesAtExit={written}" -Xlog:disable -Xlog:all=error:stderr'
+        options = java_options(f"{FAST_START} {archiving}")
         spark = spark_session("wanderbus-classes", settings={"spark.driver.extraJavaOptions": options})
         load_classes(spark, Path(directory))
+        gateway = SparkContext._gateway
+        assert gateway is not None, "a session was started"
         spark.stop()
-        _end_java()
+        end_java(gateway)
         if not written.exists():
             raise StorageError("this Java archives no classes; sessions of Spark start without an archive, more slowly")
         written.replace(archive)
 
 
-def _end_java() -> None:
-    """Let Java end and wait until it has: it does so when its standard input ends."""
-    gateway = SparkContext._gateway
-    assert gateway is not None, "a session was started"
+def end_java(gateway: JavaGateway) -> None:
+    """Let Java end and wait until it has: it does so when its standard input ends.
+
+    Raises :class:`~wanderbus.errors.StorageError` if it takes longer than :data:`ENDS_S_MAX`; it is killed then.
+    """
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(ENDS_S_MAX)
+    try:
+        gateway.proc.wait(ENDS_S_MAX)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        raise StorageError(f"Java has not written the archive after {ENDS_S_MAX:g} s") from None
 
 
 def load_classes(spark: SparkSession, directory: Path) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 import wanderbus
 from wanderbus.errors import LogCorrupt, StorageError, WanderbusError
-from wanderbus.pipeline.class_archive import archive_options
+from wanderbus.pipeline.class_archive import fast_start_options
 from wanderbus.pipeline.cluster.connection import check_master, cluster_settings, python_of_workers
 from wanderbus.pipeline.java_output import filtered_java_output
 from wanderbus.pipeline.source import ColumnError, OptionError, register
@@ -146,14 +146,13 @@ def _local_settings() -> dict[str, str]:
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options(archive_options()),
+        "spark.driver.extraJavaOptions": java_options(fast_start_options()),
     }
 
 
-def java_options(archive: str) -> str:
-    """Return the options of Java for a session on this machine, with those about its archive of classes."""
-    logging = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"
-    return f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {logging} {archive}".rstrip()
+def java_options(start: str) -> str:
+    """Return the options of Java for a session on this machine: those of its ``start``, and where its log goes."""
+    return f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {start}"
 
 
 @contextmanager

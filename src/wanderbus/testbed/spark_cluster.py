@@ -30,7 +30,7 @@ _REGISTERED: Final = "Successfully registered with master"
 class SparkCluster:
     """A master and some workers of one core each, as a context manager; their logs are in ``directory``.
 
-    ``java_options`` are further options of their Java.
+    ``java_options`` are options of their Java.
     """
 
     def __init__(self, directory: Path, *, workers: int = 2, java_options: str = "") -> None:
@@ -94,8 +94,7 @@ class SparkCluster:
 
     def _environment(self) -> Mapping[str, str]:
         # An empty PYTHONPATH, for the workers must import from the environment of the job alone.
-        options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={tempfile.gettempdir()}"
-        options = f"{options} {self._java_options}".rstrip()
+        options = f"-Djava.io.tmpdir={tempfile.gettempdir()} {self._java_options}".rstrip()
         return {
             "PYTHONPATH": "",
             "SPARK_HOME": str(spark_home()),

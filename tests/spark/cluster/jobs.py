@@ -19,7 +19,7 @@ from wanderbus.cli.pipeline.task_progress import watched_stages
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
 from wanderbus.evaluation.points import MOBILITY, run_point
 from wanderbus.pipeline import history
-from wanderbus.pipeline.class_archive import archive_options
+from wanderbus.pipeline.class_archive import fast_start_options
 from wanderbus.pipeline.grids import run_points
 from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.session import spark_session
@@ -29,10 +29,8 @@ from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 JOBS: Final = ("whole", "killed-ingest", "killed-history")
 DECLARED: Final[Declared] = {"Departure": {"Row": "Integer", "Dest": "String", "Delay": "Double"}}
+JAVA_OPTIONS: Final = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 ROWS_PER_BATCH: Final = 3_000
-JAVA: Final = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive_options()}".rstrip()
-"""Options that let Java start faster, as on this machine."""
-
 ROWS_PER_PARTITION: Final = 250
 SUBSCRIPTIONS: Final = (
     ("Departure", "Dest == 'IAH' and Delay > 100"),
@@ -69,7 +67,7 @@ def outcomes(spark: SparkSession) -> list[list[str]]:
 def main(master: str, environment: str, log: Path, work: Path) -> None:
     """Run all jobs in one application on the cluster."""
     settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
-    settings |= dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), JAVA)
+    settings |= dict.fromkeys(JAVA_OPTIONS, fast_start_options())
     spark = spark_session("wanderbus-cluster-test", master=master, environment=environment, settings=settings)
     try:
         _print(job="begin", packages=_packages(spark), path=_path_in(spark), grid=outcomes(spark))

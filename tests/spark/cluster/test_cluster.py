@@ -21,7 +21,7 @@ from tests.spark.cluster.engine_matches import expected, matches_of, write_data
 from tests.spark.engine.running import running_engine
 from wanderbus.evaluation.points import MOBILITY, run_point
 from wanderbus.event import DeclaredAttribute, Event
-from wanderbus.pipeline.class_archive import archive_options
+from wanderbus.pipeline.class_archive import fast_start_options
 from wanderbus.pipeline.cluster import environment
 from wanderbus.pipeline.cluster.distributions import needed
 from wanderbus.pipeline.tables import TABLES
@@ -123,7 +123,7 @@ def run(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         patch.setattr(environment, "needed", lambda included: needed(included) - {"numba", "llvmlite"})
         environment.pack(archive)
     lines: list[dict[str, Any]] = []
-    with SparkCluster(work, java_options=archive_options()) as cluster:
+    with SparkCluster(work, java_options=fast_start_options()) as cluster:
         argv = python("tests.spark.cluster.jobs", cluster.master, str(archive), str(log), str(work))
         with Process("driver", argv, work / "driver.log", read=True) as driver:
             while not lines or lines[-1].get("job") != jobs.JOBS[-1] or not lines[-1]["ended"]:
