@@ -303,8 +303,9 @@ def test_nothing_is_kept_of_agents_that_are_gone(desk: Desk) -> None:
     desk.later(LEASE_S)
     desk.give()
     desk.broker._filters.sweep()
-    kept = vars(desk.broker._filters)
-    assert not any(kept[name] for name in ("_by_subject", "_filters", "_subjects", "_links_of", "_waiting"))
+    filters = desk.broker._filters
+    assert not filters._wanted._by_subject
+    assert not any(vars(filters)[name] for name in ("_filters", "_subjects", "_links_of", "_waiting"))
 
 
 def test_counts_of_the_phases_are_shown_to_operators(desk: Desk) -> None:

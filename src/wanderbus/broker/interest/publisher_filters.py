@@ -15,12 +15,12 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.interest.filter_watch import Answer, WaitingAnswer, Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
-from wanderbus.broker.interest.known_interest import KnownInterest
 from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters
 from wanderbus.broker.interest.leader_lease import Waiting
 from wanderbus.broker.interest.lease_marks import LeaseMarks
 from wanderbus.broker.interest.phase_counts import PhaseCounts
-from wanderbus.broker.interest.subject_filter import SUBSCRIPTIONS_MAX, SubjectFilter
+from wanderbus.broker.interest.subject_filter import SubjectFilter
+from wanderbus.broker.interest.wanted_filters import WantedFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import FiltersArrived, LeaderLinkChanged
 from wanderbus.broker.permissions import Permissions
@@ -70,16 +70,12 @@ class PublisherFilters:
         self._state = state
         self._journal = journal
         self._links = links
-        self._interest = KnownInterest(channels, knows_routes)
+        self._wanted = WantedFilters(state, channels, knows_routes)
         self.leaders = LeaderFilters(journal, links, channels)
         """Filters of channels that other servers lead."""
         self._is_for_engine = is_for_engine
         self._permissions = Permissions("may_publish", config.may_publish)
         self._counts = counts
-        self._by_subject: dict[str, dict[str, None]] = {}
-        """Ids of the live subscriptions to each subject, and names of the routes."""
-        self._routes: dict[str, tuple[str, Filter]] = {}
-        """Subject and filter of the interest of other servers in decentralised channels, by name."""
         self._filters: dict[str, SubjectFilter] = {}
         """Filters of the subjects that an agent watches."""
         self._subjects: dict[int, set[str]] = {}
@@ -100,14 +96,14 @@ class PublisherFilters:
 
     def add(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> None:
         """Add a new live subscription; :meth:`when_used` sends wider filters to the agents that need them."""
-        self._note(subscription.id, subjects_of(subscription))
+        self._wanted.add(subscription.id, subjects_of(subscription))
         self._widen(subscription.id, [(each.subject, each.interest.filter) for each in entries])
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> None:
         """Add live subscriptions that were accepted earlier; one that cannot be parsed any more matches nothing."""
         for subscription in subscriptions:
             if not self._filters:
-                self._note(subscription.id, subjects_of(subscription))
+                self._wanted.add(subscription.id, subjects_of(subscription))
                 continue
             try:
                 self.add(subscription, entries_of(subscription))
@@ -116,19 +112,19 @@ class PublisherFilters:
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription that ends here; agents get narrower filters when they ask again."""
-        self._remove(subscription.id, subjects_of(subscription))
+        subjects = subjects_of(subscription)
+        self._wanted.remove(subscription.id, subjects)
+        self._narrow(subscription.id, subjects)
 
     def add_route(self, name: str, subject: str, wanted: Filter) -> None:
         """Add the interest of another server in decentralised channels, by a name."""
-        if name not in self._routes:
-            self._routes[name] = subject, wanted
-            self._note(name, (subject,))
+        if self._wanted.add_route(name, subject, wanted):
             self._widen(name, [(subject, wanted)])
 
     def remove_route(self, name: str) -> None:
         """Remove the interest of another server."""
-        if (route := self._routes.pop(name, None)) is not None:
-            self._remove(name, (route[0],))
+        if (subject := self._wanted.remove_route(name)) is not None:
+            self._narrow(name, (subject,))
 
     def when_used(self, subscriptions: Iterable[Subscription], answer: Answer) -> None:
         """Call ``answer`` when no agent holds back events that these subscriptions match: now, if possible.
@@ -150,33 +146,24 @@ class PublisherFilters:
         self._waiting.append(WaitingAnswer(versions, answer))
         self._go_on()
 
-    def _note(self, identity: str, subjects: Iterable[str]) -> None:
-        for subject in subjects:
-            self._by_subject.setdefault(subject, {})[identity] = None
-
     def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> None:
         """Add subjects and filters of one identity to what is watched; :meth:`when_used` sends it to the agents."""
         for subject, each in self._watched(one for one, _ in wanted):
-            concerned = [interest for one, interest in wanted if self._interest.concerns(one, subject)]
-            each.add([(identity, concerned)], self._next_version())
+            each.add([(identity, self._wanted.concerned(wanted, subject))], self._next_version())
 
-    def _remove(self, identity: str, subjects: Sequence[str]) -> None:
-        for subject in subjects:
-            if (ids := self._by_subject.get(subject)) is not None:
-                ids.pop(identity, None)
-                if not ids:
-                    del self._by_subject[subject]
+    def _narrow(self, identity: str, subjects: Iterable[str]) -> None:
+        """Remove one identity from what is watched."""
         for _, each in self._watched(subjects):
             each.remove(identity, self._next_version())
 
     def _watched(self, subjects: Iterable[str]) -> Iterator[tuple[str, SubjectFilter]]:
         """Yield the filters that subscriptions to ``subjects`` here are part of."""
-        wanted = set(subjects)
-        if self._interest.is_alone and EVERY_SUBJECT not in wanted:
+        wanted, interest = set(subjects), self._wanted.interest
+        if interest.is_alone and EVERY_SUBJECT not in wanted:
             yield from ((each, self._filters[each]) for each in wanted if each in self._filters)
             return
         for subject, each in list(self._filters.items()):
-            if not each.is_leaders and any(self._interest.concerns(one, subject) for one in wanted):
+            if not each.is_leaders and any(interest.concerns(one, subject) for one in wanted):
                 yield subject, each
 
     def _next_version(self) -> int:
@@ -325,7 +312,7 @@ class PublisherFilters:
             return False
         if self._paused.get(link.user, 0.0) > self._links.now:
             return False
-        if not self._interest.is_complete(subject, for_server=link.is_server):
+        if not self._wanted.interest.is_complete(subject, for_server=link.is_server):
             return False
         # A server has checked the permissions of its agents.
         if not link.is_server and self._permissions.refusal(link.user, subject):
@@ -339,29 +326,12 @@ class PublisherFilters:
         found = self._filters[subject] = SubjectFilter(self._next_version(), is_leaders=is_leaders)
         if is_leaders:
             found.replace(self.leaders.filters(subject), found.version)
-            return found
-        wanted = (*self._interest.lineage(subject), EVERY_SUBJECT)
-        identities = dict.fromkeys(each for one in wanted for each in self._by_subject.get(one, ()))
-        if len(identities) > SUBSCRIPTIONS_MAX:
+        elif (wanted := self._wanted.of_subject(subject)) is None:
             found.give_up(found.version)
-            return found
-        several = []
-        for identity in identities:
-            filters = [each for one, each in self._wanted(identity) if self._interest.concerns(one, subject)]
-            several.append((identity, filters))
-            self._journal.work += len(filters)
-        found.add(several, found.version)
+        else:
+            found.add(wanted, found.version)
+            self._journal.work += sum(len(filters) for _, filters in wanted)
         return found
-
-    def _wanted(self, identity: str) -> list[tuple[str, Filter]]:
-        """Return the subjects and filters of a subscription, or of a route; none if it cannot be parsed any more."""
-        if (route := self._routes.get(identity)) is not None:
-            return [route]
-        try:
-            entries = entries_of(self._state.subscriptions[identity].subscription)
-        except FilterError:
-            return []
-        return [(each.subject, each.interest.filter) for each in entries]
 
     def _push(self, subject: str, found: SubjectFilter) -> None:
         """Send wider filters to the agents that have confirmed what they were sent before."""
