@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.world import World
 
 LogEntry = tuple[int, int, bytes]
+SYNC_S_MAX: Final = 0.01
+"""Longest time of a sync."""
 
 
 class Disk:
@@ -101,7 +104,7 @@ class Disk:
             self._do_waiting()
             self._sync_if_wanted()
 
-        self._world.after(self._world.random.uniform(0.0002, 0.01), finished)
+        self._world.after(self._world.random.uniform(0.0002, SYNC_S_MAX), finished)
 
     def _do_waiting(self) -> None:
         due = [action for end, action in self._waiting if end <= self.durable]
