@@ -13,10 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench import domain_interest, domain_lookup, domain_messages, domain_processes, domain_single, engine_conformance
+from bench import (
+    domain_interest,
+    domain_lookup,
+    domain_messages,
+    domain_models,
+    domain_processes,
+    domain_single,
+    engine_conformance,
+)
 from harness.reporting import Goal, finish, goal, median
 
-SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput", "conformance")
+SECTIONS: Final = ("lookup", "messages", "single", "processor", "delivery", "throughput", "models", "conformance")
 CONFORMANCE: Final = ("tests/conformance/test_delivery.py", "tests/conformance/test_domain_delivery.py")
 Result = Mapping[str, Any]
 Measured = tuple[Sequence[Result], Sequence[Goal]]
@@ -91,6 +99,11 @@ def _throughput(size: Size) -> Measured:
     return rows, domain_processes.throughput_goals(rows)
 
 
+def _models(size: Size) -> Measured:
+    rows = domain_models.models(size.processes)
+    return rows, domain_models.models_goals(rows)
+
+
 def _conformance(size: Size) -> Measured:
     with tempfile.TemporaryDirectory() as work:
         failed = engine_conformance.failed(Path(work), CONFORMANCE)
@@ -104,6 +117,7 @@ _MEASURES: Final[dict[str, Callable[[Size], Measured]]] = {
     "processor": _processor,
     "delivery": _delivery,
     "throughput": _throughput,
+    "models": _models,
     "conformance": _conformance,
 }
 

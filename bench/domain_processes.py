@@ -14,11 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from bench import domain_nats
 from bench.broker_nats import program
+from bench.broker_peer import Consumed, Published
 from bench.domain_servers import Cluster, Pace, Wanted, cluster, filling, publish, subscribe
 from harness.process_figures import processor_s
 from harness.reporting import Goal, goal, median, percentile, progress
 from harness.workers import Worker
 from wanderbus.event import Event
+from wanderbus.settings.event_domain import Model
 
 Row = Mapping[str, Any]
 
@@ -47,11 +49,9 @@ class Route(NamedTuple):
     subscriber: int
 
 
-ROUTES: Final = (
-    Route("local", 1, 0, 0, 0),
-    Route("remote", 3, 0, 0, 1),
-    Route("forwarded", 3, 0, 1, 2),
-)
+LOCAL: Final = Route("local", 1, 0, 0, 0)
+FORWARDED: Final = Route("forwarded", 3, 0, 1, 2)
+ROUTES: Final = (LOCAL, Route("remote", 3, 0, 0, 1), FORWARDED)
 """One server alone; a subscriber elsewhere than publisher and leader; three different servers."""
 
 
@@ -71,7 +71,7 @@ def processor(size: Size) -> list[Row]:
     for turn in range(size.processor_turns):
         for route in ROUTES:
             progress(f"processor: {route.name}, turn {turn + 1} of {size.processor_turns}")
-            with _running(route.size) as servers:
+            with running(route.size) as servers:
                 rows += _processor(servers, route, size.processor_events)
     return rows
 
@@ -131,22 +131,30 @@ def _filters() -> list[str]:
 def delivery(size: Size) -> list[Row]:
     """Return the distribution of the time from publish to delivery, through three servers and through one."""
     rows: list[Row] = []
-    for route in (ROUTES[2], ROUTES[0]):
+    for route in (FORWARDED, LOCAL):
         progress(f"delivery time: {route.name}, {LOAD_PER_S:g} events/s")
-        with _running(route.size) as servers, Worker() as publisher, Worker() as reader:
-            subject = servers.led[route.leader][0]
-            place = servers.places[route.subscriber]
-            reader.start(subscribe, place, [[Wanted(subject, [""])]], size.load_events).receive()
-            pace = Pace(size.load_events, per_s=LOAD_PER_S)
-            pool = [Event(subject, {"Filling": filling()})]
-            publisher.start(publish, servers.places[route.publisher], pool, pace).receive()
-            publisher.send()
-            publisher.receive()
-            latency_s = reader.receive().latency_s
-        _check_all_came(route.name, len(latency_s), size.load_events)
-        ms = {name: 1_000 * percentile(latency_s, share) for name, share in SHARES}
-        rows.append({"route": route.name, "per_s": LOAD_PER_S, **ms})
+        rows.append({"route": route.name, "per_s": LOAD_PER_S, **delivery_ms(route, size.load_events)})
     return rows
+
+
+def delivery_ms(route: Route, events: int, model: Model = "ordered") -> dict[str, float]:
+    """Return the distribution of the time from publish to delivery at :data:`LOAD_PER_S`, in milliseconds."""
+    _, consumed = sent_through(route, Pace(events, per_s=LOAD_PER_S), model)
+    return {name: 1_000 * percentile(consumed.latency_s, share) for name, share in SHARES}
+
+
+def sent_through(route: Route, pace: Pace, model: Model = "ordered") -> tuple[Published, Consumed]:
+    """Publish events of one subject, and return the times of the publisher and of the one subscriber."""
+    with running(route.size, model) as servers, Worker() as publisher, Worker() as reader:
+        subject = servers.led[route.leader][0]
+        place = servers.places[route.subscriber]
+        reader.start(subscribe, place, [[Wanted(subject, [""])]], pace.events).receive()
+        pool = [Event(subject, {"Filling": filling()})]
+        publisher.start(publish, servers.places[route.publisher], pool, pace).receive()
+        publisher.send()
+        published, consumed = publisher.receive(), reader.receive()
+    _check_all_came(route.name, len(consumed.latency_s), pace.events)
+    return published, consumed
 
 
 def throughput(size: Size) -> list[Row]:
@@ -167,7 +175,7 @@ def throughput(size: Size) -> list[Row]:
 
 def _ours_per_s(size: int, events: int) -> float:
     """Measure two publishers and two subscribers at different servers, as far as there are."""
-    with _running(size) as servers, contextlib.ExitStack() as stack:
+    with running(size) as servers, contextlib.ExitStack() as stack:
         publishers = [stack.enter_context(Worker()) for _ in range(2)]
         readers = [stack.enter_context(Worker()) for _ in range(2)]
         types = [led[number] for number in range(TYPES // size) for led in servers.led]
@@ -241,8 +249,9 @@ def _check_all_came(name: str, came: int, wanted: int) -> None:
 
 
 @contextlib.contextmanager
-def _running(size: int) -> Iterator[Cluster]:
-    with _directory() as directory, cluster(directory, size) as servers:
+def running(size: int, model: Model = "ordered") -> Iterator[Cluster]:
+    """Run a domain of ``size`` servers with channels of ``model`` for the block."""
+    with _directory() as directory, cluster(directory, size, model=model) as servers:
         yield servers
 
 

@@ -20,6 +20,7 @@ from harness.process_figures import processor_s
 from harness.workers import Line
 from wanderbus.event import Event
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
+from wanderbus.settings.event_domain import Model
 
 USERS_MAX: Final = 4
 START_S: Final = 1.0
@@ -43,7 +44,7 @@ class Cluster(NamedTuple):
 
 
 @contextlib.contextmanager
-def cluster(directory: Path, size: int, *options: str) -> Iterator[Cluster]:
+def cluster(directory: Path, size: int, *options: str, model: Model = "ordered") -> Iterator[Cluster]:
     """Run a domain of ``size`` servers for the block; a single one has no domain, as it is without one."""
     users = [f"{kind}{number}" for kind in ("publisher", "subscriber") for number in range(USERS_MAX)]
     with contextlib.ExitStack() as stack:
@@ -52,7 +53,8 @@ def cluster(directory: Path, size: int, *options: str) -> Iterator[Cluster]:
             yield Cluster((place,), (tuple(map(_subject, range(8))),))
             return
         file = create_domain(directory / "domain", "localhost", size)
-        file.write_text(_ADDRESS.sub(lambda _: f'"{HOST}:{free_port()}"', file.read_text("utf-8")), "utf-8")
+        text = _ADDRESS.sub(lambda _: f'"{HOST}:{free_port()}"', file.read_text("utf-8"))
+        file.write_text(f'model = "{model}"\n{text}', "utf-8")
         leader = read_domain(file).directory.lookup
         names = [f"s{number}" for number in range(1, size + 1)]
         places = []
