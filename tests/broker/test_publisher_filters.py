@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import filters
 from wanderbus.broker.interest import subject_filter
 from wanderbus.broker.interest.publisher_filters import PAUSE_LEASES, SUBJECTS_MAX
+from wanderbus.broker.messages import FenceSession
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import (
@@ -18,6 +20,7 @@ from wanderbus.protocol import (
     Done,
     Filters,
     Inspect,
+    Kick,
     Listing,
     ReleaseFilters,
     RequestFilters,
@@ -237,6 +240,61 @@ def test_another_life_of_a_device_after_a_restart_does_not_end_the_lease_of_the_
     subscribe(desk, alice, 1, "N == 1")
     assert done(desk, alice) == []
     desk.later(LEASE_S)
+    assert done(desk, alice) == [1]
+
+
+def kick(desk: Desk, agent: int) -> None:
+    """Remove the device of ``agent`` from its session, of which it notices nothing."""
+    remover = desk.attach(BOB, "laptop")
+    desk.send(remover, Kick(1, BOB, "sensor", True))
+    desk.close(agent)
+
+
+def fence(desk: Desk, agent: int) -> None:
+    """Give the session of ``agent`` to another server, of which the agent notices nothing."""
+    desk.give(FenceSession(BOB, "default", 2))
+    desk.close(agent)
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+@pytest.mark.parametrize("remove", [kick, fence])
+def test_the_lease_of_a_removed_device_counts_after_a_restart(
+    desk: Desk, remove: Callable[[Desk, int], None], with_rows: bool
+) -> None:
+    bob = publisher(desk)
+    requested(desk, bob)
+    remove(desk, bob)
+    desk.later(1.0)
+    if with_rows:
+        desk.save()
+    desk.restart(with_rows=with_rows)
+    alice = desk.attach()
+    subscribe(desk, alice, 1, "N == 1")
+    assert done(desk, alice) == []
+    desk.later(LEASE_S - 1.0)
+    assert done(desk, alice) == [1]
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_removed_device_that_attaches_in_the_same_life_has_given_up_its_lease(desk: Desk, epoch: int) -> None:
+    bob = publisher(desk, epoch=1)
+    requested(desk, bob)
+    kick(desk, bob)
+    desk.attach(BOB, "sensor", epoch=epoch)
+    desk.restart()
+    alice = desk.attach()
+    subscribe(desk, alice, 1, "N == 1")
+    assert done(desk, alice) == ([1] if epoch == 1 else [])
+
+
+def test_the_lease_of_a_removed_device_that_has_run_out_delays_nobody_after_a_restart(desk: Desk) -> None:
+    bob = publisher(desk)
+    requested(desk, bob)
+    kick(desk, bob)
+    desk.later(LEASE_S)
+    desk.restart()
+    alice = desk.attach()
+    subscribe(desk, alice, 1, "N == 1")
     assert done(desk, alice) == [1]
 
 

@@ -38,6 +38,10 @@ class LeaseMarks:
                 self._unknown[key] = row.epoch, self._links.now + row.filter_lease_s
                 if self._servers.reserves(row.user):
                     self._marked[key] = None
+        for user, former in self._state.former.items():
+            for device, lease in former.leases.items():
+                if left_s := lease.left_s(self._state.wall_us):
+                    self._unknown[device_key(user, device)] = lease.epoch, self._links.now + left_s
 
     def ends(self) -> list[float]:
         """Return the times at which the leases of the previous life end, without those that have ended."""

@@ -128,10 +128,25 @@ class RouteRow(msgspec.Struct, frozen=True, array_like=True):
     filters: tuple[NumberedFilter, ...]
 
 
+class FormerLease(msgspec.Struct, frozen=True, array_like=True):
+    """Lease of the filters of a removed device in one of its lives, for ``lease_s`` seconds at most."""
+
+    epoch: int
+    removed_us: int
+    lease_s: float
+
+    def left_s(self, at_us: int) -> float:
+        """Return the rest of the lease, 0 if it has run out; all of it if the clock was set back."""
+        return max(0.0, self.lease_s - max(0, at_us - self.removed_us) / 1e6)
+
+
 class FormerRow(msgspec.Struct):
-    """Removed devices of a user that may come back and repeat their publishes; the earliest first."""
+    """Removed devices of a user that may come back."""
 
     devices: list[str] = msgspec.field(default_factory=list)
+    """Those whose repeated publishes are recognised; the earliest first."""
+    leases: dict[str, FormerLease] = msgspec.field(default_factory=dict)
+    """Those that may still hold back events by filters, without having noticed that they were removed (SPEC N-03)."""
 
 
 class ServerRow(msgspec.Struct):

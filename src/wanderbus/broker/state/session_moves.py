@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
+from wanderbus.broker.state.former_devices import came_back, keep_lease
 from wanderbus.broker.state.replays import continued
 from wanderbus.broker.state.rows import ExportRow, SessionRow, device_key, publisher_key
 
@@ -24,6 +25,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
         state.patterns.end(identity)
         state.tombstones.drop(identity)
     for device in session.devices:
+        keep_lease(state, state.devices[device_key(record.user, device)], record.at_us)
         state.devices.drop(device_key(record.user, device))
         state.advertisements.withdraw_device(record.user, device)
         for outbox in (False, True):
@@ -50,7 +52,7 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
         if device.status == "CONNECTED":
             device.status, device.away_since_us = "DISCONNECTED", record.at_us
         state.devices.put(device_key(device.user, device.device), device)
-        state.not_former(device.user, device.device)
+        came_back(state, device.user, device.device, device.epoch)
     for advertisement in exported.advertisements:
         state.advertisements.add(advertisement)
     for publisher in exported.publishers:

@@ -26,6 +26,7 @@ from wanderbus.broker.state.engine_events import (
     end_life,
     is_waited_for,
 )
+from wanderbus.broker.state.former_devices import came_back, forget_publishes, remove_device
 from wanderbus.broker.state.pattern_states import PatternStates, apply_detected
 from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, history_of
 from wanderbus.broker.state.rows import (
@@ -232,7 +233,7 @@ class BrokerState:
                 for identity in subscriptions:
                     self._forget_subscription(identity)
                 for user, device in devices:
-                    self._forget_publishes(user, device)
+                    forget_publishes(self, user, device)
             case records.Attached():
                 self._on_attached(record)
             case records.DialogStored() | records.StatusChanged():
@@ -509,7 +510,7 @@ class BrokerState:
             session.devices.append(record.device)
             device.session, device.redelivered = record.session, None
             self._trim_all(session)
-        self.not_former(record.user, record.device)
+        came_back(self, record.user, record.device, record.epoch)
         if device.epoch != record.epoch:
             device.epoch, device.redelivered = record.epoch, dict(record.redelivered) or None
         device.filter_lease_s = record.filter_lease_s
@@ -533,32 +534,8 @@ class BrokerState:
 
     def _on_left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
-        self.devices.drop(device_key(record.user, record.device))
+        remove_device(self, record)
         self.advertisements.withdraw_device(record.user, record.device)
-        keys = [publisher_key(device_key(record.user, record.device), outbox=outbox) for outbox in (False, True)]
-        if record.reason == "asked":
-            self._forget_publishes(record.user, record.device)
-        elif any(key in self.publishers for key in keys):
-            # It may come back in the same life, and repeat publishes whose acknowledgement it did not receive.
-            former = self.former.get(record.user) or FormerRow()
-            former.devices.append(record.device)
-            self.former.put(record.user, former)
-
-    def _forget_publishes(self, user: str, device: str) -> None:
-        for outbox in (False, True):
-            self.publishers.drop(publisher_key(device_key(user, device), outbox=outbox))
-        self.not_former(user, device)
-
-    def not_former(self, user: str, device: str) -> None:
-        """Remove a device from the removed ones."""
-        former = self.former.get(user)
-        if former is None or device not in former.devices:
-            return
-        former.devices.remove(device)
-        if former.devices:
-            self.former.put(user, former)
-        else:
-            self.former.drop(user)
 
     def _leave_session(self, user: str, name: str, device: str) -> None:
         """End a membership; a device is a member of one session at a time."""

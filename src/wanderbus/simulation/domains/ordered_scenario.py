@@ -95,8 +95,6 @@ class OrderedScenario:
         self.problems: list[str] = []
         self.breaks = self.partitions = self.full_disks = self.device_crashes = self.events = self.subscriptions = 0
         self.suspensions = self.kicks = 0
-        self._spared: dict[str, float] = {}
-        """Time until which each of these servers does not crash."""
         count = draw.choice([1, 2, 2, 3, 3, 3, 4, 5, 7]) if draw.random() < 0.98 else draw.randint(15, 50)
         names = [f"s{number}" for number in range(count)]
         key = draw.randbytes(16)
@@ -278,14 +276,10 @@ class OrderedScenario:
         self.world.after(self.world.random.uniform(2.0, 4.0), end)
 
     def _kick(self, device: OrderedDevice) -> None:
-        """Remove a device whose user has no subscriptions; it notices later that its link is gone.
-
-        Its server does not crash during the lease: the mark of the device is lost (decision 0093).
-        """
+        """Remove a device whose user has no subscriptions; it notices later that its link is gone."""
         only_publishes = not any(each.subscribed for each in self.devices if each.user == device.user)
         if device.is_settled and only_publishes and device.node.kick(device.user, device.name):
             self.kicks += 1
-            self._spared[device.node.name] = self.world.now + FILTER_LEASE_S
 
     def _settle(self) -> None:
         """Repair everything, and wait until it is quiet."""
@@ -400,7 +394,7 @@ class OrderedScenario:
 
     def _crash_now(self, node: OrderedNode) -> None:
         node.disk.on_append = lambda: None
-        if node.alive and self._spared.get(node.name, 0.0) <= self.world.now:
+        if node.alive:
             node.crash(lose_rows=self.world.random.random() < 0.3)
             self.problems += node.problems
             node.problems.clear()

@@ -1,0 +1,69 @@
+"""Removed devices that may come back in the same life: they repeat publishes, and may still hold back events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wanderbus import records
+from wanderbus.broker.state.rows import DeviceRow, FormerLease, FormerRow, device_key, publisher_key
+
+if TYPE_CHECKING:
+    from wanderbus.broker.state.state import BrokerState
+
+
+def remove_device(state: BrokerState, record: records.Left) -> None:
+    """Remove a device that has left its session; one that has asked to leave comes back as a new one."""
+    user, device = record.user, record.device
+    row = state.devices.get(device_key(user, device))
+    state.devices.drop(device_key(user, device))
+    if record.reason == "asked":
+        forget_publishes(state, user, device)
+        return
+    if row is not None:
+        keep_lease(state, row, record.at_us)
+    if any(key in state.publishers for key in _publishers(user, device)):
+        former = state.former.get(user) or FormerRow()
+        former.devices.append(device)
+        state.former.put(user, former)
+
+
+def keep_lease(state: BrokerState, row: DeviceRow, at_us: int) -> None:
+    """Keep the lease of filters of a device that is removed; forget those of its user that have run out."""
+    if row.filter_lease_s:
+        former = state.former.get(row.user) or FormerRow()
+        former.leases = {device: each for device, each in former.leases.items() if each.left_s(at_us)}
+        former.leases[row.device] = FormerLease(row.epoch, at_us, row.filter_lease_s)
+        state.former.put(row.user, former)
+
+
+def forget_publishes(state: BrokerState, user: str, device: str) -> None:
+    """Forget the publishes of a device, which are not recognised any more when it repeats them."""
+    for key in _publishers(user, device):
+        state.publishers.drop(key)
+    if (former := state.former.get(user)) is not None and device in former.devices:
+        former.devices.remove(device)
+        _put(state, user, former)
+
+
+def came_back(state: BrokerState, user: str, device: str, epoch: int) -> None:
+    """Note that a device is attached; in the life of its lease it has given up its filters before."""
+    former = state.former.get(user)
+    if former is None:
+        return
+    if device in former.devices:
+        former.devices.remove(device)
+        _put(state, user, former)
+    if (lease := former.leases.get(device)) is not None and lease.epoch == epoch:
+        del former.leases[device]
+        _put(state, user, former)
+
+
+def _put(state: BrokerState, user: str, former: FormerRow) -> None:
+    if former.devices or former.leases:
+        state.former.put(user, former)
+    else:
+        state.former.drop(user)
+
+
+def _publishers(user: str, device: str) -> list[str]:
+    return [publisher_key(device_key(user, device), outbox=outbox) for outbox in (False, True)]
