@@ -263,7 +263,10 @@ class OrderedTruth:
                 self.problems.append(f"{uid} was refused: {offered.refused}")
 
     def _check_held_back(self) -> None:
-        """Check that no subscription wants an event that a device held back: one that counted, and had not ended."""
+        """Check that no subscription wants an event that a device held back: one that counted, and had not ended.
+
+        A subscription whose past has failed is left out: its server has ended it at some time.
+        """
         accepted = {str(event["Uid"]) for each in self.servers.values() for _, event in each.published.values()}
         for uid, offered in self.offered.items():
             if not offered.held_back or uid in accepted:
@@ -271,7 +274,8 @@ class OrderedTruth:
             for server in self.servers.values():
                 lineage = server.node.channels.lineage(offered.event.subject)
                 for identity, followed in server.followed.items():
-                    if followed.matches(offered.event, lineage) and self._counted(identity, offered):
+                    wants = followed.matches(offered.event, lineage) and not followed.past.has_failed
+                    if wants and self._counted(identity, offered):
                         self.problems.append(f"{uid} was held back, and {identity} of {server.node.name} wants it")
 
     def _counted(self, identity: str, offered: Offered) -> bool:
