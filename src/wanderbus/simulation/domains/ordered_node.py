@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.messages import LogBegins
@@ -12,6 +13,8 @@ from wanderbus.simulation.domains.domain_links import DomainLink
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.weeks.wire import Direction, Wire
 from wanderbus.simulation.world import World
+
+_VISITOR: Final = "another device"
 
 
 class OrderedNode(DomainNode):
@@ -65,15 +68,22 @@ class OrderedNode(DomainNode):
         """Remove a device from the sessions of its user, as ``kick --forget``; return whether it had a link."""
         has_link = self._newest.get((user, device), 0) in self._devices
         if has_link:
-            link = self.open_directly(user, "another device", lambda payload: None)
-            for message in (
-                protocol.Attach(1, "default", None, keep=True),
-                protocol.Kick(1, user, device, True),
-                protocol.Leave(2),
-            ):
-                self.sent_directly(link, protocol.encode(message))
-            self.close(link, "left")
+            self._visit(user, protocol.Kick(1, user, device, True))
         return has_link
+
+    def end_visits(self) -> None:
+        """Let the devices that have removed others leave again, if a crash of the server has undone that."""
+        if self.alive:
+            for session in list(self.broker.state.sessions.values()):
+                if _VISITOR in session.devices:
+                    self._visit(session.user)
+
+    def _visit(self, user: str, *messages: protocol.AgentMessage) -> None:
+        """Attach another device of a user, let it send ``messages``, and leave."""
+        link = self.open_directly(user, _VISITOR, lambda payload: None)
+        for each in (protocol.Attach(1, "default", None, keep=True), *messages, protocol.Leave(2)):
+            self.sent_directly(link, protocol.encode(each))
+        self.close(link, "left")
 
     def has_link(self, link: int) -> bool:
         """Return whether a link to a device is open."""

@@ -246,8 +246,8 @@ class OrderedScenario:
             device, seconds = draw.choice(self.devices), draw.choice([0.5, 3.0, FILTER_LEASE_S + 1.0, 20.0])
             self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device, s=seconds: device.suspend(s))  # type: ignore[misc]
         for _ in range(draw.choice([0, 10, 30])):
-            device = draw.choice(self.devices)
-            self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device: self._kick(device))  # type: ignore[misc]
+            device, crash_s = draw.choice(self.devices), draw.choice([None, 0.01, 0.5])
+            self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device, s=crash_s: self._kick(device, s))  # type: ignore[misc]
         for _ in range(draw.choice([0, 2, 4])):
             self._publish_often(draw)
 
@@ -275,11 +275,16 @@ class OrderedScenario:
 
         self.world.after(self.world.random.uniform(2.0, 4.0), end)
 
-    def _kick(self, device: OrderedDevice) -> None:
-        """Remove a device whose user has no subscriptions; it notices later that its link is gone."""
+    def _kick(self, device: OrderedDevice, crash_s: float | None) -> None:
+        """Remove a device whose user has no subscriptions, and crash its server soon after, unless ``crash_s`` is None.
+
+        The device notices later that its link is gone, and holds back events until then.
+        """
         only_publishes = not any(each.subscribed for each in self.devices if each.user == device.user)
         if device.is_settled and only_publishes and device.node.kick(device.user, device.name):
             self.kicks += 1
+            if crash_s is not None:
+                self.world.after(crash_s, lambda: self._crash_now(device.node))
 
     def _settle(self) -> None:
         """Repair everything, and wait until it is quiet."""
@@ -296,6 +301,8 @@ class OrderedScenario:
         end, before = self.world.now + SETTLE_S, -1
         while self.world.now < end and (records := sum(len(node.disk.log) for node in self.nodes.values())) != before:
             before = records
+            for node in self.nodes.values():
+                node.end_visits()
             if self._has_past:
                 for device in self.devices:
                     device.read_all()  # a queue that one device does not read leaves no room for the past
