@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from wanderbus.errors import WanderbusError
@@ -15,6 +17,12 @@ from wanderbus.pipeline.lake.jobs import Ingestion
 from wanderbus.pipeline.operation.query_progress import QueryProgress, RunProgress
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source.log_files import LogFiles
+
+STARTS_MAX: Final = 3
+"""Starts of a query until its reader of the log, a process of Python, is ready within the ten seconds that Spark
+allows: a machine may be too busy for that."""
+
+_READER_WAS_LATE: Final = "Python worker failed to connect back"
 
 
 class PipelineFailed(WanderbusError):
@@ -33,11 +41,18 @@ class LogRun:
         self.is_done = False
         self._progress = QueryProgress(log, self.first, name)
         self._query: StreamingQuery | None = None
+        self._start: Callable[[], StreamingQuery]
+        self._starts = 0
 
     def start(self, rows_per_batch: int | None, every_s: float | None) -> None:
         """Start the query."""
+        self._start = partial(self.job.start, self._checkpoint, rows_per_batch=rows_per_batch, every_s=every_s)
         with self._failures():
-            self._query = self.job.start(self._checkpoint, rows_per_batch=rows_per_batch, every_s=every_s)
+            self._begin()
+
+    def _begin(self) -> None:
+        self._starts += 1
+        self._query = self._start()
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the query, at most for ``timeout_s``; return whether it has ended.
@@ -46,7 +61,12 @@ class LogRun:
         """
         if not self.is_done and self._query is not None:
             with self._failures():
-                self.is_done = bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # takes fractions, too
+                try:
+                    self.is_done = bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # takes fractions, too
+                except StreamingQueryException as error:
+                    if _READER_WAS_LATE not in str(error) or self._starts == STARTS_MAX:
+                        raise
+                    self._begin()
         return self.is_done
 
     def ended(self) -> Iterator[RunProgress]:
