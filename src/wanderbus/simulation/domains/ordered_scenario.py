@@ -95,6 +95,8 @@ class OrderedScenario:
         self.problems: list[str] = []
         self.breaks = self.partitions = self.full_disks = self.device_crashes = self.events = self.subscriptions = 0
         self.suspensions = self.kicks = 0
+        self._spared: dict[str, float] = {}
+        """Time until which each of these servers does not crash."""
         count = draw.choice([1, 2, 2, 3, 3, 3, 4, 5, 7]) if draw.random() < 0.98 else draw.randint(15, 50)
         names = [f"s{number}" for number in range(count)]
         key = draw.randbytes(16)
@@ -245,8 +247,9 @@ class OrderedScenario:
             self.suspensions += 1
             device, seconds = draw.choice(self.devices), draw.choice([0.5, 3.0, FILTER_LEASE_S + 1.0, 20.0])
             self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device, s=seconds: device.suspend(s))  # type: ignore[misc]
+        kicks = Random(f"kicks {self.seed}")
         for _ in range(draw.choice([0, 10, 30])):
-            device, crash_s = draw.choice(self.devices), draw.choice([None, 0.01, 0.5])
+            device, crash_s = draw.choice(self.devices), kicks.choice([None, 0.01, 0.5])
             self.world.at(draw.uniform(2.0, ACTIVE_S), lambda device=device, s=crash_s: self._kick(device, s))  # type: ignore[misc]
         for _ in range(draw.choice([0, 2, 4])):
             self._publish_often(draw)
@@ -276,14 +279,17 @@ class OrderedScenario:
         self.world.after(self.world.random.uniform(2.0, 4.0), end)
 
     def _kick(self, device: OrderedDevice, crash_s: float | None) -> None:
-        """Remove a device whose user has no subscriptions, and crash its server soon after, unless ``crash_s`` is None.
+        """Remove a device whose user has no subscriptions; it notices later that its link is gone.
 
-        The device notices later that its link is gone, and holds back events until then.
+        In every second world its server crashes soon after, unless ``crash_s`` is None; in the others it does not crash
+        during the lease of the device, which runs out in the same life.
         """
         only_publishes = not any(each.subscribed for each in self.devices if each.user == device.user)
         if device.is_settled and only_publishes and device.node.kick(device.user, device.name):
             self.kicks += 1
-            if crash_s is not None:
+            if self.seed % 2:
+                self._spared[device.node.name] = self.world.now + FILTER_LEASE_S
+            elif crash_s is not None:
                 self.world.after(crash_s, lambda: self._crash_now(device.node))
 
     def _settle(self) -> None:
@@ -401,7 +407,7 @@ class OrderedScenario:
 
     def _crash_now(self, node: OrderedNode) -> None:
         node.disk.on_append = lambda: None
-        if node.alive:
+        if node.alive and self._spared.get(node.name, 0.0) <= self.world.now:
             node.crash(lose_rows=self.world.random.random() < 0.3)
             self.problems += node.problems
             node.problems.clear()
