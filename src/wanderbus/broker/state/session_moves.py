@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wanderbus import records
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
-from wanderbus.broker.state.former_devices import came_back, keep_lease
+from wanderbus.broker.state.former_devices import came_back, forget_publishes, keep_lease
 from wanderbus.broker.state.replays import continued
 from wanderbus.broker.state.rows import ExportRow, SessionRow, device_key, publisher_key
 
@@ -28,8 +28,7 @@ def fence_session(state: BrokerState, record: records.SessionFenced) -> None:
         keep_lease(state, state.devices[device_key(record.user, device)], record.at_us)
         state.devices.drop(device_key(record.user, device))
         state.advertisements.withdraw_device(record.user, device)
-        for outbox in (False, True):
-            state.publishers.drop(publisher_key(device_key(record.user, device), outbox=outbox))
+        forget_publishes(state, record.user, device)
     state.replace_session(SessionRow(session.user, session.name, session.epoch, record.owner_epoch, is_fenced=True))
 
 

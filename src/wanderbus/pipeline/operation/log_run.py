@@ -61,13 +61,18 @@ class LogRun:
         """
         if not self.is_done and self._query is not None:
             with self._failures():
-                try:
-                    self.is_done = bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # takes fractions, too
-                except StreamingQueryException as error:
-                    if _READER_WAS_LATE not in str(error) or self._starts == STARTS_MAX:
-                        raise
-                    self._begin()
+                self.is_done = self._has_ended(self._query, timeout_s)
         return self.is_done
+
+    def _has_ended(self, query: StreamingQuery, timeout_s: float) -> bool:
+        """Wait for the end of a query; start it again if its reader was late."""
+        try:
+            return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]  # takes fractions, too
+        except StreamingQueryException as error:
+            if _READER_WAS_LATE not in str(error) or self._starts == STARTS_MAX:
+                raise
+            self._begin()
+            return False
 
     def ended(self) -> Iterator[RunProgress]:
         """Yield the progress of the batches that have ended since the last call."""
