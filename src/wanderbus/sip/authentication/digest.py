@@ -146,19 +146,20 @@ class Authenticator:
         name. A correct digest with a repeated count gives Challenged with stale (RFC 7616 3.3).
         """
         now_ms = int(now * 1000)
+        source = self._guard.source_of(request)
         credentials = self._credentials(request, header)
         if credentials is None:
-            return self._challenged(request, now_ms, stale=False)
+            return self._challenged(source, now_ms, stale=False)
         nonce = self._opened(credentials.nonce)
         if nonce is None:
-            return self._challenged(request, now_ms, stale=True)
-        if self._is_outdated(nonce, now_ms) or (from_there and nonce.source_tag != self._source_tag(request)):
-            return self._replaced(nonce, credentials, request, now)
-        if refusal := self._refusal(nonce, credentials, request, now):
+            return self._challenged(source, now_ms, stale=True)
+        if self._is_outdated(nonce, now_ms) or (from_there and nonce.source_tag != self._source_tag(source)):
+            return self._replaced(nonce, credentials, request.method, source, now)
+        if refusal := self._refusal(nonce, credentials, request, source, now):
             return refusal
         if not _is_for(credentials, request, known_as):
             return Rejected(400, "Credentials For Another URI")
-        return self._admitted(nonce, credentials, request, now)
+        return self._admitted(nonce, credentials, source, now)
 
     def take_refusals(self) -> list[LoginRefused]:
         """Return the refusals since the last call."""
@@ -177,9 +178,11 @@ class Authenticator:
     def __repr__(self) -> str:
         return f"Authenticator(realm={self._realm!r}, algorithms={self._algorithms!r})"
 
-    def _refusal(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Rejected | None:
+    def _refusal(
+        self, nonce: _Nonce, credentials: Credentials, request: Request, source: Source, now: float
+    ) -> Rejected | None:
         """Refuse a wrong digest with a valid nonce of ours, and any digest while the limits are exceeded."""
-        user, source = credentials.username, self._guard.source_of(request)
+        user = credentials.username
         copy = f"{request.via.branch} {request.cseq} {credentials.response}"
         if self._guard.is_repeated(user, source, copy, now):
             return Rejected(403, WRONG)
@@ -195,21 +198,21 @@ class Authenticator:
             return Rejected(403, WRONG)
         return None
 
-    def _admitted(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Verdict:
+    def _admitted(self, nonce: _Nonce, credentials: Credentials, source: Source, now: float) -> Verdict:
         """Accept a correct digest, unless it is repeated."""
         user = credentials.username
         if not self._counted(nonce, credentials.nonce_count or 0, int(now * 1000)):
-            return self._challenged(request, int(now * 1000), stale=True)
+            return self._challenged(source, int(now * 1000), stale=True)
         if self._devices.noted_at(user, nonce.serial) is None:
-            self._guard.accepted(user, self._guard.source_of(request), now)
+            self._guard.accepted(user, source, now)
         self._devices.note(user, nonce.serial, now)
         return Accepted(user)
 
-    def _replaced(self, nonce: _Nonce, credentials: Credentials, request: Request, now: float) -> Challenged:
+    def _replaced(self, nonce: _Nonce, credentials: Credentials, method: str, source: Source, now: float) -> Challenged:
         """Challenge again; the new nonce of a device replaces the old one, which becomes invalid."""
         user = credentials.username
-        challenged = self._challenged(request, int(now * 1000), stale=True)
-        if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, request.method):
+        challenged = self._challenged(source, int(now * 1000), stale=True)
+        if self._devices.noted_at(user, nonce.serial) is not None and self._is_right(credentials, method):
             self._devices.forget(user, nonce.serial)
             self._devices.note(user, self._serial, now)
         return challenged
@@ -222,9 +225,9 @@ class Authenticator:
             refused = LoginRefused(f"sip:{name}@{self._realm}", reason, source.path, count, limit, by_source)
             self._refusals.append(refused)
 
-    def _challenged(self, request: Request, now_ms: int, *, stale: bool) -> Challenged:
+    def _challenged(self, source: Source, now_ms: int, *, stale: bool) -> Challenged:
         self._serial += 1
-        nonce = self._sealed(_Nonce(now_ms, self._serial, self._source_tag(request)))
+        nonce = self._sealed(_Nonce(now_ms, self._serial, self._source_tag(source)))
         offered = [Challenge(self._realm, nonce, algorithm, ("auth",), stale) for algorithm in self._algorithms]
         return Challenged([str(challenge) for challenge in offered], stale)
 
@@ -251,10 +254,9 @@ class Authenticator:
         same = hmac.compare_digest(expected.encode(), credentials.response.encode())
         return same and secret is not None and known is not None
 
-    def _source_tag(self, request: Request) -> bytes:
-        """Return a tag of the source of ``request``, as far as the source can be trusted."""
-        address = self._guard.source_of(request).address
-        return hmac.digest(self._key, b"place " + address.encode(), hashlib.sha256)[:_SOURCE_TAG_BYTES]
+    def _source_tag(self, source: Source) -> bytes:
+        """Return a tag of ``source``, as far as it can be trusted."""
+        return hmac.digest(self._key, b"place " + source.address.encode(), hashlib.sha256)[:_SOURCE_TAG_BYTES]
 
     def _sealed(self, nonce: _Nonce) -> str:
         content = b"".join(number.to_bytes(_NONCE_NUMBER_BYTES) for number in (nonce.issued_ms, nonce.serial))

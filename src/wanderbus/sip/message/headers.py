@@ -44,6 +44,7 @@ _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x08\x0b-\x1f\x7f"\\]')
 _DISPLAY: Final = re.compile(rf"[{_TOKEN_CLASS} \t\u0080-\U0010ffff]*+")
 _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^>]*+>|,[, \t]*+|[^",<]++', re.DOTALL)
+_ONE_ITEM: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|<[^>]*+>|[^",<]++)*+', re.DOTALL)
 _PARAM: Final = re.compile(
     rf'[ \t]*+;[ \t]*+([{_TOKEN_CLASS}]++)(?:[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*"|[^\s;,"<>]++))?', re.DOTALL
 )
@@ -210,6 +211,9 @@ def split_list(text: str) -> list[str]:
 
     SIPParseError if a quote or < is not closed.
     """
+    if _ONE_ITEM.fullmatch(text):  # most lists have one item
+        only = text.strip(" \t")
+        return [only] if only else []
     items: list[str] = []
     item: list[str] = []
     position = 0
