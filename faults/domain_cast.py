@@ -17,7 +17,7 @@ HOSTS_MAX: Final = 8
 """Processes of agents; with the servers, as many hosts as the network has addresses for."""
 
 AGENTS_PER_HOST: Final = 8
-FAN_OUT: Final = 4
+FAN_OUT: Final = 2
 """Subscribers of an event, before filters."""
 
 OUTBOX_EACH: Final = 4
