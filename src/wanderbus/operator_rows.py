@@ -238,6 +238,14 @@ class PhaseInfo(msgspec.Struct, frozen=True):
     held_back: int
 
 
+class DiscardedSession(msgspec.Struct, frozen=True):
+    """Number of subscriptions that were ended, devices that were removed, and matches that were discarded."""
+
+    subscriptions: int
+    devices: int
+    matches: int
+
+
 class KickedDevice(msgspec.Struct, frozen=True):
     """A device whose connection was closed, if it was ``connected``, and that was ``forgotten`` by its session."""
 

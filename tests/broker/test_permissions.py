@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus.event import Event
-from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.parameters.broker import BrokerConfig, Role
 from wanderbus.protocol import (
     Done,
     Notify,
@@ -96,3 +96,13 @@ def test_a_user_ends_any_own_subscription_from_operations_and_its_devices_are_no
     assert desk.ask(asking, Unsubscribe(1, subscription.id)) == Done(1, ())
     (ended,) = desk.received(alice, SubscriptionEnded)
     assert (ended.subscription.id, ended.reason) == (subscription.id, "unsubscribed")
+
+
+@pytest.mark.parametrize("role", ["operator", "administrator"])
+def test_an_administrator_ends_the_subscriptions_of_others_and_an_operator_does_not(role: Role) -> None:
+    desk = Desk(BrokerConfig(roles={BOB: role}))
+    alice = desk.attach(ALICE)
+    subscription = desk.subscribed(alice)
+    assert desk.ask(desk.attach(BOB, session="operations"), Unsubscribe(1, subscription.id)) == Done(1, ())
+    reasons = [ended.reason for ended in desk.received(alice, SubscriptionEnded)]
+    assert reasons == (["unsubscribed"] if role == "administrator" else [])

@@ -55,16 +55,10 @@ def test_an_operator_sees_everybody_and_leaves_nothing_behind(office: Shell) -> 
     with_queue(office, 1, 2)
     for _ in range(2):
         rows = listed(office, "sessions")
-    assert [(row["user"], row["session"], len(row["devices"])) for row in rows] == [
-        (ALICE, "sub.kept", 1),
-        ("sip:bob@localhost", "pub", 0),
-    ]
+    assert [(row["user"], row["session"], len(row["devices"])) for row in rows] == [(ALICE, "sub.kept", 1)]
     assert (rows[0]["status"], rows[0]["queued"]) == ("DISCONNECTED", 2)
     assert rows[0]["devices"][0]["address"].startswith("127.0.0.1:")
-    assert [row["user"] for row in listed(office, "sessions", "--status", "disconnected")] == [
-        ALICE,
-        "sip:bob@localhost",
-    ]
+    assert [row["user"] for row in listed(office, "sessions", "--status", "disconnected")] == [ALICE]
     assert [row["user"] for row in listed(office, "sessions", "sip:a*")] == [ALICE]
     assert [row["user"] for row in listed(office, "sessions", "alice@LOCALHOST")] == [ALICE]
     assert listed(office, "subscriptions", "--subject", "X*") == []
@@ -133,12 +127,33 @@ def test_kick_ends_a_connection_which_comes_back(office: Shell) -> None:
     assert (status, one_line(err)) == (1, f"{ALICE} has no device 'nothing'; list the sessions")
 
 
+def test_discard_leaves_nothing_of_a_session(office: Shell) -> None:
+    with_queue(office, 1, 2, 3)
+    reader = office.start("sub", "Trade", *office.as_user())
+    office.subscribed()
+    discard = ["discard", ALICE, "--session", "sub.kept", *asking(office, "adam")]
+    status, out, err = office.run(*discard)
+    assert (status, out) == (2, "")
+    assert "--yes" in one_line(err)
+    done = "removed 1 device, ended 1 subscription, purged 3\n"
+    assert office.run(*discard, "--yes") == (0, done, "")
+    assert "sub.kept" not in {row["session"] for row in (*listed(office, "sessions"), *listed(office, "queues"))}
+    assert office.run("pub", "Trade", "n=4", *office.as_user("bob", "hunter2"))[0] == 0
+    assert read_line(reader) == "1 Trade n=4"
+    assert listed(office, *discard[:4], "--yes", name="adam") == [{"subscriptions": 0, "devices": 0, "matches": 0}]
+    office.kill()
+    office.up("--config", "roles.toml")
+    assert "sub.kept" not in {row["session"] for row in listed(office, "sessions")}
+
+
 def test_refusals_are_one_line(office: Shell) -> None:
     for words, name, status, complaint in (
         (["sessions", ALICE], "bob", 1, "need the role 'operator' or 'administrator'"),
         (["peek", ALICE], "bob", 1, "need the role 'operator' or 'administrator'"),
         (["purge", ALICE, "--yes"], "olga", 1, "need the role 'administrator'"),
         (["kick", ALICE], "olga", 1, "need the role 'administrator'"),
+        (["discard", ALICE, "--yes"], "olga", 1, "need the role 'administrator'"),
+        (["discard", ALICE, "--yes"], "adam", 1, "has no session 'default'"),
         (["peek", ALICE], "olga", 1, "has no session 'default'"),
         (["sessions", "nobody"], "olga", 2, "write nobody@localhost"),
     ):
@@ -223,5 +238,5 @@ def test_explain_complains_in_one_line(office: Shell) -> None:
 
 def test_every_command_shows_an_example() -> None:
     reference = (ROOT / "docs" / "cli.md").read_text()
-    for command in ("sessions", "subscriptions", "queues", "peek", "purge", "kick", "explain"):
+    for command in ("sessions", "subscriptions", "queues", "peek", "purge", "kick", "discard", "explain"):
         assert f"Example: wanderbus {command} " in reference

@@ -75,7 +75,8 @@ MEMBERS = {
     "Notification": ["event", "id", "is_history", "position", "redelivered", "subscriptions", "xml"],
     "Notifications": ["ack", "aclose", "dropped", "ended", "subscription"],
     "Operator": [
-        *("SESSION", "advertisements", "bounds", "declare_schema", "engine", "filtering", "kick", "limits", "peek"),
+        *("SESSION", "advertisements", "bounds", "declare_schema", "discard", "engine", "filtering", "kick"),
+        *("limits", "peek"),
         *("purge", "queues", "routes"),
         *("schemas", "servers", "sessions", "subscriptions"),
     ],

@@ -27,7 +27,7 @@ _ENDED = {
     "asked": "as its user asked",
     "discarded": "as its user's device began without its previous subscriptions",
     "removed": "by an operator",
-    "unsubscribed": "as its user asked from elsewhere",
+    "unsubscribed": "as its user or an administrator asked from elsewhere",
 }
 
 

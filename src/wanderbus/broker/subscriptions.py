@@ -284,7 +284,7 @@ class Subscriptions:
             case protocol.Unsubscribe(subscription=identity, abandon=abandon):
                 if subscription := self._own(link, identity):
                     self.end(subscription, "asked", link.device if abandon else "")
-                elif subscription := self._of_user(link, identity):
+                elif subscription := self._in_reach(link, identity):
                     self.end(subscription, "unsubscribed")
                 if abandon:
                     self._abandon(link, identity)
@@ -411,11 +411,13 @@ class Subscriptions:
         row = self._state.subscriptions.get(identity)
         return row.subscription if row and _is_of(link, row.subscription) else None
 
-    def _of_user(self, link: Link, identity: str) -> Subscription | None:
-        """Return a subscription of the user in any session, for a link of the operations session."""
+    def _in_reach(self, link: Link, identity: str) -> Subscription | None:
+        """Return a subscription in any session, of the user or for an administrator; from the operations session."""
         row = self._state.subscriptions.get(identity)
-        reaches = row is not None and link.session == protocol.OPERATIONS and row.subscription.owner == link.user
-        return row.subscription if row and reaches else None
+        if row is None or link.session != protocol.OPERATIONS:
+            return None
+        reaches = link.user == row.subscription.owner or self._config.roles.get(link.user) == "administrator"
+        return row.subscription if reaches else None
 
     def _own_ended(self, link: Link, identity: str) -> Subscription | None:
         """Return a subscription of the link's session that has ended and can still be renewed."""

@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "peek": "operator.queue_commands:peek",
     "purge": "operator.queue_commands:purge",
     "kick": "operator.queue_commands:kick",
+    "discard": "operator.queue_commands:discard",
     "explain": "explain:explain",
     "topology": "domain.topology:topology",
     "trace": "domain.trace:trace",

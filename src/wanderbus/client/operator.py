@@ -9,11 +9,12 @@ from wanderbus import protocol
 from wanderbus.client.listed_rows import Pages, Purged, Waiting, check_listed, read_rows
 from wanderbus.client.requests import Requests
 from wanderbus.client.user_uri import user_of
-from wanderbus.errors import RemoteProtocolError
+from wanderbus.errors import Refused, RemoteProtocolError
 from wanderbus.event import DeclaredAttribute, Gap, Notification, Position
 from wanderbus.operator_rows import (
     AdvertisementInfo,
     BoundInfo,
+    DiscardedSession,
     EngineInfo,
     KickedDevice,
     LimitInfo,
@@ -56,10 +57,10 @@ class Operator:
                 print(row.user, row.status)
 
     Every user may ask about their own sessions. The sessions of others require a role in the server's settings:
-    ``operator`` to list and peek, ``administrator`` also to purge and kick. So do schemas of subjects: ``operator`` to
-    list them, ``administrator`` to declare them. An argument ``user`` is a URI; None means
-    all users that the agent's user may see. The rows are in :mod:`wanderbus.operator_rows`; they are requested in pages
-    while they are read.
+    ``operator`` to list and peek, ``administrator`` also to purge, kick and discard. So do schemas of subjects:
+    ``operator`` to list them, ``administrator`` to declare them. An argument ``user`` is a URI; None means all users
+    that the agent's user may see. The rows are in :mod:`wanderbus.operator_rows`; they are requested in pages while
+    they are read.
 
     Every request raises :class:`Refused` without the required role or for an unknown session, :class:`Closed` if the
     agent is closed, and :class:`RemoteProtocolError` if the broker's answer cannot be read. It waits while the agent is
@@ -162,6 +163,25 @@ class Operator:
         """
         request = protocol.Kick(self._requests.next_request(), _uri(user), device, forget)
         return read_rows(KickedDevice, "kicked", (await self._requests.begin(request)).rows)
+
+    async def discard(self, user: str, session: str = "default") -> DiscardedSession:
+        """Remove a session: its subscriptions, its devices and its queue; return how many (SPEC J-05).
+
+        It can be repeated after an interruption. A device that still runs joins again, without subscriptions. Raises
+        :class:`Refused` also if the agent has another session than :data:`SESSION`, unless there is no subscription.
+        """
+        ended = await self._subscriptions_of(user, session)
+        for subscription in ended:
+            await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
+        if not ended.isdisjoint(await self._subscriptions_of(user, session)):
+            raise Refused(f"only an agent with the session {self.SESSION!r} can discard a session")
+        devices = [each.device async for row in self.sessions(user) if row.session == session for each in row.devices]
+        for device in devices:
+            await self.kick(user, device, forget=True)
+        return DiscardedSession(len(ended), len(devices), await self.purge(user, session))
+
+    async def _subscriptions_of(self, user: str, session: str) -> set[str]:
+        return {row.subscription async for row in self.subscriptions(user) if row.session == session}
 
     def schemas(self, subject: str | None = None, *, every_version: bool = False) -> AsyncIterator[SubjectSchema]:
         """Yield the schema of a subject, or those of all subjects: the newest version of each, or every version."""

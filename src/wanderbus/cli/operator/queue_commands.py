@@ -1,4 +1,4 @@
-"""``wanderbus peek``, ``purge`` and ``kick``: commands on the queues and connections of users."""
+"""``wanderbus peek``, ``purge``, ``kick`` and ``discard``: commands on the sessions and connections of users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
 from wanderbus.cli.event_output import Format, print_notification
-from wanderbus.cli.output import print_json, print_line, run_async
+from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Gap
 
@@ -78,6 +78,27 @@ def kick(
     run_async(_kick(connection, whose, device, forget, json))
 
 
+@visiting
+def discard(
+    whose: Of,
+    *,
+    connection: Connection,
+    session: SessionName = "default",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove a session: its devices, its subscriptions and its queue, as for a user who has left.
+
+    Sessions of other users require the role of administrator. A device that still runs joins again, without
+    subscriptions: remove the user first, see 'wanderbus users'.
+
+    Example: wanderbus discard sip:alice@localhost --yes --user sip:adam@localhost
+    """
+    if not yes:
+        _confirm(f"Remove the session {session} of {whose}, with all subscriptions and queued notifications?")
+    run_async(_discard(connection, whose, session, json))
+
+
 async def _peek(connection: Connection, user: str, session: str, count: int, json: bool) -> None:
     async with connection.visitor() as agent:
         async for item in agent.operator.peek(user, session, count=count):
@@ -109,6 +130,16 @@ async def _kick(connection: Connection, user: str, device: str | None, forget: b
         else:
             done = ("kicked" if row.connected else "not connected") + (", forgotten" if row.forgotten else "")
             print_line(f"{row.device} {done}")
+
+
+async def _discard(connection: Connection, user: str, session: str, json: bool) -> None:
+    async with connection.visitor() as agent:
+        row = await agent.operator.discard(user, session)
+    if json:
+        print_json(row)
+    else:
+        devices, subscriptions = counted(row.devices, "device"), counted(row.subscriptions, "subscription")
+        print_line(f"removed {devices}, ended {subscriptions}, purged {row.matches}")
 
 
 def _confirm(question: str) -> None:
