@@ -131,6 +131,9 @@ def test_discard_leaves_nothing_of_a_session(office: Shell) -> None:
     with_queue(office, 1, 2, 3)
     reader = office.start("sub", "Trade", *office.as_user())
     office.subscribed()
+    status, out, err = office.run("discard", ALICE, "--session", "sub.kept", "--yes", *asking(office, "olga"))
+    assert (status, out) == (1, "")
+    assert "need the role 'administrator'" in one_line(err)
     discard = ["discard", ALICE, "--session", "sub.kept", *asking(office, "adam")]
     status, out, err = office.run(*discard)
     assert (status, out) == (2, "")

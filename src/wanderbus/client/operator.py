@@ -170,6 +170,7 @@ class Operator:
         It can be repeated after an interruption. A device that still runs joins again, without subscriptions. Raises
         :class:`Refused` also if the agent has another session than :data:`SESSION`, unless there is no subscription.
         """
+        purged = await self.purge(user, session)  # refuses at once what is not permitted
         ended = await self._subscriptions_of(user, session)
         for subscription in ended:
             await self._requests.ask(protocol.Unsubscribe(self._requests.next_request(), subscription))
@@ -178,7 +179,7 @@ class Operator:
         devices = [each.device async for row in self.sessions(user) if row.session == session for each in row.devices]
         for device in devices:
             await self.kick(user, device, forget=True)
-        return DiscardedSession(len(ended), len(devices), await self.purge(user, session))
+        return DiscardedSession(len(ended), len(devices), purged + await self.purge(user, session))
 
     async def _subscriptions_of(self, user: str, session: str) -> set[str]:
         return {row.subscription async for row in self.subscriptions(user) if row.session == session}
