@@ -84,19 +84,6 @@ def test_advertisements_are_listed_page_by_page_and_for_operators_only(office: O
         assert "need the role 'operator'" in refusal(office, alice, Inspect(9, what, None))
 
 
-def test_a_session_with_nothing_in_it_is_not_listed(office: Office) -> None:
-    alice, olga = office.attach(), office.attach(OLGA)
-    subscription = office.subscribed(alice)
-    office.send(alice, protocol.Leave(1))
-    for what in ("sessions", "queues"):
-        assert [row["user"] for row in inspected(office, olga, what)] == [ALICE, OLGA]
-    alice = office.attach()
-    office.send(alice, protocol.Unsubscribe(2, subscription.id))
-    office.send(alice, protocol.Leave(3))
-    for what in ("sessions", "queues"):
-        assert [row["user"] for row in inspected(office, olga, what, limit=1)] == [OLGA]
-
-
 # Changes --------------------------------------------------------------------------------------------------------------
 
 

@@ -171,16 +171,15 @@ class Admin:
     def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
         """Yield the rows of the sessions from place ``start`` on; in the first session, those behind ``after``.
 
-        The rows of sessions are never removed, so a place stays valid; a session with nothing in it is not listed.
-        Subscriptions are removed, so the cursor has their number.
+        Sessions are never removed, so a place stays valid. Subscriptions are removed, so the cursor has their number.
         """
         for place, session in enumerate(sessions, start):
             behind = self._behind(place + 1, "")
             match what:
                 case "sessions":
-                    yield None if session.is_empty else self._listings.session(session), behind
+                    yield self._listings.session(session), behind
                 case "queues":
-                    yield None if session.is_empty else self._listings.queue(session), behind
+                    yield self._listings.queue(session), behind
                 case "subscriptions":
                     rows = [self._state.subscriptions[identity] for identity in session.subscriptions]
                     seen = int(after) if place == start and _is_number(after) else 0

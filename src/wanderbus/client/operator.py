@@ -167,8 +167,9 @@ class Operator:
     async def discard(self, user: str, session: str = "default") -> DiscardedSession:
         """Remove a session: its subscriptions, its devices and its queue; return how many (SPEC J-05).
 
-        It can be repeated after an interruption. A device that still runs joins again, without subscriptions. Raises
-        :class:`Refused` also if the agent has another session than :data:`SESSION`, unless there is no subscription.
+        Its counters stay listed. After an interruption, discard it again. A device that still runs joins again, without
+        subscriptions. Raises :class:`Refused` also if the agent has another session than :data:`SESSION`, unless there
+        is no subscription.
         """
         purged = await self.purge(user, session)  # refuses at once what is not permitted
         ended = await self._subscriptions_of(user, session)

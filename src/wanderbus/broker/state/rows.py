@@ -56,11 +56,6 @@ class SessionRow(msgspec.Struct, dict=True):
         """Return the key of this row."""
         return session_key(self.user, self.name)
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether the session has no device, no subscription and no waiting notification."""
-        return not (self.devices or self.subscriptions or self.waiting)
-
 
 class ExportRow(msgspec.Struct, frozen=True):
     """An exported session, encoded, until its next owner has it."""

@@ -89,8 +89,8 @@ def discard(
 ) -> None:
     """Remove a session: its devices, its subscriptions and its queue, as for a user who has left.
 
-    Sessions of other users require the role of administrator. A device that still runs joins again, without
-    subscriptions: remove the user first, see 'wanderbus users'.
+    Its counters stay listed. Sessions of other users require the role of administrator. A device that still runs joins
+    again, without subscriptions: remove the user first, see 'wanderbus users'.
 
     Example: wanderbus discard sip:alice@localhost --yes --user sip:adam@localhost
     """
