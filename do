@@ -71,7 +71,7 @@ COMMANDS = {
         ./do setup""",
     "demo": """run the demonstration: travellers who move while events follow them
         ./do demo [ARGUMENTS of python -m demo]""",
-    "test": """run everything in `check`, then the integration and Spark tests (about 40 minutes)
+    "test": """run everything in `check`, then the integration and Spark tests (about 30 minutes)
         ./do test                 all of it, except the tests of `interop`
         ./do test ARGUMENTS       only pytest with these arguments, including integration and Spark tests""",
     "check": """check format, lint and strict types, run unit tests and a short simulation (about 12 minutes)
