@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from wanderbus.errors import SIPParseError
 from wanderbus.sip.message.headers import (
-    CACHE_ENTRIES_MAX,
-    CACHED_CHARACTERS_MAX,
     CONTACT_STAR,
     CSeq,
     NameAddr,
@@ -21,6 +19,7 @@ from wanderbus.sip.message.headers import (
     parse_params,
     split_list,
 )
+from wanderbus.sip.message.parse_cache import CACHE_ENTRIES_MAX, CACHED_CHARACTERS_MAX
 from wanderbus.sip.message.uri import SIPUri
 
 tokens = st.text("abcXYZ019-.!%*_+`'~", min_size=1, max_size=10)
@@ -40,10 +39,14 @@ vias = st.builds(
 
 @pytest.mark.parametrize(
     ("parse", "beginning"),
-    [(Via.parse, "SIP/2.0/UDP host.example.com;branch=z9hG4bK"), (NameAddr.parse, "Bob <sip:bob@example.com>;tag=")],
+    [
+        (Via.parse, "SIP/2.0/UDP host.example.com;branch=z9hG4bK"),
+        (NameAddr.parse, "Bob <sip:bob@example.com>;tag="),
+        (SIPUri.parse_any, "sip:bob@example.com;user="),
+    ],
 )
 def test_a_short_value_that_was_read_lately_is_not_read_again(
-    parse: Callable[[str], NameAddr | Via], beginning: str
+    parse: Callable[[str], NameAddr | Via | SIPUri], beginning: str
 ) -> None:
     first = parse(beginning + "x")
     assert parse(beginning + "x") is first

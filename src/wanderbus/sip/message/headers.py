@@ -7,16 +7,13 @@ possessive and each text is walked once, so that reading is linear whatever it h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.sip.message.parse_cache import cached
 from wanderbus.sip.message.uri import SIPUri, bracketed, parse_host_port, parse_number
-
-_Value = TypeVar("_Value")
 
 Params = tuple[tuple[str, str | None], ...]
 """Header parameters in order; a value is unquoted, None where there is none."""
@@ -29,12 +26,6 @@ BRANCH_COOKIE: Final = "z9hG4bK"
 
 DELTA_SECONDS_MAX: Final = 2**32 - 1
 """Largest Expires and other delta-seconds (RFC 3261 20.19)."""
-
-CACHE_ENTRIES_MAX: Final = 256
-"""Entries in each cache of parsed Via values and addresses: each value of a message is read about six times."""
-
-CACHED_CHARACTERS_MAX: Final = 200
-"""Longest text that is cached; this limits the caches to 5 MiB, even for values made of parameters only."""
 
 _TOKEN_CLASS: Final = r"A-Za-z0-9\-.!%*_+`'~"
 TOKEN: Final = re.compile(rf"[{_TOKEN_CLASS}]++")
@@ -151,12 +142,7 @@ class NameAddr(msgspec.Struct, frozen=True):
         return f"{display}<{self.uri}>{format_params(self.params)}"
 
 
-def _cached(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
-    known = lru_cache(CACHE_ENTRIES_MAX)(read)
-    return lambda text: known(text) if len(text) <= CACHED_CHARACTERS_MAX else read(text)
-
-
-@_cached
+@cached
 def _via(text: str) -> Via:
     text = text.strip(" \t")
     found = _VIA.match(text)
@@ -168,7 +154,7 @@ def _via(text: str) -> Via:
     return Via(found[3].upper(), host, port, parse_params(text[found.end() :], "Via"))
 
 
-@_cached
+@cached
 def _name_addr(text: str) -> NameAddr:
     text = text.strip(" \t")
     display, address = _split_display(text)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.sip.message.parse_cache import cached
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _UNRESERVED: Final = r"A-Za-z0-9\-_.!~*'()"
@@ -58,15 +59,7 @@ class SIPUri(msgspec.Struct, frozen=True):
     @classmethod
     def parse_any(cls, text: str) -> SIPUri:
         """Parse a URI of any scheme; one that is not SIP is not split into parts (RFC 4475 3.3.4); SIPParseError."""
-        scheme, colon, rest = text.partition(":")
-        if not colon or not _SCHEME.fullmatch(scheme):
-            raise SIPParseError("URI: no scheme")
-        scheme = scheme.lower()
-        if scheme in ("sip", "sips"):
-            return _parse_sip(scheme, rest)
-        if not _OPAQUE.fullmatch(rest):
-            raise SIPParseError("URI: a character that must be escaped")
-        return cls(scheme, None, rest)
+        return _any(text)
 
     @property
     def is_sip(self) -> bool:
@@ -179,6 +172,19 @@ def parse_number(text: str, largest: int, what: str) -> int:
     if len(digits) > len(str(largest)) or int(digits) > largest:
         raise SIPParseError(f"{what}: larger than {largest}")
     return int(digits)
+
+
+@cached
+def _any(text: str) -> SIPUri:
+    scheme, colon, rest = text.partition(":")
+    if not colon or not _SCHEME.fullmatch(scheme):
+        raise SIPParseError("URI: no scheme")
+    scheme = scheme.lower()
+    if scheme in ("sip", "sips"):
+        return _parse_sip(scheme, rest)
+    if not _OPAQUE.fullmatch(rest):
+        raise SIPParseError("URI: a character that must be escaped")
+    return SIPUri(scheme, None, rest)
 
 
 def _parse_sip(scheme: str, rest: str) -> SIPUri:
