@@ -19,8 +19,7 @@ from wanderbus.sip.message.headers import (
     parse_params,
     split_list,
 )
-from wanderbus.sip.message.parse_cache import CACHE_ENTRIES_MAX, CACHED_CHARACTERS_MAX
-from wanderbus.sip.message.uri import SIPUri
+from wanderbus.sip.message.uri import CACHE_ENTRIES_MAX, CACHED_CHARACTERS_MAX, SIPUri
 
 tokens = st.text("abcXYZ019-.!%*_+`'~", min_size=1, max_size=10)
 params: st.SearchStrategy[Params] = st.lists(

@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.message.parse_cache import cached
-from wanderbus.sip.message.uri import SIPUri, bracketed, parse_host_port, parse_number
+from wanderbus.sip.message.uri import SIPUri, bracketed, cached, parse_host_port, parse_number
 
 Params = tuple[tuple[str, str | None], ...]
 """Header parameters in order; a value is unquoted, None where there is none."""
@@ -34,8 +33,7 @@ _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x08\x0b-\x1f\x7f"\\]')
 _DISPLAY: Final = re.compile(rf"[{_TOKEN_CLASS} \t\u0080-\U0010ffff]*+")
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<[^>]*+>|,[, \t]*+|[^",<]++', re.DOTALL)
-_ONE_ITEM: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|<[^>]*+>|[^",<]++)*+', re.DOTALL)
+_ITEM: Final = re.compile(r'((?:"(?:[^"\\]|\\.)*+"|<[^>]*+>|[^",<]++)*+)(?:,[, \t]*+|\Z)', re.DOTALL)
 _PARAM: Final = re.compile(
     rf'[ \t]*+;[ \t]*+([{_TOKEN_CLASS}]++)(?:[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*"|[^\s;,"<>]++))?', re.DOTALL
 )
@@ -197,24 +195,16 @@ def split_list(text: str) -> list[str]:
 
     SIPParseError if a quote or < is not closed.
     """
-    if _ONE_ITEM.fullmatch(text):  # most lists have one item
-        only = text.strip(" \t")
-        return [only] if only else []
     items: list[str] = []
-    item: list[str] = []
     position = 0
     while position < len(text):
-        found = _PIECE.match(text, position)
+        found = _ITEM.match(text, position)
         if not found:
             raise SIPParseError("a quote or < is not closed")
-        if found[0][0] == ",":
-            items.append("".join(item))
-            item = []
-        else:
-            item.append(found[0])
+        if item := found[1].strip(" \t"):
+            items.append(item)
         position = found.end()
-    items.append("".join(item))
-    return [stripped for item_text in items if (stripped := item_text.strip(" \t"))]
+    return items
 
 
 def parse_params(text: str, what: str) -> Params:

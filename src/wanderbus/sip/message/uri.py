@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from wanderbus.errors import SIPParseError
-from wanderbus.sip.message.parse_cache import cached
+
+_Value = TypeVar("_Value")
+
+CACHE_ENTRIES_MAX: Final = 256
+"""Entries in each cache of parsed URIs, addresses and Via values: each value of a message is read about six times."""
+
+CACHED_CHARACTERS_MAX: Final = 200
+"""Longest text that is cached; this limits the caches to 8 MiB, even for values made of parameters only."""
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _UNRESERVED: Final = r"A-Za-z0-9\-_.!~*'()"
@@ -59,7 +67,7 @@ class SIPUri(msgspec.Struct, frozen=True):
     @classmethod
     def parse_any(cls, text: str) -> SIPUri:
         """Parse a URI of any scheme; one that is not SIP is not split into parts (RFC 4475 3.3.4); SIPParseError."""
-        return _any(text)
+        return _parse_any(text)
 
     @property
     def is_sip(self) -> bool:
@@ -174,8 +182,14 @@ def parse_number(text: str, largest: int, what: str) -> int:
     return int(digits)
 
 
+def cached(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """Return ``read``, whose values never change, with a cache of its latest ones; an error is not kept."""
+    known = lru_cache(CACHE_ENTRIES_MAX)(read)
+    return lambda text: known(text) if len(text) <= CACHED_CHARACTERS_MAX else read(text)
+
+
 @cached
-def _any(text: str) -> SIPUri:
+def _parse_any(text: str) -> SIPUri:
     scheme, colon, rest = text.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme):
         raise SIPParseError("URI: no scheme")
