@@ -23,7 +23,7 @@ EXAMPLE: dict[str, Any] = {
     "source": "/mycontext",
     "subject": "larger-context",
     "id": "C234-1234-1234",
-    "time": "2018-04-05T17:31:00+02:00",
+    "time": "2018-04-05T15:31:00Z",
     "comexampleextension1": "value",
     "comexampleothervalue": 5,
     "comexampleflag": True,
@@ -145,7 +145,7 @@ def test_an_event_of_our_own() -> None:
             "Price": 25.0,
             "id": 17,
             "data.x": {"Double": "INF"},
-            "At": [{"Date": "2026-11-21T10:00:00.000005-03:00"}],
+            "At": [{"Date": "2026-11-21T13:00:00.000005Z"}],
         },
     }
 

@@ -10,11 +10,11 @@
 Names are loaded on first use, so that importing the package is fast.
 """
 
-import typing as _typing
+TYPE_CHECKING = False  # type checkers take it for True; typing itself takes as long to load as all of this package
 
 __version__ = "0.1.0"
 
-if _typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from wanderbus.client.advertisement import Advertisement
     from wanderbus.client.agent import Agent
     from wanderbus.client.connect import connect
@@ -87,7 +87,7 @@ __all__ = [
 ]
 
 
-if not _typing.TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
 
     def __getattr__(name: str) -> object:
         import importlib
@@ -110,3 +110,6 @@ def _unknown(name: str) -> str:
         return f"{problem}; import wanderbus.{name} first"
     close = difflib.get_close_matches(name, __all__, n=1)
     return f"{problem}; " + (f"did you mean {close[0]!r}?" if close else "dir(wanderbus) lists the names")
+
+
+del TYPE_CHECKING

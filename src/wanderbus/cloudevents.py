@@ -4,8 +4,8 @@
 CloudEvent           event of this package
 ==================== ==================================================================================================
 ``type``             the subject; for a foreign CloudEvent also the attribute ``type``
-``time``             ``published_us``; for a foreign CloudEvent also the Date ``time``, with its offset. Digits past the
-                     microsecond are cut off.
+``time``             ``published_us``; for a foreign CloudEvent also the Date ``time``. Digits past the microsecond are
+                     cut off.
 ``specversion``,     attributes of these names: Strings
 ``id``, ``source``,
 ``subject``,
@@ -23,7 +23,8 @@ attributes are members of ``data``, with the content type :data:`CONTENT_TYPE`; 
 :func:`write` and are ignored by :func:`read`. In native data, a value that JSON cannot represent is an object that
 names its type: ``{"Date": "2026-11-21T10:00:00Z"}``, ``{"Double": "INF"}``. ``arrived_us`` is never written.
 
-Both directions are lossless, with these exceptions. Events have no null, empty object, list of objects or member with
+Both directions are lossless, with these exceptions. A Date is an instant and is written in UTC: its offset is lost
+(decision 0133). Events have no null, empty object, list of objects or member with
 a dot in its name, so these are refused. A Date other than ``time`` is written as text and read as a String. A null in
 the context counts as absent. An attribute with several values is an array; a repeated member is refused.
 """

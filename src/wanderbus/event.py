@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
 from wanderbus import limits
-from wanderbus.errors import EventError
+from wanderbus.errors import EventError, LimitExceeded
 
 Scalar = str | int | float | bool | datetime
 """The five types of SPEC A-13: String, Integer (64 bits, signed), Double, Boolean and Date (with a time zone)."""
@@ -42,10 +42,11 @@ _short.maxdict, _short.maxlist, _short.maxstring, _short.maxother, _short.maxlon
 
 
 class EventId(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False, cache_hash=True):
-    """Identifier of a durable event: the server that accepted it, the incarnation of that server's log, and a number.
+    """Identifier of a durable event: the server that accepted it, the incarnation, and a number.
 
-    Numbers rise within an incarnation. A server whose log was deleted begins a new incarnation, so no identifier is
-    ever given twice. The text form is ``origin-incarnation-number``, with the incarnation in base 36.
+    Numbers rise in the log of a server. Each start begins another incarnation, which is the epoch of the log, so no
+    identifier is ever given twice, also if the log was deleted or replaced by an earlier copy. The text form is
+    ``origin-incarnation-number``, with the incarnation in base 36.
     """
 
     origin: str
@@ -73,7 +74,11 @@ It identifies no event: the event is in no log.
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A notification's place in its session: numbers rise by one within an epoch, over all subscriptions."""
+    """A notification's place in its session: numbers rise by one, over all subscriptions.
+
+    ``epoch`` is that in which the server gave the number; both together tell whether a server that was restored from a
+    backup still has it.
+    """
 
     epoch: Number
     number: Number
@@ -123,6 +128,14 @@ class Event(msgspec.Struct, frozen=True):
         value: Value = self.attributes[name]
         return value
 
+    def __contains__(self, name: object) -> bool:
+        """Return whether the event carries the attribute ``name``."""
+        return name in self.attributes
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the attributes."""
+        return iter(self.attributes)
+
     def get(self, name: str, default: Any = None) -> Any:
         """Return the attribute ``name``, or ``default`` if the event does not carry it."""
         return self.attributes.get(name, default)
@@ -138,9 +151,9 @@ class Notification(msgspec.Struct, frozen=True, repr_omit_defaults=True):
 
     ``subscriptions`` are the ids of the session's subscriptions that it matched (SPEC J-04). An application stores
     ``position`` with its result and passes it to ``agent.subscribe(resume=...)``. ``redelivered`` is true if an earlier
-    life of this device may have seen it. ``xml`` is the notification as XML text, for a subscription that asks for it
-    (SPEC O-03). ``is_history`` is true if the broker read the event from its log, for a subscription that began in the
-    past (SPEC T-05).
+    life of this device may have seen it, or another device of the session before this one was a member. ``xml`` is the
+    notification as XML text, for a subscription that asks for it (SPEC O-03). ``is_history`` is true if the broker read
+    the event from its log, for a subscription that began in the past (SPEC T-05).
     """
 
     event: Event
@@ -209,6 +222,37 @@ def check_content(event: Event) -> None:
             _check_scalar(name, item)
 
 
+def too_large(size: int, bytes_max: int) -> LimitExceeded:
+    """Return the error for an event of ``size`` bytes, encoded, where ``bytes_max`` are allowed."""
+    return LimitExceeded(
+        f"the event has {size:,} bytes; the limit is {bytes_max:,} (`broker.event_bytes_max`)", "event_bytes_max"
+    )
+
+
+def unencodable(event: Event) -> EventError | None:
+    """Return the error for the first text or Date of an event that no message can carry; None if there is none."""
+    if reason := _reason_against(event.subject):
+        return EventError(f"the subject {reason}")
+    for name, value in event.attributes.items():
+        for each in (name, *(value if isinstance(value, list) else [value])):
+            if reason := _reason_against(each):
+                return EventError(f"attribute {name!r} {reason}")
+    return None
+
+
+def _reason_against(value: object) -> str | None:
+    try:
+        if isinstance(value, str):
+            value.encode()
+        elif isinstance(value, datetime):
+            value.astimezone(UTC)
+    except UnicodeEncodeError:
+        return "has half a character (a surrogate), which UTF-8 cannot carry; remove it"
+    except OverflowError:
+        return "is a date that in UTC is beyond the years 1 to 9999; leave it out"
+    return None
+
+
 def _base36(number: int) -> str:
     digits = ""
     while True:
@@ -242,6 +286,8 @@ def _check_scalar(name: str, value: object) -> None:
         case datetime():
             if value.tzinfo is None:
                 raise EventError(f"attribute {name!r} is a date without a time zone; give it one")
+        case bytes() | bytearray() | memoryview():
+            raise EventError(f"attribute {name!r} has the type bytes, which events do not have; write base64 text")
         case _:
             raise EventError(
                 f"attribute {name!r} has the type {type(value).__name__}; "

@@ -29,7 +29,11 @@ MESSAGE_BYTES_MAX: Final = 65_536
 """One application message on the data channel, encoded."""
 
 EVENT_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
-"""One event, encoded. The rest of a notification's message holds the ids of the matching subscriptions."""
+"""One event, encoded, unless ``broker.event_bytes_max`` differs. The rest of a notification's message holds the ids of
+the matching subscriptions."""
+
+EVENT_BYTES_MOST: Final = 2**20
+"""Largest value of ``broker.event_bytes_max``: agents and links between servers accept events of this size."""
 
 SUBSCRIPTION_BYTES_MAX: Final = MESSAGE_BYTES_MAX // 2
 """One subscription, encoded; longer listings are sent in parts."""
@@ -45,6 +49,10 @@ SCHEMA_MEANING_CHARACTERS_MAX: Final = 1_000
 
 FORWARDED_BYTES_MAX: Final = 2**20
 """Events of one device that wait for the answers of the servers which lead their channels; each counts a KiB more."""
+
+HELD_BYTES_MAX: Final = 2**17
+"""Events of one publisher that wait at the leader of their channels until all servers have reported which they want;
+each counts a KiB more."""
 
 RESTRICTIONS_MAX: Final = 64
 """Restrictions of one subscription: each may be evaluated for every matching event."""
@@ -84,6 +92,29 @@ XML_STREAM_BYTES_MAX: Final = 2**30
 
 NORMAL_FORM_CONJUNCTIONS_MAX: Final = 256
 """Conjunctions of one filter's normal form; a filter with more is evaluated but not analysed."""
+
+NORMAL_FORM_WORK_MAX: Final = 4_000_000
+"""Units of work for one normal form, of about 10 ns; a filter that needs more is evaluated but not analysed."""
+
+INTEREST_CONJUNCTIONS_MAX: Final = 32
+"""Conjunctions of a filter that are compared and merged with others; a larger filter is compared as a whole."""
+
+INTEREST_WEIGHT_MAX: Final = 2_048
+"""Parts of all conjunctions of a filter that is compared and merged with others; a larger one, as a whole."""
+
+MERGE_WORK_MAX: Final = 300_000
+"""Units of work, of about 10 ns, to compare a filter with others and to merge it, when it is added or removed; what
+exceeds it stays as it is, which costs more messages."""
+
+USER_MERGE_WORK_PER_S_MAX: Final = 500_000
+"""Units of work a second to merge all filters of a subject, for the publishing agents of one user; a burst of two
+seconds at once. Beyond it they get no filters for now, and publish every event."""
+
+PUBLISHER_FILTER_WORK_MAX: Final = 500_000
+"""Units of work of all filters of a subject for one event at a publishing agent; beyond it the event is sent."""
+
+MERGE_WEIGHT_MAX: Final = 512
+"""Parts of the filters of one structure that are merged with one another; more of them, in blocks of as many."""
 
 CONJUNCTION_FILTERS_MAX: Final = 256
 """Attribute filters of one conjunction; further ones are evaluated but not analysed."""

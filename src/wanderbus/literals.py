@@ -1,8 +1,9 @@
 """Exact text forms of values, shared by the XML and the JSON of events (SPEC A-13, O-01, U-04).
 
 They are those of XML Schema: `xs:long`, `xs:double` (the shortest text that reads back as the same number, ``INF``
-and ``-INF``), ``true`` and ``false``, and `xs:dateTime` with its offset and at most six digits of a second. A String
-is its own text. NaN has no text, since it equals no value.
+and ``-INF``), ``true`` and ``false``, and `xs:dateTime` with at most six digits of a second. A String is its own text.
+NaN has no text, since it equals no value. A Date is an instant: it is read with any offset, and written in UTC
+(decision 0133).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 import msgspec
@@ -113,22 +114,22 @@ def _double_text(value: float) -> str:
 
 
 def _date_text(value: datetime) -> str:
-    offset = value.utcoffset()
-    if offset is None:
+    if value.utcoffset() is None:
         raise ValueError("a date without a time zone; give it one")
-    if offset % _MINUTE or abs(offset) > _OFFSET_MAX:
-        value = _in_writable_zone(value, offset)
-    text = value.isoformat()
+    text = in_utc(value).isoformat()
     return text[:-6] + "Z" if text.endswith("+00:00") else text
 
 
-def _in_writable_zone(value: datetime, offset: timedelta) -> datetime:
+def in_utc(value: datetime) -> datetime:
     """Return the same instant in UTC; on the first and the last possible day, in the nearest usable zone."""
+    offset = value.utcoffset()
+    if not offset:
+        return value
     nearest = min(max(offset // _MINUTE * _MINUTE, -_OFFSET_MAX), _OFFSET_MAX)
     for writable in (timedelta(0), nearest, min(nearest + _MINUTE, _OFFSET_MAX)):
         try:
             # astimezone() is not possible, because it converts by way of UTC.
-            return value.replace(tzinfo=timezone(writable)) + (writable - offset)
+            return value.replace(tzinfo=timezone(writable) if writable else UTC) + (writable - offset)
         except OverflowError:
             continue
     raise ValueError("a date beyond the years 1 to 9999")
@@ -163,6 +164,6 @@ def _date(text: str) -> datetime:
     if not text.endswith("Z") and (text[-5:] > "14:00" or text[-2:] > "59"):
         raise ValueError("an offset from UTC is at most 14:00")
     try:
-        return datetime.fromisoformat(text)
+        return in_utc(datetime.fromisoformat(text))
     except ValueError as error:
         raise ValueError(f"no such date: {error}") from None

@@ -48,7 +48,10 @@ class UnreadInfo(msgspec.Struct, frozen=True):
 class SessionInfo(msgspec.Struct, frozen=True):
     """A session with its devices and counters (SPEC G-21).
 
-    ``status`` is that of its user: CONNECTED while any device can be reached. The counters are of matches:
+    A session that is over is removed. Those of a user with notifications leave the sum of their counters, in a row with
+    the ``session`` "".
+
+    ``status`` is CONNECTED while one of its ``devices`` can be reached. The counters are of matches:
     ``generated`` for all, ``delivered`` for acknowledged ones, ``dropped`` by reason, and ``restricted`` for those that
     a restriction suppressed. ``unread`` is the number of subscriptions with waiting notifications that nobody reads;
     ``unread_subscriptions`` are the longest of them.
@@ -183,6 +186,10 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
     ``multicast_changes`` are the changes of interest in decentralised channels that the asked server, as their leader,
     has sent it by multicast since its start, and ``repaired_changes`` those of them that it sent again on a link.
+
+    ``trouble`` is the reason why the other server cannot be reached, "" if it can. If the asked server does not know
+    all that the other one wants of the ordered channels that it leads (``is_settled_here`` false), publishes to these
+    channels wait.
     """
 
     server: str
@@ -197,6 +204,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
     waiting_bytes_here: int = 0
     multicast_changes: int = 0
     repaired_changes: int = 0
+    trouble: str = ""
+    is_settled_here: bool = True
 
 
 class RouteInfo(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 from wanderbus.event import DeclaredAttribute, Event, EventId
 from wanderbus.subscription import Subscription
 
-SCHEMA_VERSION: Final = 12
+SCHEMA_VERSION: Final = 14
 
 SPARK: Final = "spark"
 """The matching engine that runs on Spark, as a record of an event names it."""
@@ -37,7 +37,10 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
     ``incarnation`` identifies this log among all that the server has had; the first record of a log determines it.
     ``spark_subjects`` are the patterns of the subjects whose events the matching engine on Spark matches (SPEC T-06).
     ``servers`` are the servers of the domain in the order of their numbers from 0 on, if it has decentralised channels,
-    and ``number`` is that of this one.
+    and ``number`` is that of this one. ``epoch`` begins with this record: ids of events and positions of sessions have
+    it, so that no two copies of a log give the same one (see :mod:`wanderbus.epochs`). ``layout`` identifies
+    what the domain's file says about where events and interest go: with another one, nothing that was known about the
+    interest of other servers holds any longer.
     """
 
     server: str
@@ -46,6 +49,23 @@ class Started(Record, frozen=True, tag="started", kw_only=True):
     spark_subjects: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     number: int = 0
+    epoch: int = 0
+    layout: bytes = b""
+
+
+class RolledBack(Record, frozen=True, tag="rolled_back", kw_only=True):
+    """The log lacks records that its server once made durable: it was replaced by an earlier copy.
+
+    ``reason`` says who knows what is missing. ``epoch`` begins with this record. Each session gets a gap
+    (:class:`EventsLost`). ``stale_routes`` are the keys of the routes that may have changed since the copy; they are
+    forgotten (SPEC K-05). With ``is_marked``, all other servers get a mark behind the events that this one publishes
+    directly to them again: there, and not before, events are missing.
+    """
+
+    epoch: int
+    reason: str
+    stale_routes: tuple[str, ...] = ()
+    is_marked: bool = False
 
 
 class Notified(msgspec.Struct, frozen=True, array_like=True):
@@ -59,6 +79,21 @@ class Notified(msgspec.Struct, frozen=True, array_like=True):
     number: int
     subscriptions: tuple[str, ...]
     bound: tuple[tuple[str, str], ...] = ()
+
+
+class Drop(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Notifications ``first`` to ``last`` of a session left the queues of these ``subscriptions`` undelivered.
+
+    ``reason`` says why: the bound that what the record has added exceeds, or the one of a filter that was not
+    evaluated.
+    """
+
+    user: str
+    session: str
+    first: int
+    last: int
+    reason: str
+    subscriptions: tuple[str, ...]
 
 
 class Acceptance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -85,11 +120,16 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ``restricted`` names the subscriptions that matched without a notification, each with the place of the first
     restriction that blocked it. ``steps`` names the subscriptions to patterns that the event takes part in, each with
     a bit for every step that it matches (SPEC T-07).
+
+    The notifications displaced others. ``displaced`` has a number for each of them by the bound that is reached: that
+    of the notification which left the queue of the same, only subscription for it, or 0. ``dropped`` follows.
     """
 
     notified: tuple[Notified, ...] = ()
     restricted: tuple[tuple[str, int], ...] = ()
     steps: tuple[tuple[str, int], ...] = ()
+    displaced: dict[str, tuple[int, ...]] = {}
+    dropped: tuple[Drop, ...] = ()
 
 
 class Published(Record, frozen=True, tag="published", kw_only=True):
@@ -177,6 +217,17 @@ class ArrivalsLost(Record, frozen=True, tag="arrivals_lost", kw_only=True):
     causal: tuple[msgspec.Raw, ...] = ()
 
 
+class EventsLost(Record, frozen=True, tag="events_lost", kw_only=True):
+    """Events may be lost that concerned these subscriptions: each gets one gap in place of a notification.
+
+    With ``rolled_back``, these are the events of a log that was replaced by an earlier copy before that epoch.
+    """
+
+    reason: str
+    notified: tuple[Notified, ...]
+    rolled_back: int = 0
+
+
 class CausalChanged(Record, frozen=True, tag="causal_changed", kw_only=True):
     """The causal order of the decentralised model changed without an event; each change is encoded (SPEC K-06)."""
 
@@ -188,6 +239,21 @@ class RoutesChanged(Record, frozen=True, tag="routes_changed", kw_only=True):
 
     leader: str
     message: bytes
+
+
+class ServerMet(Record, frozen=True, tag="server_met", kw_only=True):
+    """``server`` has had a link with this one under the present layout: it accepts nothing under a former one."""
+
+    server: str
+
+
+class InterestSettled(Record, frozen=True, tag="interest_settled", kw_only=True):
+    """This server has all interest of ``server`` in the ordered channels that it leads, under the present layout.
+
+    From now on the subscriptions of that server's session here are what it wants, also after a restart (SPEC J-10).
+    """
+
+    server: str
 
 
 class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -212,28 +278,37 @@ class MatchedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Matched(Record, frozen=True, tag="matched", kw_only=True):
     """The matching engine has matched all its events below offset ``next``; ``events`` are some of them (SPEC T-06).
 
-    They are those with a delivery since the last such record.
+    They are those with a delivery since the last such record. ``dropped`` is what their notifications displaced.
     """
 
     next: int
     events: tuple[MatchedEvent, ...] = ()
+    dropped: tuple[Drop, ...] = ()
 
 
 class Detected(Record, frozen=True, tag="detected", kw_only=True):
     """The pattern of a subscription was matched on the events below ``watermark_us`` (SPEC T-07).
 
-    ``events`` are the detections that generated a notification or were blocked by a restriction, in order.
+    ``events`` are the detections that generated a notification or were blocked by a restriction, in order, and events
+    that were left out: a notification of such an event became a gap. ``left_out`` has the offsets of the latter.
+    ``steps`` and ``taken`` say how far a turn went that did not match everything (:mod:`wanderbus.patterns.turns`).
+    ``dropped`` is what the notifications displaced.
     """
 
     subscription: str
     watermark_us: int
     events: tuple[MatchedEvent, ...] = ()
+    left_out: tuple[int, ...] = ()
+    steps: int | None = None
+    taken: int | None = None
+    dropped: tuple[Drop, ...] = ()
 
 
 class Dropped(Record, frozen=True, tag="dropped", kw_only=True):
     """Notifications ``first`` to ``last`` of a session left the queues of these ``subscriptions`` undelivered.
 
-    ``reason`` says why. Without ``subscriptions`` the drop concerns all subscriptions of the session.
+    ``reason`` says why. Without ``subscriptions`` the drop concerns all subscriptions of the session. What a record
+    with notifications displaces is in that record instead (:mod:`wanderbus.broker.state.drops`).
     """
 
     user: str
@@ -264,11 +339,12 @@ class Subscribed(Record, frozen=True, tag="subscribed", kw_only=True):
 
     ``number`` gives the order in which this server created its subscriptions; it is used once. With ``history`` it
     reads the log from that offset on before it continues live: that of this server, or the ``log`` of the server and
-    the incarnation.
+    the incarnation. If it is not kept, it ends with the membership of the device ``holder``.
     """
 
     subscription: Subscription
     number: int
+    holder: str = ""
     inherits: str | None = None
     history: int | None = None
     log: tuple[str, int] | None = None
@@ -293,7 +369,8 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     ``events`` generated the notifications from number ``first`` on; restrictions blocked ``restricted`` others. If it
     is live, it has all events of the matching engine below offset ``live_from``. ``log`` are the server and
     the incarnation of a log of another server that it reads; once live, it has all events of that log below
-    ``read_below``, so their arrivals are no notifications.
+    ``read_below``, so their arrivals are no notifications; ``read_epoch`` is the epoch of that log at this moment.
+    ``dropped`` is what the notifications displaced.
     """
 
     user: str
@@ -306,16 +383,23 @@ class Replayed(Record, frozen=True, tag="replayed", kw_only=True):
     live_from: int = 0
     log: tuple[str, int] | None = None
     read_below: int = 0
+    read_epoch: int = 0
+    dropped: tuple[Drop, ...] = ()
 
 
 class Changed(Record, frozen=True, tag="changed", kw_only=True):
-    """A subscription was renewed or restricted; ``subscription`` is its new state, live again if it had ended (X21)."""
+    """A subscription was renewed or restricted; ``subscription`` is its new state, live again if it had ended (X21).
+
+    With ``holders``, other devices hold it from now on: it ends with the membership of the last of them. Without any,
+    it is kept.
+    """
 
     subscription: Subscription
+    holders: tuple[str, ...] | None = None
 
 
 class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
-    """A subscription ended; ``reason`` is ``asked``, ``unsubscribed``, ``expired``, ``discarded``,
+    """A subscription ended; ``reason`` is ``asked``, ``unsubscribed``, ``expired``, ``discarded``, ``left_behind``,
     ``history_failed``, ``matched_by_engine`` or ``removed``.
 
     The device ``abandoned_by`` will not read what still waits for it.
@@ -330,18 +414,23 @@ class Unsubscribed(Record, frozen=True, tag="unsubscribed", kw_only=True):
 class Forgotten(Record, frozen=True, tag="forgotten", kw_only=True):
     """Subscriptions that ended long ago can no longer be renewed under their ids; their queues are dropped.
 
-    Repeated publishes of the removed ``devices``, pairs of user and name, are no longer recognised.
+    Repeated publishes of the removed ``devices``, pairs of user and name, are no longer recognised. The ``sessions``,
+    pairs of user and name, are over: they had no devices, no subscriptions, and nothing waited. Another session of the
+    user continues with their numbers.
     """
 
     subscriptions: tuple[str, ...] = ()
     devices: tuple[tuple[str, str], ...] = ()
+    sessions: tuple[tuple[str, str], ...] = ()
 
 
 class Attached(Record, frozen=True, tag="attached", kw_only=True):
     """A device attached to a session over its data channel; ``epoch`` identifies that life of the agent.
 
     ``redelivered`` are the subscriptions, with a number up to which an earlier life may have seen unacknowledged
-    notifications; an unchanged epoch leaves this as it was. The agent may hold back events by filters that it has for
+    notifications; for a new member of the session, another device may have seen them. An unchanged epoch leaves this as
+    it was. ``taken`` are the subscriptions, with a number up to which the other devices have acknowledged what waits: a
+    new member begins behind it. The agent may hold back events by filters that it has for
     ``filter_lease_s`` at most; 0 if it may not (SPEC N-03).
     """
 
@@ -351,6 +440,7 @@ class Attached(Record, frozen=True, tag="attached", kw_only=True):
     epoch: int
     redelivered: tuple[tuple[str, int], ...] = ()
     filter_lease_s: float = 0.0
+    taken: tuple[tuple[str, int], ...] = ()
 
 
 class DialogStored(Record, frozen=True, tag="dialog_stored", kw_only=True):
@@ -379,7 +469,11 @@ class StatusChanged(Record, frozen=True, tag="status", kw_only=True):
 
 
 class Left(Record, frozen=True, tag="left", kw_only=True):
-    """A device is no longer a member of its session; ``reason`` is ``asked``, ``grace``, ``kicked`` or ``hook``."""
+    """A device is no longer a member of its session.
+
+    ``reason`` is ``asked``, ``grace``, ``kicked`` or ``hook``, or the bound for which it gave way to another device:
+    ``devices_max``, ``user_devices_max`` or ``sessions_max``.
+    """
 
     user: str
     session: str
@@ -458,11 +552,15 @@ class AdvertisementsWithdrawn(Record, frozen=True, tag="advertisements_withdrawn
 
 AnyRecord = (
     Started
+    | RolledBack
+    | EventsLost
     | Published
     | Arrived
     | ArrivalsLost
     | CausalChanged
     | RoutesChanged
+    | ServerMet
+    | InterestSettled
     | Dropped
     | Acknowledged
     | Subscribed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Final
 
-from wanderbus.refusals import Entry, Limited
+from wanderbus.refusals import Entry, Limited, Noted
 
 ENTRIES_MAX: Final = 2_048
 """Rows of the table: pairs of limit and party."""
@@ -76,8 +76,8 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._due: dict[tuple[str, str], Limited] = {}
-        self._later: dict[tuple[str, str], Limited] = {}
+        self._due: dict[tuple[str, str], Noted] = {}
+        self._later: dict[tuple[str, str], Noted] = {}
         self._reported: set[tuple[str, str]] = set()
         """Pairs that were reported in the present second."""
         self._second_ends_at = 0.0
@@ -85,11 +85,21 @@ class Tally:
     def note(self, limit: str, party: str, reason: str, count: int = 1) -> None:
         """Count that ``party`` was limited; see :class:`Limited`."""
         key = (limit, party)
+        noted = self._later.get(key)
+        if noted is not None:  # the usual case of a limit that is reached all the time
+            noted.reason = reason
+            noted.count += count
+            return
         waiting = self._later if key in self._reported else self._due
-        if key not in waiting and len(self._due) + len(self._reported) >= TALLIED_MAX:
+        noted = waiting.get(key)
+        if noted is None and len(self._due) + len(self._reported) >= TALLIED_MAX:
             key, waiting = (limit, OTHERS), self._later
-        before = waiting.get(key)
-        waiting[key] = Limited(*key, reason, count + (0 if before is None else before.count))
+            noted = waiting.get(key)
+        if noted is None:
+            waiting[key] = Noted(reason, count)
+        else:
+            noted.reason = reason
+            noted.count += count
 
     def take(self, now: float) -> list[Limited]:
         """Return the reports that are due at monotonic second ``now``."""
@@ -98,10 +108,11 @@ class Tally:
         if now >= self._second_ends_at:
             self._second_ends_at = now + TALLY_S
             self._reported.clear()
-            reports = [*self._later.values(), *self._due.values()]
+            noted = [*self._later.items(), *self._due.items()]
             self._later.clear()
         else:
-            reports = list(self._due.values())
+            noted = list(self._due.items())
+        reports = [Limited(*key, each.reason, each.count) for key, each in noted]
         self._due.clear()
         self._reported.update((each.limit, each.party) for each in reports)
         return reports

@@ -30,3 +30,10 @@ class Entry(msgspec.Struct):
     count: int
     first_s: float
     last_s: float
+
+
+class Noted(msgspec.Struct):
+    """Count of a tally that is not reported yet, and the last reason."""
+
+    reason: str
+    count: int

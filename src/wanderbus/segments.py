@@ -15,10 +15,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 HEADER: Final = b"WBLOG\x00\x00\x01"
 """First bytes of every segment file; the last two are the version of this framing."""
 
-_LENGTHS = struct.Struct("<II")
 _STAMP = struct.Struct("<qq")
 FRAME_HEAD: Final = struct.Struct("<IIqq")
 """Head of a frame: length of the payload, checksum, offset, time."""
@@ -50,6 +51,22 @@ class Frame(NamedTuple):
     end: int
 
 
+class LogPlace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Place of a reader in a log: the offset of its next record, and the checksum of the record before it.
+
+    Offsets alone do not identify records: a log that was restored from a copy gives them to other records later. The
+    checksum is None at the beginning of a log, and where it is unknown.
+    """
+
+    offset: int
+    checksum: int | None = None
+
+
+def record_checksum(offset: int, at_us: int, payload: bytes) -> int:
+    """Return the checksum in the frame of a record."""
+    return zlib.crc32(payload, zlib.crc32(_STAMP.pack(offset, at_us)))
+
+
 def segment_name(offset: int) -> str:
     """Return the file name of the segment whose first record has ``offset``."""
     return f"{offset:020d}.seg"
@@ -57,8 +74,7 @@ def segment_name(offset: int) -> str:
 
 def pack_frame(offset: int, at_us: int, payload: bytes) -> bytes:
     """Return the frame of one record."""
-    stamp = _STAMP.pack(offset, at_us)
-    return _LENGTHS.pack(len(payload), zlib.crc32(payload, zlib.crc32(stamp))) + stamp + payload
+    return FRAME_HEAD.pack(len(payload), record_checksum(offset, at_us, payload), offset, at_us) + payload
 
 
 def frames(data: Sliced, start: int = 0) -> Iterator[Frame]:
@@ -70,7 +86,7 @@ def frames(data: Sliced, start: int = 0) -> Iterator[Frame]:
         if end > size:
             return
         payload = data[body:end]
-        if zlib.crc32(payload, zlib.crc32(data[start + _LENGTHS.size : body])) != checksum:
+        if record_checksum(offset, at_us, payload) != checksum:
             return
         yield Frame(offset, at_us, payload, end)
         start = end

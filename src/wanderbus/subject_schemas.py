@@ -40,9 +40,10 @@ class SubjectSchema(msgspec.Struct, frozen=True):
 
 
 class TypedValue(NamedTuple):
-    """A value as one of a declared type; ``is_exact`` is False if it is the nearest Double of a large Integer.
+    """A value as one of a declared type; ``is_exact`` is False if it is the Double of an Integer.
 
-    A reader that must not lose digits keeps the published value beside one that is not exact.
+    CESQL takes a Double for a String, and large Integers have no exact Double. So a reader that must answer as the
+    broker does keeps the published value beside one that is not exact.
     """
 
     value: Scalar
@@ -62,8 +63,7 @@ def typed(value: object, type_: TypeName) -> TypedValue | None:
         case "Integer", int(number) if -(2**63) <= number < 2**63:
             return TypedValue(number)
         case "Double", int(number) if -(2**63) <= number < 2**63:
-            double = float(number)
-            return TypedValue(double, is_exact=double == number)
+            return TypedValue(float(number), is_exact=False)
         case "Date", datetime() if value.tzinfo is not None:
             return _in_utc(value)
     return None

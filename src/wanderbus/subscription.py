@@ -6,13 +6,14 @@ These are plain data. :mod:`wanderbus.filters` evaluates expressions, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final, Literal, Self, TypedDict
 
 import msgspec
 
-from wanderbus.errors import Refused
+from wanderbus.errors import EventError, Refused
 from wanderbus.event import EventId, Position
 
 When = Literal["always", "away"]
@@ -153,6 +154,38 @@ EVERY_SUBJECT: Final = "*"
 
 PATTERN: Final = "pattern"
 """The language of a subscription to compound events; its expression is a pattern, its subject the one of detections."""
+
+
+_LEVELS: Final = re.compile(r"[./]")
+_WILDCARD_LEVELS: Final = frozenset("#+>")
+"""Levels that are wildcards in MQTT, AMQP or NATS; within a level these characters are ordinary."""
+
+
+def has_wildcard(subject: str) -> bool:
+    """Return whether ``subject`` has a ``*`` anywhere, or ``#``, ``+`` or ``>`` as a level between dots or slashes."""
+    return "*" in subject or not _WILDCARD_LEVELS.isdisjoint(_LEVELS.split(subject))
+
+
+def check_wanted_subject(subject: str) -> None:
+    """Raise :class:`Refused` for a subscription or advertisement to a subject with wildcards, except ``*`` alone."""
+    if subject != EVERY_SUBJECT and has_wildcard(subject):
+        raise Refused(
+            f"{_subject_shown(subject)} has a wildcard, which subjects do not have; give a parent subject (the table "
+            "parents of a domain), several subscriptions, or '*' alone for every subject"
+        )
+
+
+def check_event_subject(subject: str) -> None:
+    """Raise :class:`EventError` for an event whose subject has a wildcard."""
+    if has_wildcard(subject):
+        raise EventError(
+            f"the subject {_subject_shown(subject)} has a wildcard (* anywhere; #, + or > as a level), so nobody could "
+            "subscribe to it; give it one subject, which may have a parent subject (the table parents of a domain)"
+        )
+
+
+def _subject_shown(subject: str) -> str:
+    return repr(subject if len(subject) <= 80 else f"{subject[:77]}...")
 
 
 def concerns(wanted: str, subject: str) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wanderbus.client.publishes import encoded
 from wanderbus.errors import EventError
 from wanderbus.event import Event, EventId, Gap, Position, check_event, gathered
 from wanderbus.limits import (
@@ -20,11 +21,13 @@ from wanderbus.limits import (
     EVENT_TIME_US_MAX,
     EVENT_TIME_US_MIN,
 )
+from wanderbus.protocol import decode_event, encode_event
 from wanderbus.subscription import instant_us
 
 LONGEST = "n" * EVENT_NAME_CHARACTERS_MAX
 COUNTS = st.integers(0, 2**63 - 1)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EAST, WEST = timezone(timedelta(hours=14)), timezone(-timedelta(hours=3, minutes=30))
 
 scalars = (
     st.booleans()
@@ -94,6 +97,26 @@ def test_a_bad_event_is_refused_naming_the_attribute_at_fault(
         check_event(Event(subject, attributes))
 
 
+@pytest.mark.parametrize(
+    ("event", "fault"),
+    [
+        (Event("\ud800", {}), "the subject has half a character"),
+        (Event("s", {"Ok": "é", "\ud800": 1}), "attribute '\\ud800' has half a character"),
+        (Event("s", {"Ok": "é", "A": "\ud800"}), "attribute 'A' has half a character"),
+        (Event("s", {"A": [1, "\ud800"]}), "attribute 'A' has half a character"),
+        (
+            Event("s", {"Ok": NOON, "A": datetime(1, 1, 1, tzinfo=EAST)}),
+            "attribute 'A' is a date that in UTC is beyond",
+        ),
+        (Event("s", {"A": [datetime(9999, 12, 31, 23, tzinfo=WEST)]}), "attribute 'A' is a date that in UTC is beyond"),
+    ],
+)
+def test_an_attribute_that_no_message_can_carry_is_refused_by_name(event: Event, fault: str) -> None:
+    with pytest.raises(EventError) as raised:
+        encoded(event)
+    assert str(raised.value).startswith(fault)
+
+
 def test_a_missing_attribute_is_absent_and_never_zero() -> None:
     event = Event("s", {"A": 0})
     assert event["A"] == 0
@@ -107,6 +130,16 @@ def test_a12_the_two_time_variables_are_unset_until_set() -> None:
     event = Event("s", {})
     assert (event.published_us, event.arrived_us) == (None, None)
     assert msgspec.structs.replace(event, published_us=3, arrived_us=8).arrived_us == 8
+
+
+def test_a12_publisher_and_consumer_set_a_time_each_and_the_latency_is_their_difference() -> None:
+    sent = encode_event(Event("s", {"n": 1}, published_us=1_000))
+    received = msgspec.structs.replace(decode_event(sent), arrived_us=1_250)
+    event = decode_event(encode_event(received))
+    assert (event.published_us, event.arrived_us) == (1_000, 1_250)
+    assert event.arrived_us is not None
+    assert event.published_us is not None
+    assert event.arrived_us - event.published_us == 250
 
 
 def test_a12_a_time_variable_is_any_instant_of_the_calendar() -> None:
@@ -186,3 +219,17 @@ def test_a16_gathered_lists_are_copies() -> None:
     event = Event("s", {"a": first})
     event.get_all("a").append(2)
     assert event["a"] == [1]
+
+
+def test_in_and_iteration_are_about_the_names_of_the_attributes() -> None:
+    event = Event("Trade", {"T": 1, "N": 2})
+    assert "T" in event
+    assert "X" not in event
+    assert 0 not in event
+    assert list(event) == ["T", "N"]
+
+
+@pytest.mark.parametrize("value", [b"\x00", bytearray(b"x"), [b"x"]])
+def test_a13_bytes_are_refused_with_the_text_to_use(value: object) -> None:
+    with pytest.raises(EventError, match="base64"):
+        check_event(Event("s", {"A": value}))

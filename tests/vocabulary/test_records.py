@@ -91,6 +91,10 @@ EXAMPLES: list[tuple[AnyRecord, str]] = [
     ),
     (records.CausalChanged(at_us=5, changes=(msgspec.Raw(b"\xc0"), msgspec.Raw(b"\xc2"))), "causal_changed"),
     (records.RoutesChanged(at_us=5, leader="north", message=b"\x90"), "routes_changed"),
+    (records.RolledBack(at_us=5, epoch=7, reason="north"), "rolled_back"),
+    (records.EventsLost(at_us=5, rolled_back=7, reason="log_restored", notified=()), "events_lost"),
+    (records.ServerMet(at_us=5, server="north"), "server_met"),
+    (records.InterestSettled(at_us=5, server="north"), "interest_settled"),
     (
         records.Advertised(
             at_us=5,

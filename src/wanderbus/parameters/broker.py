@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import product
 from typing import Final, Literal
 
 import msgspec
 
+from wanderbus.limits import EVENT_BYTES_MAX, EVENT_BYTES_MOST
 from wanderbus.parameters.patterns import overlap
 from wanderbus.subscription import QueuePolicy
 
 SUBSCRIPTIONS_MAX: Final = 1_100
 """Number of subscription ids that fit a message beside the largest event."""
 
-_OTHER_BOUNDS: Final = {"disk_full": "disk_reserve_bytes", "identities_max": "eci.identities_max"}
-"""Settings of bounds that refusals name and that are not in :class:`BrokerConfig`; other names are constants."""
+_OTHER_BOUNDS: Final = {
+    "disk_full": "disk_reserve_bytes",
+    "identities_max": "eci.identities_max",
+    "device_used_twice": "device_used_twice",
+    "number_used": "number_used",
+}
+"""Settings of bounds that refusals name and that are not in :class:`BrokerConfig`; other names are constants.
+
+State that was copied is refused without a setting.
+"""
 
 Role = Literal["operator", "administrator"]
 """Additional rights of a user: an operator sees everything, an administrator can also change it."""
 
 
+FILTER_WORK_MAX: Final = 500_000
+"""Units of work of one filter for one event, where nothing else is set."""
+
+
+@lru_cache(maxsize=64)
 def setting_of(limit: str) -> str:
     """Return the full name of the bound that a refusal or a counted drop of the broker names."""
     if limit.partition(".")[0] in BrokerConfig.__struct_fields__:
@@ -61,6 +76,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     queued_bytes_max: int = 2 * 2**30
     """Bytes of events that wait in this broker; beyond it the longest queue loses notifications first."""
 
+    event_bytes_max: int = EVENT_BYTES_MAX
+    """Bytes of one event, encoded, from 1 KiB to 1 MiB; a larger one is refused. Agents learn it from the server. Each
+    connection of a device may take so much memory, and 32 KiB more, for one message that is incomplete."""
+
     unacknowledged_max: int = 256
     """Notifications of one subscription sent to a device and not yet acknowledged by its application."""
 
@@ -73,8 +92,10 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     blocked_s: float = 60.0
     """Time after which a stalled reader with a full window, or a missing reader of a queue, causes a warning."""
 
-    backlog_per_s: float = 2_000.0
-    """Notifications per second of the backlog that is sent to a returning device (SPEC U-03)."""
+    backlog_per_s: float | None = None
+    """Most notifications per second of the backlog that is sent to a returning device, and most events per second of
+    the past; unlimited if not set. Both use only the time that others leave, so this saves the bandwidth of devices
+    (SPEC U-03)."""
 
     turn_units: int = 60
     """Work of one turn, after which the broker serves other users, in units: one for each message, record, answer and
@@ -100,7 +121,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Characters per second of the expressions with which a user subscribes; a burst of two seconds is read at once,
     and faster requests wait. Long expressions count more: one of 1,024 characters twice, one of 8,192 nine times."""
 
-    filter_work_max: int = 500_000
+    filter_work_max: int = FILTER_WORK_MAX
     """Units of work of one filter for one event, about 10 ns each: operations, and the characters that they process. A
     subscription whose filter needs more units for an event with short texts is refused; for any other event beyond the
     bound the subscription gets a gap."""
@@ -114,18 +135,28 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     user_pattern_events_max: int = 10_000
     """Events that the patterns of one user's subscriptions keep: those that wait for the watermark, and those of each
     partial match. An event with large values counts once more for each full KiB of those that its pattern uses, so
-    this bounds memory. An event looks at all partial matches of its key, so this also bounds the work for an event.
-    Beyond it, another pattern is refused, and for a new event the subscription gets a gap (SPEC T-07)."""
+    this bounds memory. Beyond it, another pattern is refused, and for a new event the subscription gets a gap
+    (SPEC T-07)."""
+
+    pattern_work_max: int = 500_000
+    """Units of work of one pattern for one event, about 10 ns each: an event looks at the partial matches of its key,
+    and a condition at the events of each. A detection with values may take as many. Beyond it, the subscription gets a
+    gap for the event or the detection (SPEC T-07)."""
+
+    user_pattern_work_per_s: float = 5_000_000.0
+    """Units of work per second of all patterns of one user. A fifth of it may be done at once; beyond it, events wait
+    and are matched later, so detections are late."""
 
     sessions_max: int = 32
-    """Sessions of one user."""
+    """Sessions of one user, without the session of operators' requests. A new one replaces one that nobody uses."""
 
     devices_max: int = 32
-    """Member devices of one session."""
+    """Member devices of one session. A new one replaces the one that is away for longest."""
 
     user_devices_max: int = 128
-    """Devices of one user: members of all sessions, and connected devices in no session. Repeated publishes are still
-    recognised for the same number of removed devices."""
+    """Devices of one user: members of all sessions, and connected devices in no session. A new one
+    replaces the one that is away for longest. Repeated publishes are still recognised for the same number of removed
+    devices."""
 
     user_connects_per_s: float = 2.0
     """Sessions that the devices of one user may open per second, after the first 20; a new session that comes faster
@@ -159,7 +190,8 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     """Time for which an ended subscription can be renewed with its state (SPEC X21)."""
 
     device_grace_s: float = 7 * 86_400.0
-    """Time after which a device that is away is removed from its session; the last device stays (SPEC X40)."""
+    """Time after which a device that is away is removed from its session; the last device stays as long as the session
+    has a subscription or a waiting notification (SPEC X40). Subscriptions that are not kept end with their devices."""
 
     clock_slew_max: float = 0.1
     """Largest relative rate error of the broker's clock while it follows a wall clock that was set (DESIGN 5.8);
@@ -203,10 +235,12 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             raise ValueError(
                 "filter_work_max, user_event_filter_work_max and user_filter_work_per_s must be at least 1"
             )
-        if self.user_pattern_events_max < 1:
-            raise ValueError("user_pattern_events_max must be at least 1")
+        if min(self.user_pattern_events_max, self.pattern_work_max, self.user_pattern_work_per_s) < 1:
+            raise ValueError("user_pattern_events_max, pattern_work_max and user_pattern_work_per_s must be at least 1")
         if min(self.user_filter_characters_per_s, self.user_connects_per_s) <= 0:
             raise ValueError("user_filter_characters_per_s and user_connects_per_s must be above 0")
+        if not 1_024 <= self.event_bytes_max <= EVENT_BYTES_MOST:
+            raise ValueError(f"event_bytes_max must be from 1024 to {EVENT_BYTES_MOST}")
         if self.blocked_s <= 0:
             raise ValueError("blocked_s must be above 0")
         if self.user_subscriptions_max > SUBSCRIPTIONS_MAX:
@@ -215,7 +249,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
             )
         if min(self.turn_units, self.unsynced_units_max) < 1:
             raise ValueError("turn_units and unsynced_units_max must be at least 1")
-        if self.backlog_per_s <= 0:
+        if self.backlog_per_s is not None and self.backlog_per_s <= 0:
             raise ValueError("backlog_per_s must be above 0")
         if not 0 <= self.publisher_filter_lease_s <= 3_600:
             raise ValueError("publisher_filter_lease_s must be from 0 to 3600")

@@ -6,7 +6,7 @@ that the peer can use: a longer message closes a TCP connection. The other param
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -56,9 +56,9 @@ class RudpConfig(msgspec.Struct, frozen=True):
     retries_max: int = 6
     """Retries of one packet to a silent peer before the connection fails (SPEC F-06)."""
 
-    packets_in_flight_max: int = 128
-    """Maximum of the congestion window, packets, at least 2. About 150 kB: more would only fill the receive buffer of a
-    socket with default limits, which holds about 200 kB on Linux."""
+    packets_in_flight_max: int = 512
+    """Maximum of the congestion window, packets, at least 2. The window exceeds 128 packets, about 150 kB, only by what
+    a long path holds, 128 packets for each 10 ms of its round trip: a receive buffer with default limits holds 128."""
 
     datagram_bytes_max: int = limits.DATAGRAM_BYTES_MAX
     """Maximum bytes of one datagram, sent or received (RFC 9000 14)."""
@@ -179,6 +179,17 @@ class TcpConfig(msgspec.Struct, frozen=True):
             raise ValueError("keepalive_s must be above 0, or None")
 
 
+_Config = TypeVar("_Config", RudpConfig, TcpConfig)
+
+
+def carrying(config: _Config, event_bytes_max: int) -> _Config:
+    """Return ``config`` with room for messages with events of ``event_bytes_max`` bytes."""
+    most = max(config.message_bytes_max, event_bytes_max + limits.MESSAGE_BYTES_MAX - limits.EVENT_BYTES_MAX)
+    return msgspec.structs.replace(
+        config, message_bytes_max=most, send_queue_bytes_max=max(config.send_queue_bytes_max, most)
+    )
+
+
 class StreamLimits(msgspec.Struct, frozen=True):
     """Bounds on the TCP connections of one socket.
 
@@ -214,6 +225,10 @@ class StreamLimits(msgspec.Struct, frozen=True):
     connect_s_max: float = 5.0
     """Timeout for opening a connection, including TLS."""
 
+    segment_bytes_max: int | None = 900
+    """Largest TCP segment of a connection that is opened here, bytes, in both directions; None for what the interface
+    allows. Some paths drop longer packets silently, and a SIP message is hardly longer (RFC 2923 2.1)."""
+
     handshake_s_max: float = 5.0
     """Timeout for the TLS handshake of an accepted connection, and for the wait before it begins."""
 
@@ -236,6 +251,7 @@ class DataStreamLimits(StreamLimits, frozen=True):
     """
 
     section: ClassVar[str] = "data_connections"
+    segment_bytes_max: int | None = None
     idle_s_max: float | None = None
     connect_s_max: float = 15.0
     handshake_s_max: float = 15.0
