@@ -1,4 +1,4 @@
-"""Our reliable UDP beside bare UDP, TCP and TLS: messages per second one way, round trips, and the same under loss.
+"""Our reliable UDP beside bare UDP, TCP and TLS: messages per second one way, round trips, under loss and far away.
 
 The two sides are processes with a processor each, on loopback. Bare UDP is an echo by asyncio alone, the best of a few
 windows of time. A message counts once the receiving application has it; a sender sends as fast as it may. Round
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench import channel_jobs as jobs
+from bench.channel_long_path import long_path_goals, long_paths, print_long_paths
 from bench.channel_peers import (
     OWN_TCP,
     PEERS,
@@ -94,6 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         echoes, rates = throughput(options.runs, options.quick)
         quiet, lossy = round_trips(options.quick), lossy_round_trips(options.quick)
         far, far_rates = far_away(options.quick)
+        batches = {} if options.quick else long_paths(options.runs)
     except WorkerError as error:
         print(error, file=sys.stderr)
         return 2
@@ -104,10 +106,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{name} over {FAR_RTT_S * 1e3:.0f} ms: {each.messages_per_s:,.0f} messages/s of {SMALL_BYTES} bytes")
     times = [*quiet, *lossy, *far]
     _print_times(times)
+    print_long_paths(batches)
     results: list[object] = [{"echo_per_s": echoes}, *_rate_rows(rates)]
     results += [{"peer": name, "rtt_s": FAR_RTT_S, "runs": [each._asdict()]} for name, each in far_rates.items()]
     results += [each._asdict() for each in times]
-    goals = _goals(echoes, rates, quiet, lossy)
+    results += [{"peer": name, "batch": batch._asdict(), "runs_s": runs} for (batch, name), runs in batches.items()]
+    goals = [*_goals(echoes, rates, quiet, lossy), *long_path_goals(batches)]
     return finish("bench channel", results, goals, file=options.json, strict=options.strict)
 
 
@@ -328,7 +332,7 @@ def _rate_rows(rates: dict[Cell, list[Rate]]) -> Iterator[dict[str, object]]:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./do bench channel", description=__doc__)
     parser.add_argument("--runs", type=int, help="number of runs; their median counts (default: 3; 1 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="a part of the measurements, in 1.5 minutes instead of 8")
+    parser.add_argument("--quick", action="store_true", help="a part of the measurements, in 1.5 minutes instead of 13")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file as JSON")
     parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is not met")
     parser.add_argument(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
+import wanderbus
 from bench.heal_ours import Ours
 from harness.rtnetlink import change_address
 from harness.two_hosts import DEVICE, FAR_ADDRESS, NEAR_ADDRESSES, PREFIX_BITS
 from harness.workers import Line
 from wanderbus.api import rudp
+from wanderbus.errors import NoResponse
 
 SECRET: Final = "a secret of both hosts, long enough"
 PAUSE_S: Final = 0.01
 PATIENCE_S: Final = 60.0
+CONNECT_S_MAX: Final = 10.0
 TWICE_S: Final = 0.5
 """A duplicate arrives within this time."""
 
@@ -73,3 +76,52 @@ async def publish(line: Line, system: Ours, options: Mapping[str, Any], events: 
         for number in range(events):
             await publisher.publish(number, time.monotonic())
             await asyncio.sleep(PAUSE_S)
+
+
+def _agent(
+    user: str, options: Mapping[str, Any], transport: Literal["udp", "tcp"], connect_s_max: float = PATIENCE_S
+) -> wanderbus.Agent:
+    return wanderbus.connect(
+        f"sip:{user}@localhost",
+        password=user[0],
+        server=options["server"],
+        data_transport=transport,
+        state_dir=f"{options['directory']}/{user}",
+        connect_s_max=connect_s_max,
+    )
+
+
+async def subscribe_texts(
+    line: Line, options: Mapping[str, Any], transport: Literal["udp", "tcp"], texts: int
+) -> list[int]:
+    """Subscribe to texts; return the lengths of all that came, in their order."""
+    lengths: list[int] = []
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        _agent("bob", options, transport) as agent,
+        agent.subscribe("Text", "length >= 0") as notifications,
+    ):
+        line.send("subscribed")
+        async for notification in notifications:
+            lengths.append(len(str(notification.event["text"])))
+            if len(lengths) == texts:
+                return lengths
+    return lengths
+
+
+async def fail_to_connect(line: Line, options: Mapping[str, Any]) -> str:
+    """Return the error of an agent that does not reach its broker."""
+    try:
+        async with _agent("alice", options, "udp", CONNECT_S_MAX):
+            return ""
+    except NoResponse as error:
+        return str(error)
+
+
+async def publish_texts(
+    line: Line, options: Mapping[str, Any], transport: Literal["udp", "tcp"], lengths: Sequence[int]
+) -> None:
+    """Publish texts of these lengths."""
+    async with asyncio.timeout(PATIENCE_S), _agent("alice", options, transport) as agent:
+        for length in lengths:
+            await agent.publish("Text", {"length": length, "text": "x" * length})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.rudp.conftest import numbers
+from tests.rudp.conftest import measure, numbers
 from wanderbus.rudp.congestion import INITIAL_PACKETS, PACKETS_MIN, longest_blackout_s
 from wanderbus.rudp.frames import encode_ack
 
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
 def window(side: Side) -> float:
     return side.connection.sender.congestion.window
-
-
-def measure(pair: Pair, rtt_s: float) -> None:
-    """Give left an estimate of the round trip, in time below 0."""
-    for n in range(10):
-        now = -100.0 + n
-        pair.left.take(now + rtt_s, pair.right.take(now, pair.left.send(now, b"sample")))
 
 
 @pytest.mark.parametrize(("overtaken_by", "repeated"), [(1, 0), (2, 0), (3, 1), (4, 1)])
@@ -89,16 +82,30 @@ def test_a_loss_in_the_marks_of_one_batch_is_judged_after_all_of_them(pair: Pair
 
 
 def test_rfc9002_7_3_2_a_round_trip_of_loss_halves_the_window_once(pair: Pair) -> None:
+    measure(pair, 0.02)
     datagrams = pair.left.send_each(0.0, *[bytes([n]) for n in range(10)])
     pair.left.take(0.02, pair.right.take(0.01, datagrams[8:]))
     assert window(pair.left) == INITIAL_PACKETS / 2
     assert pair.left.endpoint.counters.lost == 7
-    pair.left.fire()
+    pair.left.fire(0.03)
     assert pair.left.endpoint.counters.lost == 8, "the last one by time"
     assert window(pair.left) == INITIAL_PACKETS / 2, "it was sent before the halving"
 
 
+def test_rfc9002_7_4_losses_before_the_first_acknowledged_packet_do_not_count(pair: Pair) -> None:
+    """The peer drops what arrives before the answer that opens its side of the connection."""
+    datagrams = pair.left.send_each(0.0, *[bytes([n]) for n in range(10)])
+    again = pair.left.take(0.02, pair.right.take(0.01, datagrams[5:]))
+    assert pair.left.endpoint.counters.lost == 5
+    assert window(pair.left) > INITIAL_PACKETS
+    pair.settle(0.02, again)
+    datagrams = pair.left.send_each(1.0, *[bytes([n]) for n in range(10)])
+    pair.left.take(1.02, pair.right.take(1.01, datagrams[5:]))
+    assert window(pair.left) < INITIAL_PACKETS, "a later loss counts"
+
+
 def test_another_round_trip_of_loss_halves_again_down_to_the_minimum(pair: Pair) -> None:
+    measure(pair, 0.02)
     now = 0.0
     for expected in (5.0, 2.5, PACKETS_MIN, PACKETS_MIN):
         pair.left.connection.sender.congestion.window = max(window(pair.left), 4.0)
@@ -133,7 +140,7 @@ def test_late_acks_after_a_timeout_are_no_congestion(pair: Pair) -> None:
     pair.left.fire()
     pair.left.take(0.6, acks)
     assert window(pair.left) == INITIAL_PACKETS
-    assert pair.left.endpoint.counters.spurious == 5
+    assert pair.left.endpoint.counters.spurious == 2, "as many as were repeated"
 
 
 def test_an_ack_for_an_ack_alone_loses_nothing_that_was_not_overtaken(pair: Pair) -> None:

@@ -47,7 +47,7 @@ def test_f10_timeout_stays_within_its_bounds() -> None:
 
 @pytest.mark.parametrize("rtt_s", [0.06, 0.4, 1.5])
 def test_f04_timeout_settles_near_a_steady_round_trip(rtt_s: float) -> None:
-    assert estimate(*[rtt_s] * 60).timeout_s == pytest.approx(rtt_s + 0.001), "the granularity is left"
+    assert estimate(*[rtt_s] * 60).timeout_s == pytest.approx(9 / 8 * rtt_s), "an eighth is left"
 
 
 def test_f05_backoff_is_geometric_up_to_the_bound() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.rudp.conftest import numbers
+from tests.rudp.conftest import measure, numbers
 from wanderbus.machine import DatagramReceived, SendDatagram, TimerFired
 from wanderbus.rudp import ConnectionFailed, Probe, SendMessage
 from wanderbus.rudp.frames import DATA_LAST, PING, encode_ack
@@ -47,7 +47,9 @@ def test_f06_exact_attempt_count(make_pair: MakePair, retries_max: int, sealed: 
 
 
 def test_f06_each_packet_of_a_window_has_its_attempts(make_pair: MakePair) -> None:
-    left = make_pair(retries_max=3, messages_per_datagram_max=1).left
+    pair = make_pair(retries_max=3, messages_per_datagram_max=1)
+    measure(pair, 0.05)
+    left = pair.left
     sent = left.send(0.0, *[bytes([n]) for n in range(5)])
     while not left.reports:
         sent += left.fire()[1]
@@ -56,10 +58,23 @@ def test_f06_each_packet_of_a_window_has_its_attempts(make_pair: MakePair) -> No
 
 
 def test_rfc9002_7_5_the_congestion_window_holds_no_retry_back(make_pair: MakePair) -> None:
-    left = make_pair(messages_per_datagram_max=1).left
+    pair = make_pair(messages_per_datagram_max=1)
+    measure(pair, 0.05)
+    left = pair.left
     left.send(0.0, *[bytes([n]) for n in range(10)])
     left.connection.sender.congestion.window = 2.0
+    left.fire()  # the timer of the samples, too early
     assert [len(left.fire()[1]) for _ in range(6)] == [10] * 6
+
+
+def test_f06_a_path_that_was_never_measured_is_probed_with_two_packets_to_the_end(make_pair: MakePair) -> None:
+    """RFC 9002 6.2.4: more would load a long path, of which nothing is known, for nothing."""
+    left = make_pair(retries_max=3, messages_per_datagram_max=1).left
+    sent = [left.send(0.0, *[bytes([n]) for n in range(5)])]
+    while not left.reports:
+        sent.append(left.fire()[1])
+    assert [len(datagrams) for datagrams in sent] == [5, 2, 2, 2, 0]
+    assert left.reports == [ConnectionFailed(left.local_id)]
 
 
 def test_f06_a_probe_fails_like_data(make_pair: MakePair) -> None:
@@ -148,7 +163,7 @@ def test_f04_timeout_tracks_injected_delay(make_pair: MakePair, delay_s: float, 
     if pair.left.timer_at is not None:
         pair.left.fire(max(now, pair.left.timer_at))
     pair.left.send(100.0, b"x")
-    assert pair.left.timer_at == pytest.approx(100.0 + delay_s, abs=0.0011)
+    assert pair.left.timer_at == pytest.approx(100.0 + 9 / 8 * delay_s, abs=0.0011)
 
 
 def test_x15_the_sample_of_a_retransmission_is_its_own(pair: Pair) -> None:

@@ -27,43 +27,108 @@ def longest_blackout_s(lost: list[SentPacket], confirmed: list[int], measured_at
 
 
 INITIAL_PACKETS: Final = 10
-"""RFC 9002 7.2."""
+"""RFC 9002 7.2, RFC 6928."""
 
 PACKETS_MIN: Final = 2
 """RFC 9002 7.2."""
 
+BURST_PACKETS: Final = 128
+"""Packets that may leave at once. About 150 kB: more would only fill the receive buffer of a socket with default
+limits, which holds about 200 kB on Linux."""
+
+PACKETS_PER_S_MAX: Final = 12_800.0
+"""Rate up to which a window beyond ``BURST_PACKETS`` fills a path, packets per second: a burst every 10 ms. A short
+path, which holds no more than a burst, therefore keeps a window of one burst."""
+
+VALID_S: Final = 300.0
+"""Time without sending after which a window is halved, seconds (the non-validated period of RFC 7661 4.3)."""
+
 _LOSS_REDUCTION: Final = 0.5
 """kLossReductionFactor of RFC 9002 B.1."""
+
+_WINDOWS_PER_RTT: Final = 4.0
+"""N of RFC 9002 7.7. It is above the 1.25 of the RFC, so that a whole window leaves in a quarter of a round trip: a
+burst after a pause, without ACKs to clock it, then takes hardly longer than TCP, which does not pace it at all."""
+
+_PACE_PACKETS: Final = 16
+"""Packets that leave together when their time has come, so that the timer does not fire for each."""
+
+
+class Pace:
+    """Token bucket of the packets that may leave now: a burst, and then a part of the window in each round trip."""
+
+    __slots__ = ("_packets", "_seen_at", "resumes_at")
+
+    def __init__(self) -> None:
+        self.resumes_at: float | None = None
+        """Time when packets that the pace holds back may leave, None if it holds none back."""
+        self._packets = float(BURST_PACKETS)
+        self._seen_at = 0.0
+
+    def admits(self, window: float, rtt_s: float, now: float) -> bool:
+        """Take a packet out of the bucket; return False if it is empty."""
+        rate = _WINDOWS_PER_RTT * window / rtt_s
+        self._packets = min(self._packets + (now - self._seen_at) * rate, float(BURST_PACKETS))
+        self._seen_at = now
+        if self.resumes_at is not None and now < self.resumes_at:
+            return False
+        self.resumes_at = None
+        if self._packets < 1.0:
+            self.resumes_at = now + (_PACE_PACKETS - self._packets) / rate
+            return False
+        self._packets -= 1.0
+        return True
 
 
 class Congestion:
     """The congestion window of one path; created again when the path changes (RFC 9000 9.4).
 
-    The window bounds bursts. It grows only when it limits sending, and returns to its initial size when nothing was
-    sent for a while (RFC 9002 7.8, RFC 5681 4.1).
+    The window bounds what is in flight. It grows when it limits sending; in slow start half of it in use suffices. It
+    stays as it is while less is sent. A loss then halves what was in flight, or the initial window if that is larger,
+    since nobody knows whether the path still carries more (RFC 7661 4).
     """
 
-    __slots__ = ("_most", "_recovery_end", "_threshold", "limiting", "window")
+    __slots__ = ("_most", "_recovery_end", "_round_end", "_threshold", "_used", "limiting", "window")
 
     def __init__(self, packets_max: int, first_number: int = 0) -> None:
         """Begin with packet ``first_number``; earlier packets were on another path and are ignored."""
         self._most = float(packets_max)
         self._threshold = self._most
-        self._recovery_end = first_number
+        self._recovery_end = self._round_end = first_number
+        self._used = 0, 0
+        """Most packets in flight in the round trip before, and in this one."""
         self.window = min(float(INITIAL_PACKETS), self._most)
         """Packets that may be in flight."""
         self.limiting = False
-        """True if the window alone prevents sending."""
+        """True if only the window, or the pace, prevents sending."""
 
-    def confirmed(self, numbers: list[int]) -> None:
-        """Grow for acknowledged packets; packets sent before the end of the recovery do not count (RFC 9002 7.3.2)."""
-        if not self.limiting or self.window >= self._most:
-            return
+    def sent(self, in_flight: int, since_last_s: float) -> None:
+        """Record that a packet was sent, ``since_last_s`` after the last one, and that now ``in_flight`` are."""
+        before, most = self._used
+        if in_flight > most:
+            self._used = before, in_flight
+        if since_last_s > VALID_S:
+            self._threshold = max(self._threshold, 0.75 * self.window)
+            halved = self.window * _LOSS_REDUCTION ** (since_last_s // VALID_S)
+            self.window = max(halved, min(self.window, float(INITIAL_PACKETS)))
+
+    def confirmed(self, numbers: list[int], next_number: int, least_rtt_s: float) -> None:
+        """Grow for acknowledged packets; packets sent before the end of the recovery do not count (RFC 9002 7.3.2).
+
+        ``next_number`` is that of the next packet, ``least_rtt_s`` the least round trip of the path in seconds.
+        """
+        if numbers and numbers[-1] >= self._round_end:
+            self._round_end = next_number
+            self._used = self._used[1], 0
+        most = min(self._most, max(float(BURST_PACKETS), PACKETS_PER_S_MAX * least_rtt_s))
         window, threshold, recovery_end = self.window, self._threshold, self._recovery_end
+        is_valid = self.limiting or (window < threshold and window < 2 * max(self._used))
+        if not is_valid or window >= most:
+            return
         for number in numbers:
             if number >= recovery_end:
                 window += 1.0 if window < threshold else 1.0 / window
-        self.window = min(window, self._most)
+        self.window = min(window, most)
 
     def lost(self, number: int, next_number: int) -> None:
         """Halve the window for the loss of packet ``number``, unless halved since that was sent (RFC 9002 7.3.2).
@@ -72,12 +137,9 @@ class Congestion:
         """
         if number >= self._recovery_end:
             self._recovery_end = next_number
-            self.window = self._threshold = max(self.window * _LOSS_REDUCTION, float(PACKETS_MIN))
+            used = min(self.window, float(max(INITIAL_PACKETS, *self._used)))
+            self.window = self._threshold = max(used * _LOSS_REDUCTION, float(PACKETS_MIN))
 
     def collapse(self) -> None:
         """Restart from the minimum window: persistent congestion (RFC 9002 7.6.2)."""
         self.window = float(PACKETS_MIN)
-
-    def idle(self) -> None:
-        """Return to the initial window: nothing was sent on the path for longer than a timeout (RFC 5681 4.1)."""
-        self.window = min(self.window, float(INITIAL_PACKETS))

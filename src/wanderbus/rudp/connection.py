@@ -282,7 +282,7 @@ class Connection:
             look |= sender.settle(now, self._packets.next_number)
         alive = True
         if self._path_changed:
-            sender.restart(self._packets.next_number)
+            sender.restart(self._packets.next_number, now)
             self._arrivals.acknowledge_again()  # the last one may have gone to the previous address of the peer
         elif self._timer_fired:
             alive = self._check_timers(now)
@@ -333,9 +333,9 @@ class Connection:
         if self._token and (acks or sender.wants_to_send):
             sender.control(TOKEN, encode_carrying(TOKEN, self._token))
             self._token = b""
-        most = packets.frame_bytes_max
+        most = sender.mtu.size_bytes
         sent = False
-        while (bundle := sender.next_bundle(min((len(acks) or both_finished) * ACK_BYTES, most // 2))) is not None:
+        while (bundle := sender.next_bundle(min((len(acks) or both_finished) * ACK_BYTES, most // 2), now)) is not None:
             sent = True
             frames = bundle.payload
             if both_finished and not (acks or sender.unsent_bytes):
@@ -344,7 +344,7 @@ class Connection:
                 acks = packets.take_acks()
             sender.sent(bundle, packets.next_number, now)
             if acks:
-                frames = take_fitting(acks, most - len(frames)) + frames
+                frames = take_fitting(acks, max(most - len(frames), 0)) + frames
             packets.send(frames, self.remote, outputs)
         if sent:
             self._active_at = now
@@ -380,7 +380,7 @@ class Connection:
         A busy connection thus sets a timer about once per timeout instead of once per packet.
         """
         at = deadline
-        for other in (self.sender.loss_at, self._path.due_at, self._keepalive_at()):
+        for other in (self.sender.loss_at, self.sender.pace.resumes_at, self._path.due_at, self._keepalive_at()):
             if other is not None and (at is None or other < at):
                 at = other
         if at is not None and (self._timer_at is None or at < self._timer_at):

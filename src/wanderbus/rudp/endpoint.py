@@ -114,6 +114,11 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection is None or connection.all_acknowledged
 
+    def newest_acknowledged(self, local_id: int) -> int:
+        """Return the highest number of a packet that the peer has acknowledged, -1 before the first or unknown."""
+        connection = self._connections.get(local_id)
+        return connection.sender.newest_acknowledged if connection else -1
+
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``.
 

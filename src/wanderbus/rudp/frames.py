@@ -12,6 +12,8 @@
     CHALLENGE  0x06 | 8 bytes                 RESPONSE  0x07 | the same 8 bytes
     TOKEN      0x08 | 16 bytes: what a RESET of the sender will carry
     FINISH     0x09 | DATA number u64: takes a number of its own, after the last DATA
+    HALF       0x0A, 0x0B | as DATA 0x01: the first and the second half of its bytes
+               0x0C, 0x0D | as DATA 0x02
     PADDING    0x00
 
 Kinds 0x04 and 0x05 are HELLO and WELCOME (:mod:`~wanderbus.rudp.handshake_messages`). All numbers are big-endian. A
@@ -42,6 +44,8 @@ CHALLENGE: Final = 0x06
 RESPONSE: Final = 0x07
 TOKEN: Final = 0x08
 FINISH: Final = 0x09
+HALF: Final = 0x0A
+_HALVES: Final = range(HALF, HALF + 4)
 
 _HEADER = struct.Struct("!QQBBHQ")
 _RESET = struct.Struct("!QQB16s")
@@ -69,7 +73,7 @@ Header = tuple[int, int, int, int, int, int]
 """Destination id, source id, kind, epoch, generation and packet number; a RESET has only the first three."""
 
 DataFrame = tuple[int, int, bytes]
-"""Its DATA number; DATA_LAST, DATA_MORE or FINISH; its payload."""
+"""Its DATA number; DATA_LAST, DATA_MORE, FINISH or a kind of HALF; its payload."""
 
 AckFrame = tuple[int, int, int]
 """Newest, fresh, again."""
@@ -106,6 +110,26 @@ def reset_token(reset: bytes) -> bytes:
 def encode_data(number: int, more: bool, payload: bytes) -> bytes:
     """Return a DATA frame."""
     return _pack_data_header(DATA_MORE if more else DATA_LAST, number, len(payload)) + payload
+
+
+def encode_half(number: int, kind: int, payload: bytes) -> bytes:
+    """Return a HALF frame of this kind."""
+    return _pack_data_header(kind, number, len(payload)) + payload
+
+
+def encode_halves(number: int, more: bool, payload: bytes) -> tuple[bytes, bytes]:
+    """Return the two HALF frames of a DATA frame that was too long for its path; it has at least two bytes."""
+    kind, middle = HALF + 2 * more, -(-len(payload) // 2)
+    return encode_half(number, kind, payload[:middle]), encode_half(number, kind + 1, payload[middle:])
+
+
+def whole_of(half: DataFrame, other: DataFrame | None) -> DataFrame | None:
+    """Return the DATA frame of two halves; None if they do not belong together."""
+    number, kind, payload = half
+    if other is None or (kind - HALF) ^ 1 != other[1] - HALF:
+        return None
+    whole = other[2] + payload if (kind - HALF) & 1 else payload + other[2]
+    return number, DATA_LAST + (kind - HALF) // 2, whole
 
 
 def encode_ack(newest: int, fresh: int, again: int) -> bytes:
@@ -150,11 +174,11 @@ def decode_frames(body: bytes, offset: int = 0) -> Frames:
     try:
         while offset < size:
             kind = body[offset]
-            if DATA_LAST <= kind <= DATA_MORE:
+            if DATA_LAST <= kind <= DATA_MORE or kind in _HALVES:
                 _, number, length = _unpack_data_header(body, offset)
                 start = offset + DATA_HEADER_BYTES
                 offset = start + length
-                if offset > size or number <= highest or (length == 0 and kind == DATA_MORE):
+                if offset > size or number <= highest or (length == 0 and kind != DATA_LAST):
                     raise RemoteProtocolError("a DATA frame is incomplete or out of order", status=None)
                 highest = number
                 data.append((number, kind, body[start:offset]))

@@ -96,6 +96,9 @@ class Counters(msgspec.Struct):
     spurious: int = 0
     """Packets declared lost, by timeout or overtaking, whose ACK arrived later."""
 
+    black_holes: int = 0
+    """Number of times that only short packets arrived, so that the size of packets was halved (RFC 8899 4.3)."""
+
     acks: int = 0
     """Fresh marks sent: one for each ack-eliciting packet received (SPEC F-03)."""
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import deque
 
 from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES, RudpConfig
-from wanderbus.rudp.frames import DATA_LAST, FINISH, DataFrame
+from wanderbus.rudp.frames import DATA_LAST, FINISH, HALF, DataFrame, whole_of
 from wanderbus.rudp.interface import Counters
 
 
 class Receiver:
     """Orders frames and reassembles messages, in bounded memory.
 
-    It holds at most ``receive_window_frames`` frames that are out of order or not consumed, and one partial message
-    of at most ``message_bytes_max``.
+    It holds at most ``receive_window_frames`` frames that are out of order, halved or not consumed, and one partial
+    message of at most ``message_bytes_max``.
     """
 
     def __init__(self, config: RudpConfig, counters: Counters) -> None:
@@ -29,6 +29,8 @@ class Receiver:
         self._due = 0
         self._granted = INITIAL_WINDOW_FRAMES
         self._ahead: dict[int, DataFrame] = {}
+        self._halves: dict[int, DataFrame] = {}
+        """Halves of frames whose other half has not arrived."""
         self._partial = bytearray()
         self._partial_frames = 0
         """Frames of the incomplete message."""
@@ -39,7 +41,8 @@ class Receiver:
     @property
     def held_bytes(self) -> int:
         """Return the payload bytes of incomplete messages and of frames out of order."""
-        return len(self._partial) + sum(len(frame[2]) for frame in self._ahead.values())
+        held = *self._ahead.values(), *self._halves.values()
+        return len(self._partial) + sum(len(frame[2]) for frame in held)
 
     def has_room(self, frames: list[DataFrame]) -> bool:
         """Return whether all frames of one packet, in rising order, were granted.
@@ -54,6 +57,11 @@ class Receiver:
         ahead, most, unconsumed = self._ahead, self._message_bytes_max, self._unconsumed
         for frame in frames:
             number, kind, payload = frame
+            if kind >= HALF:
+                joined = self._join(frame)
+                if joined is None:
+                    continue
+                number, kind, payload = frame = joined
             if number == self._due:
                 # The common case, without a call for speed: a whole message, and no earlier one incomplete.
                 if kind == DATA_LAST and not ahead and not self._partial_frames and len(payload) <= most:
@@ -70,7 +78,20 @@ class Receiver:
                 self._counters.duplicates += 1
             else:
                 ahead[number] = frame
+        if self._halves:
+            self._halves = {number: half for number, half in self._halves.items() if number >= self._due}
         return messages
+
+    def _join(self, half: DataFrame) -> DataFrame | None:
+        """Return the frame that ``half`` completes; keep the half and return None if the other one has not arrived."""
+        number = half[0]
+        if number < self._due or number in self._ahead:
+            self._counters.duplicates += 1
+            return None
+        joined = whole_of(half, self._halves.pop(number, None))
+        if joined is None:
+            self._halves[number] = half
+        return joined
 
     @property
     def is_grant_due(self) -> bool:
@@ -135,6 +156,7 @@ class Receiver:
         self.finished = True
         self._granted = self._due
         self._ahead.clear()
+        self._halves.clear()
         if self._partial_frames:
             self._counters.oversized += 1
             self._partial.clear()

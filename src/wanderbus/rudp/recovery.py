@@ -16,6 +16,10 @@ _DEVIATIONS: Final = 4.0
 _TIME_THRESHOLD: Final = 9 / 8
 """kTimeThreshold of RFC 9002 6.1.2: round trips after which an overtaken packet is lost."""
 
+_MARGIN: Final = _TIME_THRESHOLD - 1
+"""Least share of the round trip that the timeout adds to it: the deviation of a steady path falls to nothing, and a
+peer that answers some milliseconds late, because it is busy or delays an ACK, must not count as a loss."""
+
 _GRANULARITY_S: Final = 0.001
 """G of RFC 6298 2.3, kGranularity of RFC 9002 6.1.2, seconds: resolution of an event loop's clock."""
 
@@ -26,12 +30,14 @@ _PERSISTENT_CONGESTION_TIMEOUTS: Final = 3
 class RoundTrip:
     """Estimate for one path; created again when the path changes (RFC 9000 9.4)."""
 
-    __slots__ = ("_config", "_deviation_s", "_latest_s", "measured_at", "smoothed_s", "timeout_s")
+    __slots__ = ("_config", "_deviation_s", "_latest_s", "least_s", "measured_at", "smoothed_s", "timeout_s")
 
     def __init__(self, config: RudpConfig) -> None:
         self._config = config
         self._deviation_s = 0.0
         self._latest_s = 0.0
+        self.least_s = 0.0
+        """Least sample, in seconds; 0 before the first."""
         self.measured_at: float | None = None
         """Time of the first sample, None before."""
         self.smoothed_s: float | None = None
@@ -43,13 +49,14 @@ class RoundTrip:
         self._latest_s = rtt_s
         if smoothed_s is None:
             self.measured_at = now
-            self.smoothed_s = smoothed_s = rtt_s
+            self.smoothed_s = smoothed_s = self.least_s = rtt_s
             self._deviation_s = rtt_s / 2
         else:
             error_s = rtt_s - smoothed_s
+            self.least_s = min(self.least_s, rtt_s)
             self._deviation_s += config.rtt_deviation_gain * (abs(error_s) - self._deviation_s)
             self.smoothed_s = smoothed_s = smoothed_s + config.rtt_gain * error_s
-        timeout_s = smoothed_s + max(_DEVIATIONS * self._deviation_s, _GRANULARITY_S)
+        timeout_s = smoothed_s + max(_DEVIATIONS * self._deviation_s, _MARGIN * smoothed_s, _GRANULARITY_S)
         least_s, most_s = config.timeout_min_s, config.timeout_max_s
         self.timeout_s = least_s if timeout_s < least_s else most_s if timeout_s > most_s else timeout_s
 

@@ -14,46 +14,35 @@ an ACK overtakes them.
 from __future__ import annotations
 
 from collections import deque
+from heapq import nsmallest
 from typing import Final
 
 from wanderbus.parameters.transports import INITIAL_WINDOW_FRAMES, RudpConfig
-from wanderbus.rudp.congestion import Congestion, SentPacket, longest_blackout_s
+from wanderbus.rudp.bundle import Bundle
+from wanderbus.rudp.congestion import BURST_PACKETS, Congestion, Pace, SentPacket, longest_blackout_s
+from wanderbus.rudp.frame_division import divided, renumbered
 from wanderbus.rudp.frames import (
     DATA_HEADER_BYTES,
     FINISH,
+    PADDING,
     PING_FRAME,
     AckFrame,
     encode_data,
     encode_numbered,
 )
 from wanderbus.rudp.interface import Counters
+from wanderbus.rudp.path_mtu import LOSSES_MAX, PathMtu
 from wanderbus.rudp.recovery import RoundTrip
 
 _EARLIER_PACKETS_MAX: Final = 32
 """Earlier packets of one bundle whose ACK is still recognized: more than the retries of one path, and bounded even if
 the path changes often."""
 
+_PROBES: Final = 2
+"""Packets that a timeout repeats while the path is not measured (RFC 9002 6.2.4)."""
+
 _PACKET_THRESHOLD: Final = 3
 """kPacketThreshold of RFC 9002 6.1.1: a packet is lost if an ACK is ahead of it by this many numbers."""
-
-
-class Bundle:
-    """Ack-eliciting frames that are sent together, and the packet that carries them now.
-
-    ``data_bytes`` is the size of the DATA frames in ``payload``. ``retries`` counts the timeouts during which the peer
-    was silent. ``earlier`` are its packets that were declared lost; their ACK confirms the bundle as well.
-    """
-
-    __slots__ = ("confirmed", "data_bytes", "earlier", "number", "payload", "retries", "sent_at")
-
-    def __init__(self, payload: bytes, data_bytes: int) -> None:
-        self.payload = payload
-        self.data_bytes = data_bytes
-        self.confirmed = False
-        self.retries = 0
-        self.earlier: tuple[int, ...] = ()
-        self.number = -1
-        self.sent_at = 0.0
 
 
 class Sender:
@@ -69,23 +58,27 @@ class Sender:
         "_controls",
         "_counters",
         "_earlier",
-        "_frame_bytes_max",
+        "_first_confirmed",
         "_in_flight",
         "_largest",
         "_last_sent_at",
         "_number_due",
         "_overdue",
         "_overtaken",
-        "_payload_bytes_max",
+        "_passed",
         "_ping_wanted",
+        "_probe",
         "_repeats",
         "_sent_bytes",
+        "_short_wanted",
         "_timed_out",
         "_waiting",
         "congestion",
         "finished",
         "granted",
         "loss_at",
+        "mtu",
+        "pace",
         "round_trip",
         "unsent_bytes",
     )
@@ -93,6 +86,7 @@ class Sender:
     def __init__(self, config: RudpConfig, frame_bytes_max: int, counters: Counters) -> None:
         self.round_trip = RoundTrip(config)
         self.congestion = Congestion(config.packets_in_flight_max)
+        self.pace = Pace()
         self.granted = INITIAL_WINDOW_FRAMES
         """First DATA number beyond the peer's grant."""
         self.unsent_bytes = 0
@@ -104,8 +98,7 @@ class Sender:
         """True if FINISH was enqueued."""
         self._config = config
         self._counters = counters
-        self._frame_bytes_max = frame_bytes_max
-        self._payload_bytes_max = frame_bytes_max - DATA_HEADER_BYTES
+        self.mtu = PathMtu(frame_bytes_max, DATA_HEADER_BYTES)
         self._waiting: deque[bytes] | tuple[()] = ()
         """A deque while frames wait; None otherwise, since an empty deque is larger than the rest of an idle sender."""
         self._number_due = 0
@@ -118,13 +111,23 @@ class Sender:
         self._ping_wanted = False
         self._last_sent_at = 0.0
         self._confirmed: list[int] = []
+        self._first_confirmed: int | None = None
         self._largest = -1
+        self._passed = 0, -1
+        """Frame bytes and number of the newest of the longest packets that were acknowledged."""
         self._overtaken = -1
+        self._probe: Bundle | None = None
+        self._short_wanted = False
 
     @property
     def packets_in_flight(self) -> int:
         """Return the number of packets that wait for their ACK; a retransmitted one counts once."""
         return len(self._in_flight)
+
+    @property
+    def newest_acknowledged(self) -> int:
+        """Return the highest number of a packet that the peer has acknowledged, -1 before the first."""
+        return self._largest
 
     @property
     def unconfirmed_bytes(self) -> int:
@@ -146,7 +149,7 @@ class Sender:
         """Enqueue a message; one longer than a datagram is split into DATA frames that fill one each."""
         if self.finished:
             return
-        size, most = len(message), self._payload_bytes_max
+        size, most = len(message), self.mtu.size_bytes - DATA_HEADER_BYTES
         if size <= most:
             self._queue_frame(encode_data(self._number_due, False, message))
             return
@@ -179,7 +182,7 @@ class Sender:
         """Send an ack-eliciting packet soon, whatever is in flight."""
         self._ping_wanted = True
 
-    def next_bundle(self, reserved_bytes: int) -> Bundle | None:
+    def next_bundle(self, reserved_bytes: int, now: float) -> Bundle | None:
         """Return the bundle that may be sent now, or None.
 
         ``reserved_bytes`` are left free for ACKs if the first frame permits it.
@@ -188,7 +191,14 @@ class Sender:
         if self._overdue:
             self._counters.retransmitted += 1
             return self._overdue.pop(0)
-        if len(self._in_flight) >= self.congestion.window:
+        if self._short_wanted:
+            # A packet that any path carries shows whether only long ones are lost.
+            self._short_wanted = False
+            return Bundle(PING_FRAME, 0)
+        if self._probe is None and self._in_flight and (size := self.mtu.next_probe_bytes(now)) is not None:
+            self._probe = Bundle(PING_FRAME.ljust(size, bytes([PADDING])), 0, is_probe=True)
+            return self._probe
+        if len(self._in_flight) >= self.congestion.window or self._is_paced(now):
             self.congestion.limiting = bool(self._waiting or repeats)
             return self._ping_bundle()
         while repeats:
@@ -198,12 +208,20 @@ class Sender:
                 return bundle
         return self._new_bundle(reserved_bytes)
 
+    def _is_paced(self, now: float) -> bool:
+        """Return whether the pace holds back what waits; a window of one burst needs no pace."""
+        window, rtt_s = self.congestion.window, self.round_trip.smoothed_s
+        if window <= BURST_PACKETS or not rtt_s or not (self._waiting or self._repeats):
+            self.pace.resumes_at = None
+            return False
+        return not self.pace.admits(window, rtt_s, now)
+
     def _new_bundle(self, reserved_bytes: int) -> Bundle | None:
         frames = list(self._controls.values()) if self._controls else []
         self._controls.clear()
         control_bytes = size = sum(map(len, frames)) if frames else 0
         if waiting := self._waiting:
-            room = self._frame_bytes_max - reserved_bytes
+            room = self.mtu.size_bytes - reserved_bytes
             unsent_number = self._number_due - len(waiting)
             allowed = min(self.granted - unsent_number, self._config.messages_per_datagram_max, len(waiting))
             while allowed > 0:
@@ -233,11 +251,12 @@ class Sender:
 
     def sent(self, bundle: Bundle, number: int, now: float) -> None:
         """Record that ``bundle`` is sent now as packet ``number``."""
-        if not self._in_flight and now - self._last_sent_at > self.round_trip.timeout_s:
-            self.congestion.idle()
+        since_last_s = now - self._last_sent_at
         self._last_sent_at = bundle.sent_at = now
         bundle.number = number
         self._in_flight[number] = bundle
+        self._short_wanted |= len(bundle.earlier) >= LOSSES_MAX - 1 and self._is_swallowed(bundle)
+        self.congestion.sent(len(self._in_flight), since_last_s)
 
     def acknowledged(self, ack: AckFrame, now: float) -> None:
         """Process an ACK frame, which names only packets that were sent; :meth:`settle` completes the processing.
@@ -270,13 +289,19 @@ class Sender:
         elif number in self._earlier:
             bundle, sent_at = self._earlier[number]
             self._in_flight.pop(bundle.number, None)
-            self._timed_out.pop(number, None)
+            for later in bundle.earlier[bundle.earlier.index(number) :]:
+                self._timed_out.pop(later, None)  # needless repetitions, whose ACKs may still be on their way
             self._counters.spurious += 1
         else:
             return
         if measures and sent_at is not None:
             self.round_trip.sample(max(now - sent_at, 0.0), now)
         bundle.confirmed = True
+        if len(bundle.payload) >= self._passed[0]:
+            self._passed = len(bundle.payload), number
+        if bundle.is_probe:
+            self._probe = None
+            self.mtu.confirmed(len(bundle.payload))
         self._confirmed.append(number)
         self._sent_bytes -= bundle.data_bytes
         for earlier in bundle.earlier:
@@ -295,10 +320,12 @@ class Sender:
                     bundle.retries = 0
                     eased = True
         confirmed = self._confirmed
+        if confirmed and (self._first_confirmed is None or min(confirmed) < self._first_confirmed):
+            self._first_confirmed = min(confirmed)
         if self._timed_out or (self._in_flight and next(iter(self._in_flight)) < self._largest):
             confirmed.sort()
             self.detect_lost(now, next_number)
-        self.congestion.confirmed(confirmed)
+        self.congestion.confirmed(confirmed, next_number, self.round_trip.least_s)
         confirmed.clear()
         if not self._in_flight:
             self._in_flight.clear()  # releases the memory that it had grown to
@@ -318,18 +345,70 @@ class Sender:
         for bundle in overtaken:
             bundle.retries = 0
             if bundle.number <= largest - _PACKET_THRESHOLD or bundle.sent_at + delay_s <= now:
+                if bundle.is_probe:
+                    self._drop_probe(bundle)
+                    continue
                 lost.append((bundle.number, bundle.sent_at))
                 self._counters.lost += 1
                 self._give_up(bundle, bundle.sent_at)
                 self._repeats.append(bundle)
             elif self.loss_at is None:
                 self.loss_at = bundle.sent_at + delay_s
-        if lost:
+        if any(len(bundle.earlier) >= LOSSES_MAX and self._is_swallowed(bundle) for bundle in self._repeats):
+            self._fall_back(now, next_number)
+        elif lost:
             lost.sort()
             self._congested(lost, next_number)
 
+    def _is_swallowed(self, bundle: Bundle) -> bool:
+        """Return whether ``bundle`` is long, and no packet as long was acknowledged during its last losses."""
+        size, (passed_bytes, number) = len(bundle.payload), self._passed
+        return size > self.mtu.half_bytes and (passed_bytes < size or number < bundle.earlier[-LOSSES_MAX:][0])
+
+    def _fall_back(self, now: float, next_number: int) -> None:
+        """Divide what is too long for the path, and send it at once: its losses were no congestion."""
+        self._counters.black_holes += 1
+        self.mtu.fall_back(now)
+        self.congestion = Congestion(self._config.packets_in_flight_max, next_number)
+        self.loss_at = None
+        self._timed_out.clear()
+        if self._probe is not None:
+            self._drop_probe(self._probe)
+        in_flight = [bundle for bundle in self._in_flight.values() if len(bundle.payload) > self.mtu.size_bytes]
+        for bundle in in_flight:
+            del self._in_flight[bundle.number]
+        self._repeats = [part for bundle in (*in_flight, *self._repeats) for part in self._divide(bundle)]
+        self._overdue = [part for bundle in self._overdue for part in self._divide(bundle)]
+        first = self._number_due - len(self._waiting)
+        frames = renumbered(self._waiting, first, self.mtu.size_bytes - DATA_HEADER_BYTES)
+        self._waiting = deque(frames) if frames else ()
+        self._number_due = first + len(frames)
+        self.unsent_bytes = sum(map(len, frames))
+
+    def _divide(self, bundle: Bundle) -> list[Bundle]:
+        """Return ``bundle``, or what replaces it if it is too long; a late ACK of it counts no more then."""
+        if bundle.confirmed or len(bundle.payload) <= self.mtu.size_bytes:
+            return [bundle]
+        for number in bundle.earlier:
+            self._earlier.pop(number, None)
+        parts = [Bundle(*part) for part in divided(bundle.payload, self.mtu.size_bytes)]
+        self._sent_bytes += sum(part.data_bytes for part in parts) - bundle.data_bytes
+        return parts
+
+    def _drop_probe(self, probe: Bundle) -> None:
+        """Give up a probe of the path's MTU."""
+        self._in_flight.pop(probe.number, None)
+        self._probe = None
+        self.mtu.lost(len(probe.payload))
+
     def _congested(self, lost: list[SentPacket], next_number: int) -> None:
-        """Treat ``lost`` as a sign of congestion, as persistent congestion if nothing was acknowledged for long."""
+        """Treat ``lost`` as a sign of congestion, as persistent congestion if nothing was acknowledged for long.
+
+        Packets from before the first acknowledged one do not count: the peer drops what arrives before the signalling
+        that opens its side of the connection (RFC 9002 7.4).
+        """
+        if self._first_confirmed is None or lost[-1][0] < self._first_confirmed:
+            return
         self.congestion.lost(lost[-1][0], next_number)
         measured_at = self.round_trip.measured_at
         if measured_at is not None:
@@ -340,8 +419,12 @@ class Sender:
     def expire(self, now: float) -> bool:
         """Declare packets lost after their timeout, to be repeated; return False if one has no retries left (F-06)."""
         backed_off_s = self.round_trip.backed_off_s
-        for number, bundle in list(self._in_flight.items()):
-            if number < self._largest or bundle.sent_at + backed_off_s(bundle.retries) > now:
+        for bundle in self._awaited():
+            number = bundle.number
+            if bundle.sent_at + backed_off_s(bundle.retries) > now:
+                continue
+            if bundle.is_probe:
+                self._drop_probe(bundle)
                 continue
             if bundle.retries >= self._config.retries_max:
                 return False
@@ -352,7 +435,21 @@ class Sender:
             self._overdue.append(bundle)
         return True
 
-    def restart(self, next_number: int) -> None:
+    def _awaited(self) -> list[Bundle]:
+        """Return the bundles in flight that time out; the loss of overtaken ones is noticed otherwise.
+
+        Until the path is measured the timeout is a guess, which a long path always misses. Only the oldest bundles are
+        repeated then, as probes (RFC 9002 6.2.4); their ACK shows what else is lost.
+        """
+        largest = self._largest
+        bundles = [bundle for number, bundle in self._in_flight.items() if number > largest]
+        if self.round_trip.measured_at is None and len(bundles) > _PROBES:
+            return nsmallest(
+                _PROBES, bundles, key=lambda bundle: bundle.earlier[0] if bundle.earlier else bundle.number
+            )
+        return bundles
+
+    def restart(self, next_number: int, now: float) -> None:
         """Declare all packets in flight lost, to be repeated on a new path with fresh retries and estimates.
 
         An ACK of a packet sent on the old path still confirms it, but does not measure the new path.
@@ -360,6 +457,10 @@ class Sender:
         self.round_trip = RoundTrip(self._config)
         self.congestion = Congestion(self._config.packets_in_flight_max, next_number)
         self.loss_at = None
+        if self._probe is not None:
+            self._drop_probe(self._probe)
+        self.mtu.restart(now)
+        self._passed = 0, -1
         self._timed_out.clear()
         for number, (bundle, _) in self._earlier.items():
             self._earlier[number] = (bundle, None)
@@ -380,9 +481,8 @@ class Sender:
 
     def next_deadline(self) -> float | None:
         """Return the time when the first packet in flight is overdue or lost, in monotonic seconds."""
-        backed_off_s, largest = self.round_trip.backed_off_s, self._largest
-        bundles = [bundle for number, bundle in self._in_flight.items() if number > largest]
-        deadlines = [bundle.sent_at + backed_off_s(bundle.retries) for bundle in bundles]
+        backed_off_s = self.round_trip.backed_off_s
+        deadlines = [bundle.sent_at + backed_off_s(bundle.retries) for bundle in self._awaited()]
         if self.loss_at is not None:
             deadlines.append(self.loss_at)
         return min(deadlines, default=None)
