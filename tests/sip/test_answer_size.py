@@ -84,8 +84,8 @@ def test_late_answers_are_bounded_too() -> None:
 
 
 def test_all_challenges_come_if_they_fit_else_the_one_that_every_client_knows() -> None:
-    """RFC 8760 2.4, RFC 3261 22.4: a client with a single algorithm has MD5; without room for a challenge, no
-    response.
+    """RFC 8760 2.4, RFC 3261 22.4: a client with a single algorithm has MD5; without room for a challenge, a refusal
+    says that TCP has room.
     """
     seen = {}
     for padding in range(0, 400, 5):
@@ -94,10 +94,30 @@ def test_all_challenges_come_if_they_fit_else_the_one_that_every_client_knows() 
         world.send(ATTACKER, request)
         answers = [parse_message(data) for data in world.bytes_at((ATTACKER[0], 5060))]
         seen[padding] = [
-            Challenge.parse(value).algorithm for a in answers for value in a.headers_all("WWW-Authenticate")
+            (a.status, [Challenge.parse(value).algorithm for value in a.headers_all("WWW-Authenticate")])
+            for a in answers
+            if isinstance(a, Response)
         ]
     stages = [stage for n, stage in enumerate(seen.values()) if n == 0 or stage != list(seen.values())[n - 1]]
-    assert stages == [[], ["MD5"], ["SHA-256", "MD5"]]
+    assert stages == [[], [(400, [])], [(401, ["MD5"])], [(401, ["SHA-256", "MD5"])]]
+
+
+@pytest.mark.parametrize(("name", "status"), [("a", 400), ("alice", 400), ("alice.of.example", 401)])
+def test_a_short_request_with_all_mandatory_fields_is_told_to_use_tcp(name: str, status: int) -> None:
+    """RFC 3261 8.1.1: some 230 to 290 bytes have no room for a challenge, and silence would explain nothing."""
+    world = World()
+    request = (
+        f"REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 10.6.6.6:666;branch=z9hG4bK{name};rport\r\n"
+        f"Max-Forwards: 70\r\nFrom: <sip:{name}@example.org>;tag=1\r\nTo: <sip:{name}@example.org>\r\n"
+        f"Call-ID: 1\r\nCSeq: 1 REGISTER\r\nContact: <sip:{name}@10.6.6.6>\r\nContent-Length: 0\r\n\r\n"
+    ).encode()
+    assert 230 < len(request) < 310
+    world.send(ATTACKER, request)
+    (answer,) = world.bytes_at(ATTACKER)
+    assert len(answer) <= len(request)
+    read = parse_message(answer)
+    assert isinstance(read, Response)
+    assert (read.status, read.reason) == (status, "Use TCP" if status == 400 else "")
 
 
 def test_an_ordinary_phone_can_still_register() -> None:

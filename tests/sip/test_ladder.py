@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.sip.trace_world import ALICE, BROKER, entry, moving_call, traced
-from wanderbus.sip.trace.ladder import difference, ladder, participants
-from wanderbus.sip.trace.ladder_svg import ladder_svg
+from wanderbus.sip.trace.ladder import (
+    COMPARED_LINES_MAX,
+    MESSAGES_MAX,
+    PARTICIPANTS_MAX,
+    columns,
+    difference,
+    ladder,
+    participants,
+)
+from wanderbus.sip.trace.ladder_svg import TITLE_CHARACTERS_MAX, ladder_svg
 from wanderbus.sip.trace.trace_entry import TraceEntry
 from wanderbus.sip.trace.trace_messages import TracedMessage, select, traced_messages
 
@@ -125,3 +133,50 @@ def test_svg_is_safe_from_what_arrives() -> None:
 def test_addresses_of_ipv6_stand_in_brackets() -> None:
     there = TraceEntry(0, ("2001:db8::1", 5060), BROKER, "UDP", "out", b"x")
     assert "[2001:db8::1]:5060" in ladder(traced_messages([there]))
+
+
+# Traces that strangers fill -------------------------------------------------------------------------------------------
+
+
+def flood(count: int) -> list[TracedMessage]:
+    """Messages to the broker from as many addresses, between others of two that talk."""
+    options = b"OPTIONS sip:x SIP/2.0\r\nVia: SIP/2.0/UDP h\r\nFrom: <sip:%s@x>;tag=1\r\nCSeq: 1 OPTIONS\r\n\r\n"
+    strangers = [
+        TraceEntry(2 * at, (f"10.9.{at // 250}.{at % 250}", 5060), BROKER, "UDP", "in", options % b"stranger")
+        for at in range(count)
+    ]
+    own = [TraceEntry(2 * at + 1, ALICE, BROKER, "UDP", "in", options % b"alice") for at in range(count)]
+    return traced_messages(strangers + own)
+
+
+def test_a_flood_from_many_addresses_shares_one_column() -> None:
+    found = flood(1_000)
+    columns_of = columns(found)
+    assert len(columns_of.participants) == PARTICIPANTS_MAX
+    assert max(columns_of.index[BROKER], columns_of.index[ALICE]) < PARTICIPANTS_MAX - 1
+    assert columns_of.participants[-1].name == f"{1_002 - PARTICIPANTS_MAX + 1} other addresses"
+    widest = max(map(len, ladder(found).splitlines()))
+    assert widest < 50 * PARTICIPANTS_MAX
+    assert ElementTree.fromstring(ladder_svg(found)).tag == f"{SVG}svg"
+
+
+def test_a_diagram_ends_and_counts_the_messages_after_it() -> None:
+    found = flood(MESSAGES_MAX // 2 + 3)
+    text = ladder(found).splitlines()
+    assert len(text) < MESSAGES_MAX + 5
+    assert text[-1].startswith("6 more messages, the first after 0.0050 s")
+    assert "6 more messages" in ladder_svg(found)
+
+
+def test_a_long_body_is_compared_up_to_a_bound() -> None:
+    """The comparison of many equal lines takes time that grows with the square of their number and more."""
+    start = b"MESSAGE sip:x SIP/2.0\r\nCSeq: 1 MESSAGE\r\n\r\n"
+    one, two = (start + b"".join(b"%d\r\n" % (at // 90 * step) for at in range(30_000)) for step in (1, 7))
+    shown = difference(*traced_messages([entry(one), entry(two, 1_700_000_001_000_000)])).splitlines()
+    assert len(shown) < 3 * COMPARED_LINES_MAX
+    assert f"({30_000 - COMPARED_LINES_MAX} more lines)" in " ".join(shown)
+
+
+def test_the_title_of_an_arrow_is_cut_off() -> None:
+    long = b"MESSAGE sip:x SIP/2.0\r\nCSeq: 1 MESSAGE\r\n\r\n" + b"<" * 60_000
+    assert len(ladder_svg(traced_messages([entry(long)]))) < 6 * TITLE_CHARACTERS_MAX

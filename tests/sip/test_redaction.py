@@ -41,6 +41,13 @@ HEADS = [
     "Contact: <sip:alice:with spaces {}@example.org>",
     "Call-Info: <https://alice:{}@example.org/alice.png>",
     'Authorization: Digest username="alice", uri="sip:alice:{}@example.org", nonce="x"',
+    "Cookie: session={}; theme=dark",
+    "Set-Cookie: session={}; Secure",
+    "x-API-Key: {}",
+    "X-ApiKey:{}",
+    "X-Auth-Token : {}",
+    "X-Client-Secret: a,\r\n {}",
+    "X-Password: {}",
     "Refer-To: <sip:bob@example.org?Authorization=Digest%20{}&Subject=x>",
 ]
 BODIES = [
@@ -53,6 +60,7 @@ BODIES = [
     "a=crypto 1 AES {}",
     "u=http://alice:{}@example.org/",
     'Authorization: Digest nonce="{}"',
+    "Cookie: {}",
 ]
 
 

@@ -291,9 +291,20 @@ class TestConnections:
 
     def test_messages_before_the_hostile_bytes_count(self, bob: Clockwork) -> None:
         good = from_alice(make_request("OPTIONS"))
-        outputs = bob.step(StreamReceived("sip", 5, ALICE, good.data + b"x\r\n\r\n"))
-        assert isinstance(outputs[0], RequestReceived)
-        assert outputs[-1] == CloseStream("sip", 5)
+        (report,) = bob.step(StreamReceived("sip", 5, ALICE, good.data + b"x\r\n\r\n"))
+        assert isinstance(report, RequestReceived)
+        assert bob.step(from_alice(make_request("OPTIONS", call_id="later"), connection=5)) == []
+        bob.run_to(0.5)
+        (answer,) = on_stream(bob.step(Respond(report.transaction, make_response(report.request, 200))))
+        assert isinstance(answer, Response)
+        assert answer.status == 200
+        assert (1.0, CloseStream("sip", 5)) in bob.run_to(2.0)
+        assert (bob.layer.drops["unframed"], bob.layer.drops["unfinished"]) == (1, 0)
+
+    def test_a_connection_that_ends_before_its_answers_is_forgotten(self, bob: Clockwork) -> None:
+        bob.step(StreamReceived("sip", 5, ALICE, from_alice(make_request("OPTIONS")).data + b"x\r\n\r\n"))
+        bob.step(StreamClosed("sip", 5, "closed there"))
+        assert CloseStream("sip", 5) not in [output for _, output in bob.run_to(40.0)]
 
     def test_a_message_that_never_ends_closes_the_connection(self, bob: Clockwork) -> None:
         data = from_alice(make_request("OPTIONS")).data

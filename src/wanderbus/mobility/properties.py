@@ -8,7 +8,7 @@ import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
 from wanderbus.machine import Address
-from wanderbus.sip.authentication.digest_values import SUPPORTED
+from wanderbus.sip.authentication.digest_values import SUPPORTED, Secret
 from wanderbus.sip.message.targets import Target, Transport
 from wanderbus.sip.message.uri import SIPUri, canonical_uri
 
@@ -28,7 +28,7 @@ class Properties(msgspec.Struct, frozen=True):
     """Registrar and outbound proxy of the home domain."""
     username: str = ""
     """Name for digest authentication; the user part of ``uri`` when empty."""
-    password: str | None = None
+    password: Secret | None = None
     """Secret for digest authentication; None answers no challenge."""
     instance: str | None = None
     """The device, as ``<urn:uuid:...>`` (RFC 5626 4.1); None sends no ``+sip.instance``."""

@@ -101,6 +101,7 @@ class UserAgent:
             # TLS to the server means that no message may be readable on the path, so UDP is not used either.
             transports={properties.transport} if properties.transport == "TLS" else {"UDP", properties.transport},
             local=contact,
+            narrow_paths=True,
             editor=MessageEditor(
                 lambda message: self.replies.edited(message), lambda message, why: self.replies.refused(message, why)
             ),

@@ -1,7 +1,8 @@
-"""Delayed link: ``python -m wanderbus.testbed.delayed_link HOST DEVICE HOST DEVICE SECONDS``.
+"""Delayed link: ``python -m wanderbus.testbed.delayed_link HOST DEVICE HOST DEVICE SECONDS [BYTES]``.
 
-Each end is a TUN device in the namespace of its host; each packet from one end enters the other after the delay. It
-prints ``ready`` when both devices exist, and ends on a signal. Many kernels lack netem, which would do the same.
+Each end is a TUN device in the namespace of its host; each packet from one end enters the other after the delay. With
+``BYTES``, longer packets are dropped silently: a black hole of path MTU discovery (RFC 2923 2.1). It prints ``ready``
+when both devices exist, and ends on a signal. Many kernels lack netem, which would do the same.
 """
 
 from __future__ import annotations
@@ -26,21 +27,32 @@ TUN: Final = Path("/dev/net/tun")
 WAITING_MAX: Final = 10_000
 """Largest number of packets in flight in one direction; more are dropped, as on a real link."""
 
+PACKET_BYTES_MAX: Final = 65_536
+"""Longest packet of all."""
+
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN_NO_PI: Final = 0x1001
-_PACKET_BYTES_MAX: Final = 65_536
 
 
-def delayed_link(one: str, device_of_one: str, other: str, device_of_other: str, delay_s: float) -> list[str]:
+def delayed_link(
+    one: str,
+    device_of_one: str,
+    other: str,
+    device_of_other: str,
+    delay_s: float,
+    packet_bytes_max: int = PACKET_BYTES_MAX,
+) -> list[str]:
     """Return the command line of a link between devices in two namespaces, with this delay each way."""
-    return python("wanderbus.testbed.delayed_link", one, device_of_one, other, device_of_other, str(delay_s))
+    ends = one, device_of_one, other, device_of_other
+    return python("wanderbus.testbed.delayed_link", *ends, str(delay_s), str(packet_bytes_max))
 
 
 class Direction:
     """Packets from one end to the other, each with the same delay."""
 
-    def __init__(self, delay_s: float, send: Callable[[bytes], None]) -> None:
+    def __init__(self, delay_s: float, send: Callable[[bytes], None], packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
         self._delay_s = delay_s
+        self._packet_bytes_max = packet_bytes_max
         self._send = send
         self._waiting: deque[tuple[float, bytes]] = deque()
 
@@ -50,8 +62,8 @@ class Direction:
         return self._waiting[0][0] if self._waiting else None
 
     def enter(self, packet: bytes, now_s: float) -> None:
-        """Enqueue a packet, or drop it if too many are in flight."""
-        if len(self._waiting) < WAITING_MAX:
+        """Enqueue a packet, or drop it if it is too long or too many are in flight."""
+        if len(packet) <= self._packet_bytes_max and len(self._waiting) < WAITING_MAX:
             self._waiting.append((now_s + self._delay_s, packet))
 
     def leave(self, now_s: float) -> None:
@@ -71,10 +83,10 @@ def device(namespace: str, name: str) -> int:
     return inside(namespace, make)
 
 
-def carry(one: int, other: int, delay_s: float) -> None:
+def carry(one: int, other: int, delay_s: float, packet_bytes_max: int) -> None:
     """Forward packets between two devices for ever."""
-    ways = {one: Direction(delay_s, lambda packet: _write(other, packet))}
-    ways[other] = Direction(delay_s, lambda packet: _write(one, packet))
+    ways = {one: Direction(delay_s, lambda packet: _write(other, packet), packet_bytes_max)}
+    ways[other] = Direction(delay_s, lambda packet: _write(one, packet), packet_bytes_max)
     while True:
         dues_s = [way.due_s for way in ways.values() if way.due_s is not None]
         wait_s = max(0.0, min(dues_s) - time.monotonic()) if dues_s else None
@@ -82,7 +94,7 @@ def carry(one: int, other: int, delay_s: float) -> None:
         for end in ready:
             with contextlib.suppress(BlockingIOError):
                 while True:
-                    ways[end].enter(os.read(end, _PACKET_BYTES_MAX), time.monotonic())
+                    ways[end].enter(os.read(end, PACKET_BYTES_MAX), time.monotonic())
         for way in ways.values():
             way.leave(time.monotonic())
 
@@ -93,11 +105,18 @@ def _write(end: int, packet: bytes) -> None:
         os.write(end, packet)
 
 
-def main(one: str, device_of_one: str, other: str, device_of_other: str, delay_s: str) -> None:
+def main(
+    one: str,
+    device_of_one: str,
+    other: str,
+    device_of_other: str,
+    delay_s: str,
+    packet_bytes_max: str = str(PACKET_BYTES_MAX),
+) -> None:
     """Create both ends and forward between them."""
     ends = device(one, device_of_one), device(other, device_of_other)
     print("ready", flush=True)
-    carry(*ends, float(delay_s))
+    carry(*ends, float(delay_s), int(packet_bytes_max))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,14 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import RandomSource
-from wanderbus.sip.authentication.digest_values import SUPPORTED, Challenge, Credentials, ha1, response_digest
+from wanderbus.sip.authentication.digest_values import (
+    SUPPORTED,
+    Challenge,
+    Credentials,
+    Secret,
+    response_digest,
+    secret_ha1,
+)
 from wanderbus.sip.message.message import Request, Response
 
 REALMS_MAX: Final = 8
@@ -39,15 +46,19 @@ _Realm = tuple[str, str]
 
 
 class DigestClient:
-    """Responds to challenges for one user, with the given ``algorithms`` only. ``random`` creates the client nonces."""
+    """Responds to challenges for one user, with the given ``algorithms`` only. ``random`` creates the client nonces.
+
+    If ``secret`` has digests, those are of one realm: a challenge of another realm gets a wrong response.
+    """
 
     def __init__(
-        self, username: str, password: str, random: RandomSource, algorithms: Collection[str] = SUPPORTED
+        self, username: str, secret: Secret, random: RandomSource, algorithms: Collection[str] = SUPPORTED
     ) -> None:
         self._username = username
-        self._password = password
+        self._secret = secret
         self._random = random
-        self._algorithms = frozenset(algorithm.lower() for algorithm in algorithms)
+        usable = {algorithm.lower() for algorithm in algorithms}
+        self._algorithms = frozenset(usable if isinstance(secret, str) else usable & secret.keys())
         self._challenges: dict[_Realm, Challenge] = {}
         self._counts: dict[_Realm, int] = {}
         self._sent: dict[tuple[str, str], dict[_Realm, tuple[str, int]]] = {}
@@ -110,8 +121,9 @@ class DigestClient:
             qop="auth" if with_qop else None,
             opaque=challenge.opaque,
         )
-        secret = ha1(self._username, challenge.realm, self._password, challenge.algorithm)
-        return msgspec.structs.replace(unsigned, response=response_digest(secret, unsigned, request.method))
+        known = secret_ha1(self._secret, self._username, challenge.realm, challenge.algorithm)
+        assert known is not None, "only challenges of known algorithms are kept"
+        return msgspec.structs.replace(unsigned, response=response_digest(known, unsigned, request.method))
 
     def _remember(self, key: tuple[str, str], used: dict[_Realm, tuple[str, int]]) -> None:
         self._sent.pop(key, None)
@@ -142,11 +154,11 @@ class Challenges:
     """
 
     def __init__(
-        self, username: str, password: str | None, random: RandomSource, algorithms: Collection[str] = SUPPORTED
+        self, username: str, secret: Secret | None, random: RandomSource, algorithms: Collection[str] = SUPPORTED
     ) -> None:
         self._client: DigestClient | None = None
-        if password is not None:
-            self._client = DigestClient(username, password, random, algorithms)
+        if secret is not None:
+            self._client = DigestClient(username, secret, random, algorithms)
 
     def answered_ahead(self, request: Request) -> Request:
         """Return ``request`` with credentials for the last challenge, if there was one."""

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from wanderbus.sip.trace.ladder import Participant, message_lines, participants, seconds
+from wanderbus.sip.trace.ladder import MESSAGES_MAX, Columns, Participant, columns, message_lines, omission, seconds
 from wanderbus.sip.trace.trace_messages import TracedMessage
+
+TITLE_CHARACTERS_MAX: Final = 4_096
+"""Characters of a message in the title of its arrow; the rest is cut off."""
 
 _CHARACTER: Final = 7.2
 _ROW: Final = 30
@@ -33,30 +36,35 @@ text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #222; }
 
 def ladder_svg(shown: Sequence[TracedMessage]) -> str:
     """Return the diagram of ``shown`` as an SVG document."""
-    columns = participants(shown)
-    index = {column.address: number for number, column in enumerate(columns)}
-    gap = _gap(columns, shown, index)
-    lifelines = [_GUTTER + gap / 2 + number * gap for number in range(len(columns))]
-    width, height = _GUTTER + gap * max(1, len(columns)), _TOP + _ROW * (len(shown) + 1)
+    drawn, rest = shown[:MESSAGES_MAX], omission(shown)
+    columns_of = columns(drawn)
+    parties = columns_of.participants
+    gap = _gap(columns_of, drawn)
+    lifelines = [_GUTTER + gap / 2 + number * gap for number in range(len(parties))]
+    width, height = _GUTTER + gap * max(1, len(parties)), _TOP + _ROW * (len(drawn) + (2 if rest else 1))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
         f'viewBox="0 0 {width:.0f} {height}">',
         f"<style>{_STYLE}</style>",
         '<rect width="100%" height="100%" fill="#fff"/>',
     ]
-    for column, x in zip(columns, lifelines, strict=True):
-        parts += _column(column, x, height)
-    for row, each in enumerate(shown):
-        x1, x2 = lifelines[index[each.entry.source]], lifelines[index[each.entry.destination]]
+    for party, x in zip(parties, lifelines, strict=True):
+        parts += _column(party, x, height)
+    for row, each in enumerate(drawn):
+        x1, x2 = (lifelines[number] for number in columns_of.ends(each))
         parts += _arrow(each, shown[0], x1, x2, _TOP + _ROW * (row + 1))
+    if rest:
+        parts.append(_text(8, height - _ROW // 2, rest, "time", anchor="start"))
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _gap(columns: list[Participant], shown: Sequence[TracedMessage], index: dict[tuple[str, int], int]) -> float:
+def _gap(columns: Columns, shown: Sequence[TracedMessage]) -> float:
     """Return the distance of lifelines that leaves room for every name and label."""
-    characters = max((len(text) for column in columns for text in (column.name, column.place)), default=0) + 2.0
+    texts = (text for each in columns.participants for text in (each.name, each.place))
+    characters = max((len(text) for text in texts), default=0) + 2.0
     for each in shown:
-        span = abs(index[each.entry.source] - index[each.entry.destination]) or 1
+        start, end = columns.ends(each)
+        span = abs(start - end) or 1
         characters = max(characters, (len(each.label) + 4) / span)
     return characters * _CHARACTER
 
@@ -70,7 +78,7 @@ def _column(column: Participant, x: float, height: int) -> Iterator[str]:
 def _arrow(each: TracedMessage, first: TracedMessage, x1: float, x2: float, y: int) -> Iterator[str]:
     kind = _kind(each)
     line_kind = f"{kind} again" if each.again else kind
-    yield f"<g><title>{escape(chr(10).join(message_lines(each)))}</title>"
+    yield f"<g><title>{escape(chr(10).join(message_lines(each))[:TITLE_CHARACTERS_MAX])}</title>"
     yield _text(8, y, f"{each.number:>4} {seconds(each, first):10.4f}", "time", anchor="start")
     if x1 == x2:
         yield f'<circle class="{kind}" cx="{x1:.1f}" cy="{y}" r="4"/>'

@@ -1,7 +1,8 @@
 """Redaction of passwords and keys in a message that is stored or shown (SPEC U-06; RFC 7616, 4566, 4567, 4568).
 
 It works on bytes as received, also of unreadable messages, and leaves everything else unchanged. It hides all parts of
-a challenge or of credentials except those known to be harmless, passwords in URIs, header fields with credentials
+a challenge or of credentials except those known to be harmless, the values of header fields whose names say that they
+carry a secret, such as Cookie and X-Api-Key, passwords in URIs, header fields with credentials
 inside a URI, and the values of SDP attributes that carry keys. In header fields a secret becomes ``***``; in the body
 as many asterisks as it has characters, so that Content-Length remains correct. A compressed body cannot be searched and
 is hidden as a whole. All patterns are possessive: the run time is linear.
@@ -30,6 +31,11 @@ _FIELD: Final = re.compile(
     rf"{_VALUE}",
     re.IGNORECASE,
 )
+_SECRET_FIELD: Final = re.compile(
+    rf"{_LINE_START}([^\s:]*?(?:cookie|api-?key|token|secret|passw|credential|private-?key)[^\s:]*+[ \t]*+:[ \t]*+)"
+    rf"{_VALUE}",
+    re.IGNORECASE,
+)
 _ATTRIBUTE: Final = re.compile(
     rf"({_LINE_START}[ \t]*+(?:k=|a=[^:\s]*?(?:key|crypto|pwd|password|secret)[^:\s]*+)[: \t]?)([^\r\n]++)",
     re.IGNORECASE,
@@ -51,11 +57,13 @@ def redact(data: bytes) -> bytes:
     # Latin-1 maps each byte to one character and back, so bytes that are no text are kept.
     head, body = data[:end].decode("latin-1"), data[end:].decode("latin-1")
     coding = _CODING.search(head)
-    shown_head = _without_secrets(_FIELD.sub(_shown_field, head), lambda secret: HIDDEN)
+    head = _SECRET_FIELD.sub(lambda found: found[1] + HIDDEN, _FIELD.sub(_shown_field, head))
+    shown_head = _without_secrets(head, lambda secret: HIDDEN)
     if coding is not None and coding[1].strip().lower() not in ("", "identity"):
         shown_body = _asterisks(body)
     else:
         body = _FIELD.sub(lambda found: found[1] + found[2] + _asterisks(found[3]), body)
+        body = _SECRET_FIELD.sub(lambda found: found[1] + _asterisks(found[2]), body)
         shown_body = _without_secrets(body, _asterisks)
     return (shown_head + shown_body).encode("latin-1")
 

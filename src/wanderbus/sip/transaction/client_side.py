@@ -1,7 +1,9 @@
 """Client side of the transaction layer: our requests and the responses that match them (RFC 3261 17.1.3, 9.1).
 
 A request too large for UDP is sent over TCP. If the peer accepts no TCP, it is sent over UDP after all, under the same
-branch, so that a peer that received the first copy treats the second as a retransmission (18.1.1).
+branch, so that a peer that received the first copy treats the second as a retransmission (18.1.1). In the same way, a
+large request that is repeated by UDP without an answer is sent over TCP too: the path may drop datagrams of its size.
+The repetitions by UDP go on, so nothing is lost if TCP does not get through either.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import msgspec
 from wanderbus.errors import LocalProtocolError
 from wanderbus.machine import Output, RandomSource, StreamClosed, StreamTarget, scoped
 from wanderbus.sip.message.headers import BRANCH_COOKIE, Via
-from wanderbus.sip.message.message import Request, Response
+from wanderbus.sip.message.message import Request, Response, encode_message
 from wanderbus.sip.message.targets import Origin, Path, Target, sent_by, with_via
 from wanderbus.sip.transaction.client_transactions import (
     ClientTransaction,
@@ -25,6 +27,7 @@ from wanderbus.sip.transaction.client_transactions import (
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_signals import (
     CancelInvite,
+    PathSeemsNarrow,
     ResponseReceived,
     SendRequest,
     TransactionTimedOut,
@@ -36,6 +39,11 @@ _BRANCH_BYTES: Final = 12
 
 CANCEL_KIND: Final = "cancel"
 """Prefix of the names of the CANCEL transactions that :class:`CancelInvite` starts."""
+
+_SILENT: Final = (State.CALLING, State.TRYING)
+"""States before any response."""
+
+_REPEATS: Final = (Trigger.TIMER_A, Trigger.TIMER_E)
 
 _UNANSWERED: Final = frozenset({State.CALLING, State.TRYING, State.PROCEEDING})
 
@@ -75,6 +83,8 @@ class ClientSide:
         self._waiting_cancels: dict[ClientKey, SendRequest] = {}
         self._unanswered_on: dict[int | StreamTarget, dict[ClientKey, None]] = {}
         self._too_large: dict[ClientKey, Path] = {}
+        self._copied: dict[ClientKey, tuple[Path, Request]] = {}
+        """Requests by UDP that were sent over a stream too: its path, and the request as it was there."""
 
     def __len__(self) -> int:
         return len(self._transactions)
@@ -111,9 +121,15 @@ class ClientSide:
         via = response.via
         key = (via.branch or "", response.cseq.method)
         transaction = self._transactions.get(key)
-        if transaction is None or sent_by(via) != transaction.sent_by:
+        copied = self._copied.get(key)
+        if transaction is None or sent_by(via) not in (transaction.sent_by, copied and sent_by(copied[1].via)):
             self._drops["stray response"] += 1
             return []
+        if origin.transport == "UDP":
+            self._transports.mark_answered(transaction.path.target.address, now)
+        elif copied is not None and transaction.state in _SILENT:
+            self._transports.mark_narrow(transaction.path.target.address, len(transaction.data), now)
+            transaction.continue_on(*copied)
         return self._settle(key, transaction, _from(origin, transaction.receive(response, now)), now)
 
     def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[Output]:
@@ -121,18 +137,26 @@ class ClientSide:
         transaction = self._transactions.get(key)
         if transaction is None:
             return []
-        return self._settle(key, transaction, transaction.fire(timer, now), now)
+        copy: list[Output] = []
+        if timer in _REPEATS and transaction.repeated and transaction.state in _SILENT and key not in self._copied:
+            copy = self._copy(key, transaction, now)
+        return [*self._settle(key, transaction, transaction.fire(timer, now), now), *copy]
 
     def stream_closed(self, item: StreamClosed, now: float) -> list[Output]:
         """End every transaction that waits for a response on a closed connection, or send its request by UDP."""
         waiting = [*self._unanswered_on.pop(item.connection, ())]
+        outputs: list[Output] = []
         if item.target is not None:
             waiting += self._unanswered_on.pop(item.target, ())
-        outputs: list[Output] = []
+            copied = [key for key, (path, _) in self._copied.items() if path.target == item.target]
+            if copied:
+                self._transports.mark_udp_only(item.target.address, now)
+            silent = [each for key in copied if (each := self._transactions[key]).state in _SILENT]
+            outputs += [PathSeemsNarrow(len(each.data)) for each in silent[:1]]
         for key in waiting:
             transaction = self._transactions[key]
             repeats = not isinstance(transaction, InviteClientTransaction) or transaction.repeats
-            if key in self._too_large and transaction.state in (State.CALLING, State.TRYING) and repeats:
+            if key in self._too_large and transaction.state in _SILENT and repeats:
                 outputs += self._fall_back(key, transaction, now)
             else:
                 outputs += self._settle(key, transaction, transaction.fail(now), now)
@@ -220,15 +244,27 @@ class ClientSide:
             return InviteClientTransaction(name, request, path, self._timers, self._editor)
         return NonInviteClientTransaction(name, request, path, self._timers)
 
+    def _copy(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
+        """Send a request that UDP repeats over a stream too, under the same branch, if its path may be narrow."""
+        stream = self._transports.beyond_narrow_path(transaction.path, len(transaction.data), now)
+        if stream is None:
+            return []
+        request = self._at(transaction, stream)
+        self._copied[key] = stream, request
+        return [stream.send(encode_message(request))]
+
     def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
         """Send by UDP a request that was sent over TCP only for its size (RFC 3261 18.1.1)."""
         path = self._too_large.pop(key)
         self._transports.mark_udp_only(path.target.address, now)
+        self._transactions[key] = following = self._made(transaction.name, self._at(transaction, path), path)
+        return scoped(("client", key), [*transaction.stop(), *following.start(now)])
+
+    def _at(self, transaction: ClientTransaction, path: Path) -> Request:
+        """Return an unanswered request with our Via of another path."""
         assert transaction.request is not None
         via = self._transports.via(path.target.transport, transaction.via.branch or "")
-        request = with_via(transaction.request.without_first("Via"), via)
-        self._transactions[key] = following = self._made(transaction.name, request, path)
-        return scoped(("client", key), [*transaction.stop(), *following.start(now)])
+        return with_via(transaction.request.without_first("Via"), via)
 
     def _settle(
         self, key: ClientKey, transaction: ClientTransaction, outputs: list[Output], now: float
@@ -242,6 +278,7 @@ class ClientSide:
         if transaction.terminated:
             del self._transactions[key]
             self._answered.pop(key, None)
+            self._copied.pop(key, None)
             if self._keys.get(transaction.name) == key:
                 del self._keys[transaction.name]
         return settled + self._release_cancel(key, transaction, now)

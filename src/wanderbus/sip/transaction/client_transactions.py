@@ -96,6 +96,16 @@ class ClientTransaction(TransactionMachine):
         assert self.request is not None
         return self.request.via
 
+    @property
+    def repeated(self) -> bool:
+        """Return whether the request was retransmitted."""
+        return self._interval_s > self.timers.t1_s
+
+    def continue_on(self, path: Path, request: Request) -> None:
+        """Send everything further on ``path``, where ``request`` was sent too, and got the first answer."""
+        self.path, self.request = path, request
+        self.sent_by, self.data = sent_by(request.via), encode_message(request)
+
     def start(self, now: float) -> list[Output]:
         """Send the request for the first time."""
         return [self.path.send(self.data), *self._start_timers(now)]

@@ -2,7 +2,8 @@
 
 Over UDP, the source of an unauthenticated request may be the address of a victim. The response to such a request is
 reduced until it is no larger than the request: first the optional fields are removed, then compact names are used, then
-several challenges or contacts are removed one by one. A response that is still too large is not sent.
+several challenges or contacts are removed one by one. In place of a challenge for which there is no room, a short 400
+says that TCP has room. Any other response that is still too large is not sent.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ _ALLOW_NEEDED: Final = 405
 """The status that requires Allow (RFC 3261 21.4.6)."""
 
 
+_CHALLENGING: Final = (401, 407)
+_OF_EVERY_RESPONSE: Final = ("Via", "From", "To", "Call-ID", "CSeq")
+
+USE_TCP: Final = "Use TCP"
+"""Reason of the 400 in place of a challenge that has no room in a datagram of the request's size."""
+
+
 def fitted(response: Response, bytes_max: int, keep: Collection[str] = ()) -> bytes | None:
     """Return ``response`` encoded in at most ``bytes_max`` bytes, None if it cannot be reduced to that.
 
@@ -56,6 +64,16 @@ def fitted(response: Response, bytes_max: int, keep: Collection[str] = ()) -> by
         if len(candidate) <= bytes_max:
             return candidate
     return None
+
+
+def fitted_or_refused(response: Response, bytes_max: int, keep: Collection[str] = ()) -> bytes | None:
+    """Return ``response`` as :func:`fitted`; a short refusal in place of a challenge for which there is no room."""
+    data = fitted(response, bytes_max, keep)
+    if data is not None or response.status not in _CHALLENGING:
+        return data
+    needed = tuple(field for field in response.headers if canonical_name(field[0]) in _OF_EVERY_RESPONSE)
+    short = msgspec.structs.replace(response, status=400, reason=USE_TCP, headers=needed, body=b"")
+    return fitted(short, bytes_max)
 
 
 def _ever_shorter(response: Response, keep: Collection[str]) -> Iterator[bytes]:
@@ -149,10 +167,10 @@ class MessageEditor:
         if bytes_max is None:
             return encode_message(edited)
         if edited is response:
-            return fitted(response, bytes_max)
+            return fitted_or_refused(response, bytes_max)
         changed = {name for name, _ in {*edited.headers} - {*response.headers}}
         data = fitted(edited, bytes_max, changed)
         if data is not None and (edited.reason == response.reason or edited.reason.encode() in data):
             return data
         self._refused(response, f"the response would be longer than the request of {bytes_max} bytes")
-        return fitted(response, bytes_max)
+        return fitted_or_refused(response, bytes_max)

@@ -38,6 +38,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     CancelReceived,
     ForgetTransaction,
     LocalAddressChanged,
+    PathSeemsNarrow,
     PongReceived,
     RequestReceived,
     Respond,
@@ -57,6 +58,7 @@ __all__ = [
     "CancelReceived",
     "ForgetTransaction",
     "LocalAddressChanged",
+    "PathSeemsNarrow",
     "PongReceived",
     "RequestReceived",
     "Respond",
@@ -78,9 +80,10 @@ class TransactionLayer:
     """All transactions of one SIP socket, and of its streams.
 
     ``transports`` are the transports for sending; messages are received over any. If TCP is among them, requests of
-    over 1,300 bytes are sent over TCP instead of UDP (RFC 3261 18.1.1). ``local`` is the address in our Via, and
-    ``local_streams`` overrides it by transport. ``editor`` edits every message before it is sent (SPEC C-08). ``peers``
-    are the sources of users. ``drops`` counts discarded and unreadable messages by reason.
+    over 1,300 bytes are sent over TCP instead of UDP (RFC 3261 18.1.1); with ``narrow_paths`` also smaller ones that a
+    path seems to drop for their size. ``local`` is the address in our Via, and ``local_streams`` overrides it by
+    transport. ``editor`` edits every message before it is sent (SPEC C-08). ``peers`` are the sources of users.
+    ``drops`` counts discarded and unreadable messages by reason.
     """
 
     def __init__(
@@ -95,10 +98,11 @@ class TransactionLayer:
         local_streams: Mapping[str, Address] | None = None,
         editor: MessageEditor | None = None,
         peers: KnownPeers | None = None,
+        narrow_paths: bool = False,
     ) -> None:
         self.drops: Counter[str] = Counter()
         self._socket = socket
-        self._transports = TransportTable(socket, transports, local, local_streams)
+        self._transports = TransportTable(socket, transports, local, local_streams, narrow_paths=narrow_paths)
         self._editor = editor = editor or MessageEditor()
         peers = KnownPeers() if peers is None else peers
         self._clients = ClientSide(random, self._transports, timers, transactions_max, self.drops, editor)

@@ -163,3 +163,12 @@ class TransactionTimedOut(Output, frozen=True):
 
     transaction: str
     reason: Literal["timeout", "transport"] = "timeout"
+
+
+class PathSeemsNarrow(Output, frozen=True):
+    """The peer answers short requests by UDP, but neither one of ``size_bytes`` nor its copy over TCP.
+
+    Its path may drop datagrams of that size. This is reported at most once in ten minutes for a peer.
+    """
+
+    size_bytes: int
