@@ -166,7 +166,7 @@ def test_the_canonical_text_reads_to_the_same_tree(rng: random.Random) -> None:
     ("expression", "value"),
     [
         ("hop", 5), ("on", True), ("firstname", "Francesco"), ("Price", "25.5"), ("two", "2.0"),
-        ("far", "1099511627776"), ("noon", "2026-11-21T12:00:00Z"), ("time", "2018-04-26T14:48:09+02:00"),
+        ("far", "1099511627776"), ("noon", "2026-11-21T12:00:00Z"), ("time", "2018-04-26T12:48:09Z"),
         ("list", '["x",5,true]'), ("none", "[]"), ("ID", "1"), ("Subject", "x_y%z\\"),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 
 from tests.filters import trees
 from wanderbus.event import Event
-from wanderbus.filters import conjunctions, parse, regions
+from wanderbus.filters import cesql, conjunctions, parse, regions
 from wanderbus.filters.ast import (
     EVERYTHING,
     NOTHING,
@@ -327,3 +328,9 @@ def _steps(count: int, shift: int) -> Node:
 
 def _under(name: str, high: int) -> Node:
     return Quantified("any", name, Predicate("<", high))
+
+
+def test_a_date_that_cannot_be_published_is_no_counterexample_for_cesql() -> None:
+    beyond = datetime(9999, 12, 31, 23, tzinfo=timezone(-timedelta(hours=20)))
+    asked = Quantified("any", "a", Predicate(">=", beyond))
+    assert counterexample(cesql.read("LENGTH(a) > 30"), asked) is None

@@ -41,7 +41,7 @@ def test_unsound_covering_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_incomplete_covering_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conjunctions, "covers", lambda one, other: False)
+    monkeypatch.setattr(conjunctions, "covers", lambda *given: False)
     assert broken("meaning-trees") == {"neither covered nor a counterexample"}
 
 

@@ -18,6 +18,7 @@ from wanderbus.filters.merging import MergedSet, filter_of, merge_conjunctions
 from wanderbus.filters.merging_results import Change
 from wanderbus.filters.normal import Conjunction
 from wanderbus.filters.normalising import normal_form
+from wanderbus.work import WorkBudget
 
 
 def forms(*texts: str) -> tuple[Conjunction, ...]:
@@ -62,7 +63,7 @@ def test_the_same_id_takes_the_place_of_what_was_there() -> None:
 def test_only_changed_structures_are_merged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def counting(conjunctions: Any) -> list[Conjunction]:
+    def counting(conjunctions: Any, _work: WorkBudget) -> list[Conjunction]:
         seen.append(len(conjunctions))
         return list(conjunctions)
 

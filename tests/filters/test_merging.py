@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from itertools import combinations
+from functools import partial
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.filters import trees
 from tests.filters.merging_cases import conjunctions, filters, of_node, random_alike, random_events, random_nodes
+from tests.lines import lines_of
 from wanderbus import limits
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
@@ -237,3 +239,13 @@ def test_an_unknown_mode_and_a_share_beyond_one_are_refused() -> None:
         merge([], "perfekt")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"1\.5"):
         merge([], "adaptive", precision_min=1.5)
+
+
+@pytest.mark.parametrize("mode", ["perfect", "imperfect", "adaptive"])
+def test_the_work_is_polynomial(mode: Mode) -> None:
+    """SPEC B-09: lines executed when the number of filters doubles; some merge, some are covered, some stay."""
+    counts = []
+    for size in (8, 16, 32, 64):
+        some = filters(*(f"X > {n} and X < {n + n % 7 + 1} and Y == {n % 3}" for n in range(size)))
+        counts.append(lines_of(partial(merge, some, mode)))
+    assert all(later <= 2**2.5 * earlier for earlier, later in pairwise(counts)), counts

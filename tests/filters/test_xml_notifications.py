@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -76,7 +76,7 @@ def test_every_type() -> None:
             "Price": 24.5,
             "Volume": 2**63 - 1,
             "Halted": False,
-            "At": datetime(2026, 11, 21, 12, tzinfo=timezone(timedelta(hours=2))),
+            "At": datetime(2026, 11, 21, 12, tzinfo=UTC),
             "Scores": [1, 1.0, True, "x", datetime(2026, 1, 1, tzinfo=UTC), -math.inf],
             "None": [],
         }

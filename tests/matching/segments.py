@@ -139,10 +139,13 @@ def some_events(rng: random.Random, count: int) -> Events:
     for event in range(count):
         if rng.random() < 1 / 3:
             flags[event] = LISTS
-            for _ in range(rng.randrange(7)):
-                columns.append(rng.randint(1, COLUMNS - 1))
+            several = []
+            for _ in range(rng.choice((1, 3, 6, 40))):
                 value = a_value(rng)
-                items.append([value, value if rng.random() < 0.7 else math.nextafter(value, INF)])
+                above = value if rng.random() < 0.7 else math.nextafter(value, INF)
+                several.append((rng.randint(1, COLUMNS - 1), value, above))
+            columns += [column for column, _, _ in sorted(several)]
+            items += [ends for _, *ends in sorted(several)]
         starts.append(len(columns))
     flat = np.array(items, np.float64).reshape(-1, 2)
     return values, flags, np.array(starts, np.int64), np.array(columns, np.int32), flat

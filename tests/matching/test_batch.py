@@ -92,7 +92,7 @@ def events(rng: random.Random, count: int, lists: float) -> list[Event]:
 def items_of(batch: Batch, event: int) -> list[tuple[int, float, float]]:
     its = slice(batch.item_starts[event], batch.item_starts[event + 1])
     pairs = zip(batch.item_columns[its].tolist(), batch.item_values[its].tolist(), strict=True)
-    return sorted((column, low, high) for column, (low, high) in pairs)
+    return [(column, low, high) for column, (low, high) in pairs]
 
 
 def read(columns: Columns, event: Event) -> tuple[list[float], int, list[tuple[int, float, float]]]:

@@ -45,6 +45,7 @@ from wanderbus.matching.rows import (
     Rows,
     rows_of,
 )
+from wanderbus.work import WorkBudget
 
 INF: Final = math.inf
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -369,9 +370,9 @@ def test_few_products_are_rows_and_many_go_by_the_normal_form(monkeypatch: pytes
     assert len(rows_of(any_of(*"abcdefghijklmnop")).rows) == ROWS_MAX
     asked: list[Node] = []
 
-    def noted(root: Node, conjunctions_max: int) -> NormalForm:
+    def noted(root: Node, conjunctions_max: int, work: WorkBudget) -> NormalForm:
         asked.append(root)
-        return normal_form(root, conjunctions_max)
+        return normal_form(root, conjunctions_max, work)
 
     monkeypatch.setattr(module, "normal_form", noted)
     for node in (And((*sixteen.operands, any_of(*"ij"))), any_of(*"abcdefghijklmnopq")):
@@ -478,9 +479,9 @@ def test_a_long_list_of_values_is_looked_up() -> None:
 def test_no_normal_form_is_made_of_many_questions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Node] = []
 
-    def noted(root: Node, conjunctions_max: int) -> NormalForm:
+    def noted(root: Node, conjunctions_max: int, work: WorkBudget) -> NormalForm:
         asked.append(root)
-        return normal_form(root, conjunctions_max)
+        return normal_form(root, conjunctions_max, work)
 
     monkeypatch.setattr(module, "normal_form", noted)
     assert not rows_of(parse(LARGE[name]).root).is_exact

@@ -44,19 +44,19 @@ class Predicate(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.operator, operands, tuple(type(operand) for operand in operands)
 
 
-class Not(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Not(msgspec.Struct, Generic[T], frozen=True, gc=False, cache_hash=True):
     """True where ``operand`` is false, and unknown where it is unknown."""
 
     operand: T
 
 
-class And(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class And(msgspec.Struct, Generic[T], frozen=True, gc=False, cache_hash=True):
     """True where every operand is; without operands always true."""
 
     operands: tuple[T, ...]
 
 
-class Or(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class Or(msgspec.Struct, Generic[T], frozen=True, gc=False, cache_hash=True):
     """True where some operand is; without operands always false."""
 
     operands: tuple[T, ...]
@@ -93,7 +93,7 @@ class Expression(Protocol):
         """Return the canonical text, which parses to the same expression."""
 
 
-class Residual(msgspec.Struct, frozen=True, gc=False):
+class Residual(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """An ``expression`` of ``language`` that does not fit this tree: evaluated exactly, opaque to covering.
 
     Wherever it is true, ``needed`` is true too: an index may look for that first.

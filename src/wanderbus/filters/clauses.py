@@ -11,7 +11,6 @@ Terms without patterns are exact, at most one for each kind, and no larger than 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
 from typing import Any, Final, get_args
 
 from wanderbus import limits
@@ -20,6 +19,7 @@ from wanderbus.filters.ast import And, Clause, Not, Operand, Or, Predicate
 from wanderbus.filters.evaluate import OF_KIND, kind_of
 from wanderbus.filters.normal import Interval, Kind, Pattern, Term
 from wanderbus.filters.regions import Region
+from wanderbus.work import UNCOUNTED, WorkBudget
 
 Terms = tuple[Term, ...]
 
@@ -27,29 +27,37 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 EVERY_VALUE: Final[Terms] = tuple(Term(kind, regions.WHOLE) for kind in KINDS)
 NO_VALUE: Final[Terms] = ()
 
+OPERATION: Final = 40
+"""Units of one comparison of two terms."""
+
+INTERVAL: Final = 100
+"""Units for each interval of a region that is united, intersected or complemented."""
+
 
 class TooLarge(Exception):
     """The result would exceed a bound of :mod:`wanderbus.limits`; the caller keeps the original instead."""
 
 
-def terms_of(clause: Clause, wanted: bool = True) -> Terms:
+def terms_of(clause: Clause, wanted: bool = True, work: WorkBudget = UNCOUNTED) -> Terms:
     """Return the values for which ``clause`` is true, or with ``wanted`` False those for which it is false.
 
-    Raises :class:`TooLarge`.
+    Raises :class:`TooLarge`, and :class:`WorkExceeded` beyond the units of ``work``.
     """
+    work.spend(INTERVAL)
     match clause:
         case Predicate(operator="in"):
+            work.spend(INTERVAL * len(clause.operand))  # type: ignore[arg-type]
             return _of_set(clause.operand, wanted)  # type: ignore[arg-type]
         case Predicate():
             return _of_comparison(clause.operator, clause.operand, wanted)
         case Not(operand=operand):
-            return terms_of(operand, not wanted)
+            return terms_of(operand, not wanted, work)
         case And(operands=operands) | Or(operands=operands):
-            parts = [terms_of(operand, wanted) for operand in operands]
-            return intersection(parts) if isinstance(clause, And) == wanted else union(parts)
+            parts = [terms_of(operand, wanted, work) for operand in operands]
+            return intersection(parts, work) if isinstance(clause, And) == wanted else union(parts, work)
 
 
-def union(clauses: Iterable[Terms]) -> Terms:
+def union(clauses: Iterable[Terms], work: WorkBudget = UNCOUNTED) -> Terms:
     """Return the values for which at least one of ``clauses`` holds; raise :class:`TooLarge` above the bound."""
     several = [clause for clause in clauses if clause]
     if len(several) < 2:
@@ -57,25 +65,28 @@ def union(clauses: Iterable[Terms]) -> Terms:
     alike: dict[tuple[Kind, tuple[Pattern, ...]], list[Region]] = {}
     for clause in several:
         for term in clause:
+            work.spend(OPERATION + INTERVAL * len(term.region))
             alike.setdefault((term.kind, term.patterns), []).append(term.region)
     found = tuple(Term(kind, regions.union(*alike[kind, wanted]), wanted) for kind, wanted in sorted(alike))
-    return _without_covered(_bounded(found)) if any(term.patterns for term in found) else found
+    return _without_covered(_bounded(found), work) if any(term.patterns for term in found) else found
 
 
-def intersection(clauses: Iterable[Terms]) -> Terms:
+def intersection(clauses: Iterable[Terms], work: WorkBudget = UNCOUNTED) -> Terms:
     """Return the values for which all of ``clauses`` hold; raise :class:`TooLarge` above the bound."""
     left = list(clauses)
     if not left:
         return EVERY_VALUE
     while len(left) > 1:
         # In pairs: one by one, the first clause would be processed again for each of the others.
-        left = [_both(*left[at : at + 2]) if at + 1 < len(left) else left[at] for at in range(0, len(left), 2)]
+        left = [
+            _both(left[at], left[at + 1], work) if at + 1 < len(left) else left[at] for at in range(0, len(left), 2)
+        ]
     return left[0]
 
 
-def complement(clause: Terms) -> Terms:
+def complement(clause: Terms, work: WorkBudget = UNCOUNTED) -> Terms:
     """Return every value, of any kind, for which ``clause`` does not hold; raise :class:`TooLarge` above the bound."""
-    return intersection(_outside(term) for term in clause)
+    return intersection((_outside(term, work) for term in clause), work)
 
 
 def holds(clause: Terms, value: Any) -> bool:
@@ -86,9 +97,12 @@ def holds(clause: Terms, value: Any) -> bool:
     )
 
 
-def covers(one: Terms, other: Terms) -> bool:
-    """Return whether ``one`` is proved to hold wherever ``other`` does. Never wrong; exact without patterns."""
-    return one == other or all(_is_covered(term, one) for term in other)
+def covers(one: Terms, other: Terms, work: WorkBudget = UNCOUNTED) -> bool:
+    """Return whether ``one`` is proved to hold wherever ``other`` does. Never wrong; exact without patterns.
+
+    Raises :class:`WorkExceeded` beyond the units of ``work``.
+    """
+    return one == other or all(_is_covered(term, one, work) for term in other)
 
 
 def _of_set(operands: tuple[Operand, ...], wanted: bool) -> Terms:
@@ -144,29 +158,32 @@ def _bounded(clause: Terms) -> Terms:
     return clause
 
 
-def _both(one: Terms, other: Terms) -> Terms:
+def _both(one: Terms, other: Terms, work: WorkBudget) -> Terms:
     if len(one) * len(other) > limits.CLAUSE_TERMS_MAX:
         raise TooLarge
     found: list[Terms] = []
     for mine in one:
         for yours in other:
+            work.spend(OPERATION)
             if mine.kind == yours.kind:
+                work.spend(INTERVAL * (len(mine.region) + len(yours.region)))
                 region = regions.intersection(mine.region, yours.region)
-                found.append(_fitting(mine.kind, region, mine.patterns + yours.patterns))
-    return _bounded(union(found))
+                found.append(_fitting(mine.kind, region, mine.patterns + yours.patterns, work))
+    return _bounded(union(found, work))
 
 
-def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...]) -> Terms:
+def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...], work: WorkBudget) -> Terms:
     """Return the part of ``region`` that fits the patterns: points are tested, obvious contradictions left out."""
     if not wanted or not region:
         return _term(kind, region)
-    wanted = patterns.reduced(wanted)
+    wanted = patterns.reduced(wanted, work)
+    work.spend(OPERATION * len(wanted) * len(region))
     single = tuple(each for each in region if regions.is_point(each) and patterns.fits(each.low, wanted))  # type: ignore[arg-type]
     wide: list[Interval] = []
     needed: set[Pattern] = set()
     for each in region:
         prefix = "" if regions.is_point(each) else regions.shared_prefix(each)
-        if not regions.is_point(each) and not patterns.are_contradictory(prefix, wanted):
+        if not regions.is_point(each) and not patterns.are_contradictory(prefix, wanted, work):
             wide.append(each)
             needed.update(pattern for pattern in wanted if not patterns.follows(pattern, prefix, ()))
     if wide and not needed:
@@ -175,38 +192,47 @@ def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...]) -> Terms:
     return _term(kind, single) + rest
 
 
-def _outside(term: Term) -> Terms:
+def _outside(term: Term, work: WorkBudget) -> Terms:
+    work.spend(INTERVAL * len(term.region))
     others = tuple(Term(kind, regions.WHOLE) for kind in KINDS if kind != term.kind)
     beyond = _term(term.kind, regions.complement(term.region))
     misfits = tuple(Term(term.kind, regions.WHOLE, (patterns.negated(pattern),)) for pattern in term.patterns)
-    return union((others, beyond, misfits))
+    return union((others, beyond, misfits), work)
 
 
-def _without_covered(clause: Terms) -> Terms:
+def _without_covered(clause: Terms, work: WorkBudget) -> Terms:
     """Remove each term with patterns that a single other term covers."""
     kept = list(clause)
     for term in clause:
-        if term.patterns and any(other is not term and _is_covered(term, (other,)) for other in kept):
+        if term.patterns and any(other is not term and _is_covered(term, (other,), work) for other in kept):
             kept.remove(term)
     return tuple(kept)
 
 
-def _is_covered(term: Term, clause: Terms) -> bool:
+def _is_covered(term: Term, clause: Terms, work: WorkBudget) -> bool:
     """Return whether ``clause`` holds wherever ``term`` does."""
     same = [other for other in clause if other.kind == term.kind]
     if len(same) == 1 and not same[0].patterns:
+        if len(term.region) > 1:
+            work.spend(INTERVAL * len(term.region))
         return regions.is_subset(term.region, same[0].region)
-    left = reduce(regions.difference, (o.region for o in same if _is_fitted(o, "", term.patterns)), term.region)
-    return all(any(_is_covered_piece(each, term.patterns, other) for other in same) for each in left)
+    work.spend(OPERATION * (1 + len(clause)))
+    left = term.region
+    for other in same:
+        if _is_fitted(other, "", term.patterns, work):
+            work.spend(INTERVAL * (len(left) + len(other.region)))
+            left = regions.difference(left, other.region)
+    return all(any(_is_covered_piece(each, term.patterns, other, work) for other in same) for each in left)
 
 
-def _is_covered_piece(each: Interval, known: tuple[Pattern, ...], other: Term) -> bool:
+def _is_covered_piece(each: Interval, known: tuple[Pattern, ...], other: Term, work: WorkBudget) -> bool:
+    work.spend(OPERATION)
     if not regions.is_subset((each,), other.region):
         return False
     if regions.is_point(each):
         return patterns.fits(each.low, other.patterns)  # type: ignore[arg-type]
-    return _is_fitted(other, regions.shared_prefix(each), known)
+    return _is_fitted(other, regions.shared_prefix(each), known, work)
 
 
-def _is_fitted(term: Term, prefix: str, known: tuple[Pattern, ...]) -> bool:
-    return all(patterns.follows(pattern, prefix, known) for pattern in term.patterns)
+def _is_fitted(term: Term, prefix: str, known: tuple[Pattern, ...], work: WorkBudget) -> bool:
+    return all(patterns.follows(pattern, prefix, known, work) for pattern in term.patterns)

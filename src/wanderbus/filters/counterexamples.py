@@ -78,20 +78,28 @@ class _Search:
     def _is_found(self, event: Event) -> bool:
         try:
             check_event(event)
-        except EventError:
+            return evaluate(self._wanted, event) is True and evaluate(self._avoided, event) is not True
+        except (EventError, ValueError):  # CESQL has no answer for a date that cannot be published
             return False
-        return evaluate(self._wanted, event) is True and evaluate(self._avoided, event) is not True
 
     def _narrowed(self, conjunction: Conjunction, event: Event) -> Iterator[Conjunction]:
         """Yield narrower variants of ``conjunction``: those where the first filter that holds for ``event`` fails; best
         last.
         """
-        held = next((each for each, node in self._mine if evaluate(node, event) is True), None)
+        held = next((each for each, node in self._mine if _holds(node, event)), None)
         for asked in reversed(held.filters) if held is not None else ():
             contrary = _contrary(asked)
             narrowed = None if contrary is None else both(conjunction, Conjunction((contrary,)))
             if narrowed is not None:
                 yield narrowed
+
+
+def _holds(node: Node, event: Event) -> bool:
+    """Return whether a filter holds for a sampled event, if it has an answer."""
+    try:
+        return evaluate(node, event) is True
+    except ValueError:
+        return False
 
 
 def _contrary(asked: AttributeFilter) -> AttributeFilter | None:

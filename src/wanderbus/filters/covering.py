@@ -17,17 +17,21 @@ from wanderbus.filters.clauses import TooLarge
 from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form, tree_of
 from wanderbus.filters.unfolding import conjunction_node
+from wanderbus.work import UNCOUNTED, WorkBudget
 
 Comparable = Node | Rooted | NormalForm
 """A filter, its tree or its normal form."""
 
 
-def covers(one: Comparable, other: Comparable) -> bool:
-    """Return whether ``one`` is proved to match every event that ``other`` matches."""
+def covers(one: Comparable, other: Comparable, work: WorkBudget = UNCOUNTED) -> bool:
+    """Return whether ``one`` is proved to match every event that ``other`` matches.
+
+    Raises :class:`WorkExceeded` beyond the units of ``work``: then nothing is known.
+    """
     if one is other:
         return True
-    mine, its = form_of(one), form_of(other)
-    return all(_is_covered(each, mine) for each in its) or (
+    mine, its = form_of(one, work), form_of(other, work)
+    return all(_is_covered(each, mine, work) for each in its) or (
         not isinstance(one, tuple) and not isinstance(other, tuple) and tree_of(one) == tree_of(other)
     )
 
@@ -40,25 +44,30 @@ def clause_covers(one: Clause, other: Clause) -> bool:
         return one == other
 
 
-def form_of(of: Comparable) -> NormalForm:
+def form_of(of: Comparable, work: WorkBudget = UNCOUNTED) -> NormalForm:
     """Return the normal form of a filter or a tree; a normal form is returned as it is."""
-    return of if isinstance(of, tuple) else normal_form(of)
+    return of if isinstance(of, tuple) else normal_form(of, work=work)
 
 
-def strengthened(conjunction: Conjunction) -> NormalForm:
+def strengthened(conjunction: Conjunction, work: WorkBudget = UNCOUNTED) -> NormalForm:
     """Return an equivalent form that also contains what its residuals need."""
     needed = list(_needed(conjunction))
-    return normal_form(And((conjunction_node(conjunction), *needed))) if needed else (conjunction,)
+    return normal_form(And((conjunction_node(conjunction), *needed)), work=work) if needed else (conjunction,)
 
 
-def _is_covered(conjunction: Conjunction, form: NormalForm) -> bool:
-    if any(conjunctions.covers(each, conjunction) for each in form):
+def is_strengthened(conjunction: Conjunction) -> bool:
+    """Return whether its residuals need more than they say, so that others than those with fewer may cover it."""
+    return next(_needed(conjunction), None) is not None
+
+
+def _is_covered(conjunction: Conjunction, form: NormalForm, work: WorkBudget) -> bool:
+    if any(conjunctions.covers(each, conjunction, work) for each in form):
         return True
-    if not conjunction.residuals:
+    if not is_strengthened(conjunction):
         return False
-    stronger = strengthened(conjunction)
+    stronger = strengthened(conjunction, work)
     return stronger != (conjunction,) and all(
-        any(conjunctions.covers(each, piece) for each in form) for piece in stronger
+        any(conjunctions.covers(each, piece, work) for each in form) for piece in stronger
     )
 
 

@@ -19,6 +19,7 @@ from wanderbus.event import Event
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.eci import write
 from wanderbus.filters.evaluate import holds, item_holds
+from wanderbus.literals import to_text
 
 VALUE_CHARACTERS_MAX: Final = 80
 """Longest text of an attribute's value in an explanation; a longer one is cut."""
@@ -132,7 +133,7 @@ def _shown(value: Any) -> str:
         case str():
             text = f'"{value}"'
         case datetime():
-            text = value.isoformat()
+            text = to_text(value)
         case list():
             text = f"[{', '.join(map(_shown, value))}]"
         case _:

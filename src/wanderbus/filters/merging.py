@@ -14,10 +14,12 @@ adaptive  between the two: fuses what costs least, while the precision as estima
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import Final, Literal, get_args
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Final, Literal, Protocol, get_args
 
+from wanderbus import limits
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
 from wanderbus.filters import Filter, eci
@@ -26,6 +28,8 @@ from wanderbus.filters.merging_perfect import Structure, distinct_uncovered, imp
 from wanderbus.filters.merging_results import Change, Counted
 from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
+from wanderbus.filters.weights import weight_of
+from wanderbus.work import UNCOUNTED, WorkBudget, WorkExceeded
 
 Mode = Literal["perfect", "imperfect", "adaptive"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -33,7 +37,12 @@ MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 PRECISION_MIN: Final = 0.9
 """Precision of adaptive merging if none is given."""
 
-Merging = Callable[[Collection[Conjunction]], list[Conjunction]]
+
+class Merging(Protocol):
+    """Function that merges conjunctions of one structure; raises :class:`WorkExceeded` beyond the units of ``work``."""
+
+    def __call__(self, conjunctions: Collection[Conjunction], work: WorkBudget = ...) -> list[Conjunction]:
+        """Return the merged form of ``conjunctions``."""
 
 
 class MergedSet:
@@ -42,18 +51,38 @@ class MergedSet:
     An update merges again only the structures that it affects, and only if it adds or removes a conjunction that no
     other filter has. Many filters in one :meth:`update` cost each structure one merge. The memory is that of the
     filters' normal forms, and is released as filters are removed.
+
+    With ``weight_max`` the conjunctions of one structure are in blocks of at most this weight, each merged by itself,
+    so that an update costs no more with many of them; a conjunction that weighs more is not merged.
     """
 
     def __init__(
-        self, mode: Mode = "perfect", *, precision_min: float = PRECISION_MIN, events: Iterable[Event] = ()
+        self,
+        mode: Mode = "perfect",
+        *,
+        precision_min: float = PRECISION_MIN,
+        events: Iterable[Event] = (),
+        weight_max: float = math.inf,
     ) -> None:
         """Begin empty; only ``adaptive`` uses ``precision_min`` and the sample of ``events``.
 
         Raises :class:`ConfigurationError` for another mode or a precision outside 0 to 1.
         """
-        self._merging = merging_of(mode, precision_min, events)
+        self._mode: Mode = mode
+        self._events = tuple(events)
+        self._precision = precision_min
+        self._merging = merging_of(mode, precision_min, self._events)
+        self._weight_max = weight_max
         self._forms: dict[Hashable, NormalForm] = {}
-        self._groups: dict[Structure, _Group] = {}
+        self._groups: dict[_Block, _Group] = {}
+        self._blocks: dict[Conjunction, _Block] = {}
+        """Block of each conjunction, if there may be several of one structure."""
+        self._roomy: dict[Structure, int] = {}
+        """Number of the block of each structure to which conjunctions are added."""
+        self._numbers: dict[Structure, int] = {}
+        """Number of blocks of each structure."""
+        self._due: dict[_Block, None] = {}
+        """Blocks that are merged to another precision than that of now."""
 
     def __len__(self) -> int:
         """Return how many merged conjunctions there are."""
@@ -68,15 +97,21 @@ class MergedSet:
         return self.update(removed=[id])
 
     def update(
-        self, added: Mapping[Hashable, Filter | NormalForm] | None = None, removed: Iterable[Hashable] = ()
+        self,
+        added: Mapping[Hashable, Filter | NormalForm] | None = None,
+        removed: Iterable[Hashable] = (),
+        work: WorkBudget = UNCOUNTED,
     ) -> Change:
-        """Remove and add filters at once; return what changed. Raises :class:`KeyError` for an unknown removed id."""
+        """Remove and add filters at once; return what changed. Raises :class:`KeyError` for an unknown removed id.
+
+        A structure, or a block of one, that takes more than the units left of ``work`` is not merged.
+        """
         forms = {id: _form_of(each) for id, each in (added or {}).items()}
         leaving = dict.fromkeys(removed)
         for id in leaving:
             if id not in self._forms:
                 raise KeyError(id)
-        touched: dict[Structure, None] = {}
+        touched: dict[_Block, None] = {}
         for id in (*leaving, *(id for id in forms if id in self._forms and id not in leaving)):
             for conjunction in self._forms.pop(id):
                 self._count(conjunction, -1, touched)
@@ -84,11 +119,41 @@ class MergedSet:
         for form in forms.values():
             for conjunction in form:
                 self._count(conjunction, +1, touched)
-        changes = [self._merged_anew(structure) for structure in touched]
+        changes = [self._merged_anew(block, work) for block in touched]
         return Change(
             tuple(each for change in changes for each in change.added),
             tuple(each for change in changes for each in change.removed),
         )
+
+    def set_precision(self, precision_min: float) -> None:
+        """Merge to another estimated precision from now on; what is merged already stays until :meth:`go_on`."""
+        self._precision = precision_min
+        self._merging = merging_of(self._mode, precision_min, self._events)
+        self._due = dict.fromkeys(self._groups)
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether everything is merged to the precision of now."""
+        return not self._due
+
+    def go_on(self, work: WorkBudget) -> Change:
+        """Merge one more block to the precision of now, within the units for a filter; count them in ``work``.
+
+        A block that takes more stays as it is if it is precise enough, otherwise it is not merged.
+        """
+        if not self._due:
+            return Change()
+        block = next(iter(self._due))
+        group = self._groups[block]
+        former, precision = group.merged, group.precision
+        group.is_costly = False
+        own = WorkBudget(limits.MERGE_WORK_MAX)
+        change = self._merged_anew(block, own)
+        work.done += own.done
+        if own.left or precision < self._precision:
+            return change
+        group.merged, group.precision = former, precision
+        return Change()
 
     def conjunctions(self) -> list[Conjunction]:
         """Return the merged set."""
@@ -98,37 +163,90 @@ class MergedSet:
         """Return the merged set as filters."""
         return [filter_of(each) for each in self.conjunctions()]
 
-    def _count(self, conjunction: Conjunction, by: int, touched: dict[Structure, None]) -> None:
-        structure = structure_of(conjunction)
-        group = self._groups.get(structure)
+    def _count(self, conjunction: Conjunction, by: int, touched: dict[_Block, None]) -> None:
+        block = self._block_of(conjunction)
+        group = self._groups.get(block)
         if group is None:
-            group = self._groups[structure] = _Group()
+            group = self._groups[block] = _Group()
+            self._numbers[block[0]] = self._numbers.get(block[0], 0) + 1
         count = group.counts[conjunction] = group.counts.get(conjunction, 0) + by
         if not count:
             del group.counts[conjunction]
         if count == max(by, 0):
-            touched[structure] = None
+            touched[block] = None
+            if self._weight_max != math.inf:
+                self._weigh(conjunction, by, block, group)
 
-    def _merged_anew(self, structure: Structure) -> Change:
-        group = self._groups[structure]
+    def _block_of(self, conjunction: Conjunction) -> _Block:
+        """Return the block of a conjunction; a new one comes to the last of its structure if there is room."""
+        if self._weight_max == math.inf:
+            return structure_of(conjunction), 0
+        if (block := self._blocks.get(conjunction)) is not None:
+            return block
+        structure = structure_of(conjunction)
+        block = structure, self._roomy.get(structure, 0)
+        while (group := self._groups.get(block)) and group.weight + weight_of(conjunction) > self._weight_max:
+            block = structure, block[1] + 1
+        self._roomy[structure] = block[1]
+        return block
+
+    def _weigh(self, conjunction: Conjunction, by: int, block: _Block, group: _Group) -> None:
+        structure, number = block
+        group.weight += by * weight_of(conjunction)
+        group.is_costly &= by > 0
+        if by > 0:
+            self._blocks[conjunction] = block
+            return
+        del self._blocks[conjunction]
+        if number < self._roomy.get(structure, 0) and group.weight < self._weight_max / 2:
+            self._roomy[structure] = number
+
+    def _merged_anew(self, block: _Block, work: WorkBudget) -> Change:
+        self._due.pop(block, None)
+        group = self._groups[block]
         before = dict.fromkeys(group.merged)
-        group.merged = self._merging(group.counts)
+        group.merged, group.precision = self._merged(group, work), self._precision
         if not group.counts:
-            del self._groups[structure]
+            self._delete(block)
         after = dict.fromkeys(group.merged)
         return Change(
             tuple(each for each in after if each not in before), tuple(each for each in before if each not in after)
         )
 
+    def _delete(self, block: _Block) -> None:
+        structure, _ = block
+        del self._groups[block]
+        self._numbers[structure] -= 1
+        if not self._numbers[structure]:
+            del self._numbers[structure]
+            self._roomy.pop(structure, None)
+
+    def _merged(self, group: _Group, work: WorkBudget) -> Sequence[Conjunction]:
+        if group.is_costly or (group.weight > self._weight_max and len(group.counts) < 2):
+            return list(group.counts)
+        whole = work.left
+        merged = within(self._merging, group.counts, work)
+        group.is_costly = not work.left and whole >= limits.MERGE_WORK_MAX / 2
+        return merged
+
+
+_Block = tuple[Structure, int]
+"""A structure, and the number of the block of its conjunctions."""
+
 
 class _Group:
-    """The conjunctions of one structure, the number of filters that have each, and their merged form."""
+    """The conjunctions of one block, the number of filters that have each, and their merged form."""
 
-    __slots__ = ("counts", "merged")
+    __slots__ = ("counts", "is_costly", "merged", "precision", "weight")
 
     def __init__(self) -> None:
         self.counts: dict[Conjunction, int] = {}
+        self.is_costly = False
+        """True if merging took too much work; it is tried again once a conjunction is removed."""
         self.merged: Sequence[Conjunction] = ()
+        self.precision = 1.0
+        """Estimated precision that the merged form keeps."""
+        self.weight = 0
 
 
 def merge(
@@ -165,16 +283,29 @@ def merge_conjunctions(
     return _merged(conjunctions, merging_of(mode, precision_min, events))
 
 
-def uncovered_conjunctions(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
-    """Return those of ``conjunctions`` that no other of the same structure covers: the set without merging."""
-    return _merged(conjunctions, distinct_uncovered)
+def uncovered_conjunctions(conjunctions: Iterable[Conjunction], work: WorkBudget = UNCOUNTED) -> list[Conjunction]:
+    """Return those of ``conjunctions`` that no other of the same structure covers: the set without merging.
+
+    All of a structure that takes more than the units left of ``work`` are returned.
+    """
+    return _merged(conjunctions, distinct_uncovered, work)
 
 
-def _merged(conjunctions: Iterable[Conjunction], merging: Merging) -> list[Conjunction]:
+def _merged(conjunctions: Iterable[Conjunction], merging: Merging, work: WorkBudget = UNCOUNTED) -> list[Conjunction]:
     groups: dict[Structure, list[Conjunction]] = {}
     for each in conjunctions:
         groups.setdefault(structure_of(each), []).append(each)
-    return [each for group in groups.values() for each in merging(group)]
+    return [each for group in groups.values() for each in within(merging, group, work)]
+
+
+def within(merging: Merging, conjunctions: Collection[Conjunction], work: WorkBudget) -> list[Conjunction]:
+    """Return the merged form of ``conjunctions``, or themselves if that takes more than the units left of ``work``."""
+    if not work.left:
+        return list(conjunctions)
+    try:
+        return merging(conjunctions, work)
+    except WorkExceeded:
+        return list(conjunctions)
 
 
 def merging_of(mode: Mode, precision_min: float = PRECISION_MIN, events: Iterable[Event] = ()) -> Merging:
@@ -191,7 +322,7 @@ def merging_of(mode: Mode, precision_min: float = PRECISION_MIN, events: Iterabl
             return imperfect
         case "adaptive":
             sample = tuple(events)
-            return lambda conjunctions: adaptive(conjunctions, precision_min, sample)
+            return lambda conjunctions, work=UNCOUNTED: adaptive(conjunctions, precision_min, sample, work)
     raise ConfigurationError(f"unknown mode of merging {mode!r}; use one of {', '.join(MODES)}")
 
 

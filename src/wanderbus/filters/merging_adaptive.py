@@ -31,6 +31,7 @@ from wanderbus.filters.merging_clauses import laid_out
 from wanderbus.filters.merging_covered import Row
 from wanderbus.filters.merging_perfect import Group, imperfect
 from wanderbus.filters.normal import AttributeFilter, Conjunction, Term
+from wanderbus.work import UNCOUNTED, WorkBudget
 
 NEIGHBOURS: Final = 6
 """Neighbours on each side, in the order of each attribute."""
@@ -41,24 +42,30 @@ PARTNERS_MAX: Final = 32
 CELLS_MAX: Final = 4_096
 """Largest number of cells of one attribute; if filters name more ends, neighbouring cells are joined."""
 
+_PAIR: Final = 150
+"""Units of the estimate of a pair, and of each of its attributes."""
+
 Masks = tuple[int, ...]
 """For each attribute, the cells or the sampled events that fit, as bits."""
 
 
 def adaptive(
-    conjunctions: Collection[Conjunction], precision_min: float, sample: Sequence[Event] = ()
+    conjunctions: Collection[Conjunction],
+    precision_min: float,
+    sample: Sequence[Event] = (),
+    work: WorkBudget = UNCOUNTED,
 ) -> list[Conjunction]:
     """Return few conjunctions that hold where one of ``conjunctions``, of one structure, does.
 
     A ``precision_min`` of 1 is perfect merging, and one of 0 imperfect merging.
     """
     if precision_min <= 0.0 or len(conjunctions) < 2:
-        return imperfect(conjunctions)
-    group = Group(conjunctions)
+        return imperfect(conjunctions, work)
+    group = Group(conjunctions, work)
     rows = group.perfect(group.rows)
     if precision_min < 1.0 and len(rows) > 1:
         estimate = _Counting(group, rows, precision_min, sample) if sample else _Volumes(group, rows, precision_min)
-        rows = group.perfect(sorted({group.fused(parts) for parts in _Fusing(rows, estimate).parts()}))
+        rows = group.perfect(sorted({group.fused(parts) for parts in _Fusing(rows, estimate, work).parts()}))
     return group.conjunctions(rows)
 
 
@@ -212,8 +219,9 @@ class _Fused:
 class _Fusing:
     """Pairs fused one after the other, cheapest first."""
 
-    def __init__(self, rows: Sequence[Row], estimate: _Estimate) -> None:
+    def __init__(self, rows: Sequence[Row], estimate: _Estimate, work: WorkBudget) -> None:
         self._estimate = estimate
+        self._work = work
         self._alive: dict[int, _Fused] = {}
         self._ahead: list[tuple[float, int, int]] = []
         self._numbers = count(len(rows))
@@ -254,6 +262,7 @@ class _Fusing:
 
     def _unasked(self, one: _Fused, other: _Fused) -> float:
         """Return how much the fused two let through beyond what each of them does."""
+        self._work.spend(_PAIR * (1 + len(one.masks)))
         fused = self._estimate.size(_united(one.masks, other.masks))
         both = self._estimate.size(tuple([mine & its for mine, its in zip(one.masks, other.masks, strict=True)]))
         return max(0.0, fused - one.size - other.size + both)

@@ -14,6 +14,7 @@ from wanderbus import limits
 from wanderbus.filters import clauses
 from wanderbus.filters.clauses import KINDS, Terms
 from wanderbus.filters.normal import AttributeFilter, Interval, Term
+from wanderbus.work import UNCOUNTED, WorkBudget
 
 _ROOM: Final = limits.CLAUSE_TERMS_MAX - len(KINDS)
 """Largest number of terms with patterns, which multiply; terms without patterns are at most one for each kind."""
@@ -40,12 +41,12 @@ class Spans(NamedTuple):
         return bits
 
 
-def joined(filters: Iterable[AttributeFilter]) -> list[AttributeFilter]:
+def joined(filters: Iterable[AttributeFilter], work: WorkBudget = UNCOUNTED) -> list[AttributeFilter]:
     """Return the disjunction of ``filters``, which have one structure, without terms that the rest of it covers.
 
     The result is one attribute filter unless that would exceed :data:`wanderbus.limits.CLAUSE_TERMS_MAX`. For ``any``
     it holds exactly where one of ``filters`` does. For ``all`` it also holds for lists whose items fit different
-    filters.
+    filters. Raises :class:`WorkExceeded` beyond the units of ``work``.
     """
     distinct = list(dict.fromkeys(filters))
     if len(distinct) < 2:
@@ -60,19 +61,19 @@ def joined(filters: Iterable[AttributeFilter]) -> list[AttributeFilter]:
         parts[-1].append(each.terms)
         room -= size
     first = distinct[0]
-    return [AttributeFilter(first.attribute, first.quantifier, clauses.union(part)) for part in parts]
+    return [AttributeFilter(first.attribute, first.quantifier, clauses.union(part, work)) for part in parts]
 
 
-def widened(filters: Iterable[AttributeFilter]) -> AttributeFilter:
+def widened(filters: Iterable[AttributeFilter], work: WorkBudget = UNCOUNTED) -> AttributeFilter:
     """Return one attribute filter that holds wherever one of ``filters``, which have one structure, does.
 
     It is the disjunction, or if that has too many patterns, the disjunction without them.
     """
-    first, *others = joined(filters)
+    first, *others = joined(filters, work)
     if not others:
         return first
     bare = [(Term(term.kind, term.region),) for part in (first, *others) for term in part.terms]
-    return AttributeFilter(first.attribute, first.quantifier, clauses.union(bare))
+    return AttributeFilter(first.attribute, first.quantifier, clauses.union(bare, work))
 
 
 def order(each: AttributeFilter) -> tuple[Any, ...]:

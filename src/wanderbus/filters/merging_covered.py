@@ -14,6 +14,7 @@ from typing import Final
 from wanderbus.filters import clauses
 from wanderbus.filters.merging_clauses import laid_out
 from wanderbus.filters.normal import AttributeFilter
+from wanderbus.work import UNCOUNTED, WorkBudget
 
 BLOCK: Final = 4_096
 """Size of a block: its conjunctions are compared with one another, and with as many of the largest.
@@ -28,19 +29,24 @@ Row = tuple[int, ...]
 """A conjunction as the numbers of its attribute filters in a table."""
 
 
-def uncovered(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Row]:
+_CELL: Final = 100
+"""Units of the comparison of one attribute of one conjunction."""
+
+
+def uncovered(rows: Sequence[Row], table: Sequence[AttributeFilter], work: WorkBudget = UNCOUNTED) -> list[Row]:
     """Return those of ``rows``, all of one structure and distinct, that no other of them covers.
 
-    Of two that cover each other the first stays. The time is near-linear in the rows.
+    Of two that cover each other the first stays. The time is near-linear in the rows. Raises :class:`WorkExceeded`
+    beyond the units of ``work``.
     """
     if len(rows) < 2:
         return list(rows)
     if len(rows) <= 2 * BLOCK:
-        return _alive(rows, table)
-    return _in_blocks(rows, table)
+        return _alive(rows, table, work)
+    return _in_blocks(rows, table, work)
 
 
-def _in_blocks(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Row]:
+def _in_blocks(rows: Sequence[Row], table: Sequence[AttributeFilter], work: WorkBudget) -> list[Row]:
     """Compare each of ``rows`` with its block and with the largest, which come first."""
     sizes = [1.0] * len(rows)
     pieces: dict[int, int] = {}
@@ -54,11 +60,11 @@ def _in_blocks(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Ro
         groups: dict[int, list[Row]] = {}
         for row in rows:
             groups.setdefault(pieces[row[divided]], []).append(row)
-        return [row for group in groups.values() for row in uncovered(group, table)]
+        return [row for group in groups.values() for row in uncovered(group, table, work)]
     ordered = [rows[number] for number in sorted(range(len(rows)), key=lambda number: -sizes[number])]
     kept: list[Row] = []
     for start in range(0, len(ordered), BLOCK):
-        kept = [*_alive([*kept[:BLOCK], *ordered[start : start + BLOCK]], table), *kept[BLOCK:]]
+        kept = [*_alive([*kept[:BLOCK], *ordered[start : start + BLOCK]], table, work), *kept[BLOCK:]]
     return kept
 
 
@@ -78,10 +84,11 @@ def _along(ids: Sequence[int], table: Sequence[AttributeFilter]) -> tuple[dict[i
     return widths, pieces
 
 
-def _alive(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Row]:
+def _alive(rows: Sequence[Row], table: Sequence[AttributeFilter], work: WorkBudget) -> list[Row]:
     """Return the rows that no other row covers, after comparing each with every other."""
+    work.spend(_CELL * len(rows) * (1 + len(rows[0])))
     everyone = (1 << len(rows)) - 1
-    columns = [_Column(ids, table, everyone) for ids in zip(*rows, strict=True)]
+    columns = [_Column(ids, table, everyone, work) for ids in zip(*rows, strict=True)]
     alive = everyone
     # From the end, so that of two that cover each other the first stays.
     for number in range(len(rows) - 1, -1, -1):
@@ -90,6 +97,7 @@ def _alive(rows: Sequence[Row], table: Sequence[AttributeFilter]) -> list[Row]:
         for column, its in zip(columns, row, strict=True):
             candidates &= column.perhaps[its]
         for other in _bits(candidates, TRIES_MAX):
+            work.spend(_CELL)
             if all(column.covers(mine, its) for column, mine, its in zip(columns, rows[other], row, strict=True)):
                 alive ^= 1 << number
                 break
@@ -108,8 +116,9 @@ def _bits(number: int, most: int) -> Iterator[int]:
 class _Column:
     """One attribute of all rows that are compared."""
 
-    def __init__(self, ids: Sequence[int], table: Sequence[AttributeFilter], everyone: int) -> None:
+    def __init__(self, ids: Sequence[int], table: Sequence[AttributeFilter], everyone: int, work: WorkBudget) -> None:
         self._table = table
+        self._work = work
         holders: dict[int, int] = {}
         for number, each in enumerate(ids):
             holders[each] = holders.get(each, 0) | 1 << number
@@ -145,5 +154,5 @@ class _Column:
             return True
         mine, its = self._spans[one], self._spans[other]
         if mine.has_patterns or its.has_patterns:
-            return clauses.covers(self._table[one].terms, self._table[other].terms)
+            return clauses.covers(self._table[one].terms, self._table[other].terms, self._work)
         return len(mine.runs) < 2 or not its.mask & ~mine.mask

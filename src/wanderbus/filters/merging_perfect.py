@@ -13,14 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
+from typing import Final
 
 from wanderbus.filters.conjunctions import conjunction
 from wanderbus.filters.merging_clauses import joined, order, widened
 from wanderbus.filters.merging_covered import Row, uncovered
 from wanderbus.filters.normal import AttributeFilter, Conjunction
+from wanderbus.filters.weights import weight_of_filter
+from wanderbus.work import UNCOUNTED, WorkBudget
 
 Structure = tuple[tuple[tuple[str, str, tuple[str, ...]], ...], tuple[object, ...]]
 """Structure of a conjunction: those of its attribute filters, and its residuals (SPEC B-05)."""
+
+_ROW: Final = 100
+"""Units of one attribute filter of one row."""
+
+_PART: Final = 100
+"""Units of each part of an attribute filter that is compared to be sorted."""
 
 
 def structure_of(conjunction: Conjunction) -> Structure:
@@ -28,35 +37,40 @@ def structure_of(conjunction: Conjunction) -> Structure:
     return tuple([each.structure for each in conjunction.filters]), conjunction.residuals
 
 
-def perfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
+def perfect(conjunctions: Collection[Conjunction], work: WorkBudget = UNCOUNTED) -> list[Conjunction]:
     """Return at most as many conjunctions that hold exactly where one of ``conjunctions``, of one structure, does."""
     if len(conjunctions) < 2:
         return list(conjunctions)
-    group = Group(conjunctions)
+    group = Group(conjunctions, work)
     return group.conjunctions(group.perfect(group.rows))
 
 
-def imperfect(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
+def imperfect(conjunctions: Collection[Conjunction], work: WorkBudget = UNCOUNTED) -> list[Conjunction]:
     """Return one conjunction that holds wherever one of ``conjunctions``, of one structure, does, or more."""
     if len(conjunctions) < 2:
         return list(conjunctions)
-    group = Group(conjunctions)
+    group = Group(conjunctions, work)
     return group.conjunctions([group.fused(group.rows)])
 
 
-def distinct_uncovered(conjunctions: Collection[Conjunction]) -> list[Conjunction]:
+def distinct_uncovered(conjunctions: Collection[Conjunction], work: WorkBudget = UNCOUNTED) -> list[Conjunction]:
     """Return those of ``conjunctions``, of one structure, that no other of them covers."""
     if len(conjunctions) < 2:
         return list(conjunctions)
-    group = Group(conjunctions)
-    return group.conjunctions(uncovered(group.rows, group.table))
+    group = Group(conjunctions, work)
+    return group.conjunctions(uncovered(group.rows, group.table, work))
 
 
 class Group:
-    """Conjunctions of one structure as rows of numbers: indices of their attribute filters in a table."""
+    """Conjunctions of one structure as rows of numbers: indices of their attribute filters in a table.
 
-    def __init__(self, conjunctions: Iterable[Conjunction]) -> None:
+    Its functions raise :class:`WorkExceeded` beyond the units of ``work``.
+    """
+
+    def __init__(self, conjunctions: Iterable[Conjunction], work: WorkBudget = UNCOUNTED) -> None:
         distinct = list(dict.fromkeys(conjunctions))
+        self._work = work
+        work.spend(_ROW * len(distinct) * (1 + len(distinct[0].filters)))
         self.residuals = distinct[0].residuals
         self._slots = _slots_of(distinct[0].filters)
         self._names_once = len({each.attribute for each in distinct[0].filters}) == len(distinct[0].filters)
@@ -64,30 +78,35 @@ class Group:
         self.table: list[AttributeFilter] = []
         self._numbers: dict[AttributeFilter, int] = {}
         for _, places in self._slots:
-            for each in sorted({one.filters[place] for one in distinct for place in places}, key=order):
+            found = {one.filters[place] for one in distinct for place in places}
+            work.spend(_PART * sum(map(weight_of_filter, found)))
+            for each in sorted(found, key=order):
                 self._number(each)
         numbers = self._numbers
         self.rows = sorted({self._arranged([numbers[each] for each in one.filters]) for one in distinct})
 
     def perfect(self, rows: Sequence[Row]) -> list[Row]:
         """Return rows that hold exactly where one of ``rows`` does: none covers another, no two merge."""
-        kept = uncovered(rows, self.table)
+        kept = uncovered(rows, self.table, self._work)
         merged = self._merged(kept)
-        return kept if len(merged) == len(kept) else uncovered(merged, self.table)
+        return kept if len(merged) == len(kept) else uncovered(merged, self.table, self._work)
 
     def fused(self, rows: Sequence[Row]) -> Row:
         """Return one row that holds where one of ``rows`` does, and perhaps elsewhere."""
         if len(rows) == 1:
             return rows[0]
         return self._arranged(
-            [self._number(widened(self.table[each] for each in column)) for column in zip(*rows, strict=True)]
+            [
+                self._number(widened((self.table[each] for each in column), self._work))
+                for column in zip(*rows, strict=True)
+            ]
         )
 
     def conjunctions(self, rows: Iterable[Row]) -> list[Conjunction]:
         """Return ``rows`` as conjunctions, without filters that the others imply."""
         if self._names_once:
             return [Conjunction(tuple([self.table[each] for each in row]), self.residuals) for row in rows]
-        found = (conjunction([self.table[each] for each in row], self.residuals) for row in rows)
+        found = (conjunction([self.table[each] for each in row], self.residuals, self._work) for row in rows)
         return [each for each in found if each is not None]
 
     def _merged(self, rows: Sequence[Row]) -> list[Row]:
@@ -113,6 +132,7 @@ class Group:
         """
         alike: dict[Row, dict[Row, int]] = {}
         for row in rows:
+            self._work.spend(_ROW)
             if row in alive:
                 for place in places:
                     alike.setdefault(_without(row, place, places), {})[row] = row[place]
@@ -138,7 +158,7 @@ class Group:
         return made
 
     def _joined(self, numbers: Iterable[int]) -> list[int]:
-        return [self._number(each) for each in joined(self.table[number] for number in numbers)]
+        return [self._number(each) for each in joined((self.table[number] for number in numbers), self._work)]
 
     def _number(self, each: AttributeFilter) -> int:
         number = self._numbers.setdefault(each, len(self.table))

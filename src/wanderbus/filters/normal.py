@@ -52,7 +52,7 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
     patterns: tuple[Pattern, ...] = ()
 
 
-class AttributeFilter(msgspec.Struct, frozen=True, array_like=True):
+class AttributeFilter(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     """Requirement that some of ``terms`` holds for ``any`` or ``all`` items of ``attribute``, or that it ``exists`` or
     not.
 
@@ -69,7 +69,7 @@ class AttributeFilter(msgspec.Struct, frozen=True, array_like=True):
         return self.attribute, self.quantifier, tuple(sorted({term.kind for term in self.terms}))
 
 
-class Conjunction(msgspec.Struct, frozen=True, array_like=True):
+class Conjunction(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     """Requirement that every one of ``filters``, sorted, and every one of ``residuals`` holds.
 
     Residuals do not fit the form, or would have made it too large: they are evaluated and never inspected.

@@ -6,9 +6,17 @@ contain ``abc``. The rules are sound, and complete for two patterns; joint impli
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from wanderbus.filters.normal import Pattern
+from wanderbus.work import UNCOUNTED, WorkBudget
+
+OPERATION: Final = 40
+"""Units of the comparison of two short patterns."""
+
+SOUGHT_MAX: Final = 64
+"""Length of a sought text up to which each character of another text is compared more often."""
 
 
 def fits(text: str, patterns: Iterable[Pattern]) -> bool:
@@ -16,24 +24,31 @@ def fits(text: str, patterns: Iterable[Pattern]) -> bool:
     return all(_occurs(pattern, text) == pattern.wanted for pattern in patterns)
 
 
-def follows(pattern: Pattern, prefix: str, known: Iterable[Pattern]) -> bool:
+def follows(pattern: Pattern, prefix: str, known: Iterable[Pattern], work: WorkBudget = UNCOUNTED) -> bool:
     """Return whether every string that begins with ``prefix`` and fits ``known`` is proved to fit ``pattern``."""
+    work.spend(_units(pattern, prefix))
     if pattern.wanted and pattern.operator == "contains" and pattern.text in prefix:
         return True
-    return any(_implies(other, pattern) for other in known)
+    return any(_implies(other, pattern, work) for other in known)
 
 
-def are_contradictory(prefix: str, patterns: tuple[Pattern, ...]) -> bool:
+def are_contradictory(prefix: str, patterns: tuple[Pattern, ...], work: WorkBudget = UNCOUNTED) -> bool:
     """Return whether it is proved that no string begins with ``prefix`` and fits all of ``patterns``."""
-    return any(follows(negated(pattern), prefix, patterns) for pattern in patterns)
+    return any(follows(negated(pattern), prefix, patterns, work) for pattern in patterns)
 
 
-def reduced(patterns: Iterable[Pattern]) -> tuple[Pattern, ...]:
+def reduced(patterns: Collection[Pattern], work: WorkBudget = UNCOUNTED) -> tuple[Pattern, ...]:
     """Return ``patterns`` sorted, without those that follow from another one."""
+    work.spend(OPERATION * len(patterns))
     left = sorted(set(patterns))
     if len(left) < 2:
         return tuple(left)
-    return tuple(one for one in left if not follows(one, "", (other for other in left if other != one)))
+    return tuple(one for one in left if not follows(one, "", (other for other in left if other != one), work))
+
+
+def _units(sought: Pattern, text: str) -> int:
+    """Return the units of looking for ``sought`` in ``text``."""
+    return OPERATION + (len(text) * min(len(sought.text), SOUGHT_MAX) >> 6)
 
 
 def _occurs(pattern: Pattern, text: str) -> bool:
@@ -45,7 +60,8 @@ def negated(pattern: Pattern) -> Pattern:
     return Pattern(pattern.operator, pattern.text, not pattern.wanted)
 
 
-def _implies(known: Pattern, asked: Pattern) -> bool:
+def _implies(known: Pattern, asked: Pattern, work: WorkBudget) -> bool:
+    work.spend(_units(asked, known.text))
     if known == asked:
         return True
     if known.wanted and asked.wanted:

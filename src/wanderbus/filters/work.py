@@ -12,6 +12,7 @@ from typing import Any, Final
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.compiled import is_compiled
 from wanderbus.filters.work_counts import Share, Size, Work
+from wanderbus.limits import EVENT_BYTES_MOST, EVENT_LIST_ITEMS_MAX
 
 OPERATION: Final = 25
 """Units of one comparison in a compiled function; in a tree it costs :data:`IN_A_TREE` times as much."""
@@ -42,14 +43,23 @@ class Sizes(dict[str, Size | None]):
 
 
 class EverySize(dict[str, Size | None]):
-    """Sizes of an event that has every attribute, each a text of a given length."""
+    """Sizes of an event that has every attribute, each of the same size."""
 
-    def __init__(self, characters: int) -> None:
+    def __init__(self, characters: int, items: int = 1, cased: int | None = None) -> None:
+        """Create it with texts of so many ``characters``, or with lists; see :class:`Size`."""
         super().__init__()
-        self._each = Size(1, characters, characters)
+        self._each = Size(items, characters, characters if cased is None else cased)
 
     def __missing__(self, name: str) -> Size | None:
         return self._each
+
+
+_LARGEST: Final = EVENT_BYTES_MOST + EVENT_LIST_ITEMS_MAX * OTHER_CHARACTERS
+
+
+def most_units(work: Work) -> int:
+    """Return the units that a filter never exceeds, for whatever event a broker accepts."""
+    return work.units(EverySize(_LARGEST, EVENT_LIST_ITEMS_MAX, CASED_OTHERS * _LARGEST))
 
 
 def work_of(root: Node) -> Work:

@@ -174,9 +174,9 @@ class Batch:
         self._items.setdefault(at, []).extend(items)
 
     def _flat_items(self) -> tuple[Array, Array, Array]:
-        """Return where the items of each event begin, their columns and their doubles."""
+        """Return where the items of each event begin, their columns and their doubles; sorted within each event."""
         starts = np.zeros(len(self.flags) + 1, np.int64)
-        flat = [item for at in self.with_lists for item in self._items[at]]
+        flat = [item for at in self.with_lists for item in sorted(self._items[at])]
         for at, items in self._items.items():
             starts[at + 1] = len(items)
         np.cumsum(starts, out=starts)

@@ -18,7 +18,7 @@ from wanderbus.matching.rows import rows_of
 from wanderbus.matching.scan import Judge
 from wanderbus.matching.segment import Array, Segment
 from wanderbus.matching.store import Store
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import RowJudge, Table
 from wanderbus.matching.table_batch import TableBatch
 
 _ROOM: Final = 1 << 14
@@ -121,7 +121,7 @@ class Engine:
             found.append(ids.take(its).tolist())
         return found
 
-    def match_table(self, table: Table) -> tuple[Array, Array]:
+    def match_table(self, table: Table, judge: RowJudge | None = None) -> tuple[Array, Array]:
         """Return the slots of the filters that the rows of a table match, row by row, and the end of each row's."""
         self._store.write(len(table))
         at_once = max(1, VALUES_MAX // self._store.columns.count)
@@ -131,7 +131,7 @@ class Engine:
             for begin in range(0, len(batch.flags), EVENTS_MAX):
                 slots, its_counts = self._counted(batch.part(begin, begin + EVENTS_MAX))
                 if self._checks and slots.min(initial=0) < 0:
-                    slots, its_counts = self._checked_rows(slots, its_counts, table, first + begin)
+                    slots, its_counts = self._checked_rows(slots, its_counts, table, first + begin, judge)
                 found.append(slots)
                 counts.append(its_counts)
         return np.concatenate(found), np.cumsum(np.concatenate(counts))
@@ -153,7 +153,9 @@ class Engine:
         slots, ends = self._candidates(batch)
         return slots[: ends[-1] if ends else 0], np.diff(np.array(ends, np.int64), prepend=0)
 
-    def _checked_rows(self, slots: Array, counts: Array, table: Table, first: int) -> tuple[Array, Array]:
+    def _checked_rows(
+        self, slots: Array, counts: Array, table: Table, first: int, judge: RowJudge | None
+    ) -> tuple[Array, Array]:
         """Evaluate the inverted slots of rows from ``first`` on; return the slots that match, and their numbers."""
         rows = np.repeat(np.arange(len(counts)), counts)
         is_kept = slots >= 0
@@ -163,7 +165,11 @@ class Engine:
             if rows[place] != last:
                 last = int(rows[place])
                 attributes = table.attributes(first + last)
-            is_kept[place] = self._checks[~int(slots[place])][1](attributes) is True
+            slot = ~int(slots[place])
+            test = self._checks[slot][1]
+            is_kept[place] = (
+                judge(self._ids[slot], test, first + last, attributes) if judge else test(attributes) is True
+            )
         every = np.where(slots < 0, ~slots, slots)
         return every[is_kept], np.bincount(rows[is_kept], minlength=len(counts))
 

@@ -46,7 +46,7 @@ _FOUND: Final = "uint8[::1], int32[:,::1], int32[::1]"
 def _lines_of_lists(  # type: ignore[no-untyped-def]
     event, values, item_starts, item_columns, item_values, columns, line_starts, cuts
 ):  # fmt: skip
-    """Return the lines of all values of an event, and where the lines of each column begin."""
+    """Return the different lines of all values of an event, and where the lines of each column begin."""
     items = item_starts[event + 1] - item_starts[event]
     lines = np.empty(columns.shape[0] * (1 + 2 * items), np.int64)
     bounds = np.zeros(columns.shape[0] + 1, np.int64)
@@ -54,13 +54,40 @@ def _lines_of_lists(  # type: ignore[no-untyped-def]
     for place in range(columns.shape[0]):
         lines[at] = line_of(line_starts, cuts, place, values[event, columns[place]])
         at += 1
+        begin = at
         for item in range(item_starts[event], item_starts[event + 1]):
             if item_columns[item] == columns[place]:
                 for end in range(2):
-                    lines[at] = line_of(line_starts, cuts, place, item_values[item, end])
-                    at += 1
+                    line = line_of(line_starts, cuts, place, item_values[item, end])
+                    # Items are sorted: equal lines follow each other, or alternate where numbers are not doubles.
+                    if (at < begin + 1 or lines[at - 1] != line) and (at < begin + 2 or lines[at - 2] != line):
+                        lines[at] = line
+                        at += 1
         bounds[place + 1] = at
     return lines, bounds
+
+
+@njit(inline="always")  # type: ignore[misc, unused-ignore]
+def _items_of(column, item_columns, begin, stop):  # type: ignore[no-untyped-def]
+    """Return where the items of a column begin and end among those of an event."""
+    first = begin + np.searchsorted(item_columns[begin:stop], column)
+    return first, begin + np.searchsorted(item_columns[begin:stop], column + 1)
+
+
+@njit(inline="always")  # type: ignore[misc, unused-ignore]
+def _some_lies_in(low, high, asked, item_values, first, last):  # type: ignore[no-untyped-def]
+    """Return whether one of sorted items lies between two doubles, or equals both.
+
+    An item that is not a double is above the double that an open end excludes, and below the next double. Both its ends
+    rise from item to item, so the first one above the lower end decides.
+    """
+    of_low, of_high = np.uint64(asked & OPEN_LOW != 0), np.uint64(asked & OPEN_HIGH == 0)
+    begin, left = np.uint64(first), np.uint64(last - first)
+    while left > _1:
+        half = left >> _1
+        begin += half if item_values[begin + half - _1, of_low] < low else np.uint64(0)
+        left -= half
+    return (item_values[begin, of_low] >= low) & (item_values[begin, of_high] <= high)
 
 
 @njit(inline="always")  # type: ignore[misc, unused-ignore]
@@ -69,18 +96,19 @@ def _holds_of_lists(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Return whether every clause, which is a run of entries, has an entry that holds for some value."""
     found = False
+    first = last = item_starts[event]
+    place = -1
     for entry in range(begin, stop):
-        column = entry_columns[entry] & PLACE
+        asked = entry_columns[entry]
+        column = asked & PLACE
         if not found:
-            found = ends[entry, 0] <= values[event, column] <= ends[entry, 1]
-            for item in range(item_starts[event], item_starts[event + 1]):
-                if item_columns[item] == column:
-                    # A value that is not a double is above the double that an open end excludes, and below the next
-                    # double.
-                    low = item_values[item, 1 if entry_columns[entry] & OPEN_LOW else 0]
-                    high = item_values[item, 0 if entry_columns[entry] & OPEN_HIGH else 1]
-                    found |= ends[entry, 0] <= low and high <= ends[entry, 1]
-        if not entry_columns[entry] & OR_NEXT:
+            low, high = ends[entry, 0], ends[entry, 1]
+            if column != place:
+                place = column
+                first, last = _items_of(column, item_columns, item_starts[event], item_starts[event + 1])
+            found = low <= values[event, column] <= high
+            found |= first < last and _some_lies_in(low, high, asked, item_values, first, last)
+        if not asked & OR_NEXT:
             if not found:
                 return False
             found = False

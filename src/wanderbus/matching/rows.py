@@ -30,12 +30,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from wanderbus.filters import normal_form, regions
+from wanderbus.filters import regions
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Predicate, Quantified, Residual
 from wanderbus.filters.evaluate import comparable, item_holds
-from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Kind
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Kind, NormalForm
+from wanderbus.filters.normalising import normal_form
 from wanderbus.filters.sizes import has_questions
 from wanderbus.matching.layout import OPEN_HIGH, OPEN_LOW
+from wanderbus.work import WorkBudget
 
 PRESENCE, BOOLEAN, NUMBER, DATE, WORD, ORDER = range(6)
 
@@ -56,6 +58,9 @@ NORMALISED_QUESTIONS_MAX: Final = 48
 
 NORMALISED_ROWS_MAX: Final = 32
 """Largest number of conjunctions of that normal form; beyond it, filters are evaluated."""
+
+NORMALISED_WORK_MAX: Final = 1_000_000
+"""Units of work for the normal form of a filter; beyond it, what all of it needs is indexed."""
 
 PIECES_MAX: Final = 2_048
 """Largest number of pieces in all rows of a normal form; beyond it, what all of it needs is indexed."""
@@ -97,7 +102,11 @@ def rows_of(root: Node) -> Rows:
         return Rows(rows, True, True) if sum(map(len, rows)) <= CLAUSES_MAX else _needed_row(root)
     if has_questions(root, NORMALISED_QUESTIONS_MAX):
         return _needed_row(root)
-    found = _from_normal_form(root)
+    work = WorkBudget(NORMALISED_WORK_MAX)
+    form = normal_form(root, NORMALISED_ROWS_MAX, work)
+    if not work.left:
+        return _needed_row(root)
+    found = _from_normal_form(root, form)
     if not all(found.rows):  # an empty row matches every event: other rows would only cost time
         return Rows([[]], found.is_exact, found.is_exact_on_lists)
     pieces = sum(len(clause) for row in found.rows for clause in row)
@@ -275,14 +284,14 @@ _OF_TEXT: Final[Mapping[str, Callable[[str, str], Clause]]] = {
 # -------------------------------------------------------------------------------------------------------
 
 
-def _from_normal_form(root: Node) -> Rows:
+def _from_normal_form(root: Node, form: NormalForm) -> Rows:
     questions = list(_questions(root, True))
     if any(item_holds(each.clause, None) is wanted for each, wanted in questions):
         return Rows([[]], False, False)  # a value without a kind suffices, and normal forms omit those
     asked = {each.attribute for each, _ in questions}
     rows: list[Row] = []
     is_exact = is_exact_on_lists = True
-    for conjunction in normal_form(root, NORMALISED_ROWS_MAX):
+    for conjunction in form:
         parts = [_part(each) for each in conjunction.filters]
         # The form requires that every value of every kind exists; the filter may require nothing of a value without a
         # kind.

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from wanderbus.filters.compiled import Test
 from wanderbus.matching.table_columns import Column, Doubles, Texts
+
+RowJudge = Callable[[str, Test, int, Mapping[str, Any]], bool]
+"""Evaluation of a filter, by its id, its function, a row of a table and that row's attributes: returns whether the row
+counts as a match. It is to the rows of a table what :data:`wanderbus.matching.scan.Judge` is to events.
+"""
 
 
 class Table:

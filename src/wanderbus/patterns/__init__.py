@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from wanderbus.errors import PatternError
 from wanderbus.patterns.automaton import Seen
-from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX
+from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX, WORK_PER_EVENT_MAX
 from wanderbus.patterns.occurrence import Occurrence
 from wanderbus.patterns.pattern import Pattern, compile_pattern
 from wanderbus.patterns.state import NEVER_US, Counts, Detection, OtherPattern, State, Taken
@@ -20,6 +20,7 @@ __all__ = [
     "EVENTS_WAITING_MAX",
     "NEVER_US",
     "PARTIAL_MATCHES_MAX",
+    "WORK_PER_EVENT_MAX",
     "Counts",
     "Detection",
     "Leaf",

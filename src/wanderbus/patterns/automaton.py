@@ -23,7 +23,7 @@ EDGE_SHIFT: Final = 1
 """Bit of the first edge of a stage."""
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class Seen(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One event as the automaton sees it.
 
     ``leaves`` has a bit for each step whose leaf it matches, and ``values`` the attributes that the pattern uses, in
@@ -147,6 +147,21 @@ class Denial(NamedTuple):
     where: Value
 
 
+class Cost(NamedTuple):
+    """Units of work for a partial match: ``fixed``, and ``each`` for each unit of size of its events."""
+
+    fixed: int
+    each: int
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the cost of both."""
+        return Cost(self.fixed + other.fixed, self.each + other.each)
+
+    def units(self, size: int) -> int:
+        """Return the units for a partial match of this size."""
+        return self.fixed + self.each * size
+
+
 class Reaction(NamedTuple):
     """The effect of an event on a partial match."""
 
@@ -156,3 +171,7 @@ class Reaction(NamedTuple):
     closes: int
     """Edges that the event closes in any case."""
     denials: tuple[Denial, ...]
+    concerned: int
+    """Edges of which one must be open for any of these."""
+    cost: Cost
+    """The most work that it may take, if one of them is open."""

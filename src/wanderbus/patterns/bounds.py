@@ -13,6 +13,9 @@ EVENTS_WAITING_MAX: Final = 100_000
 EVENTS_PER_MATCH_MAX: Final = 1_000
 """Events of one match."""
 
+WORK_PER_EVENT_MAX: Final = 20_000_000
+"""Units of work of about 10 ns for one event at its key: an event that would take more is left out."""
+
 
 class Bounds(NamedTuple):
     """Bounds of one pattern."""
@@ -20,3 +23,4 @@ class Bounds(NamedTuple):
     partial_matches_max: int = PARTIAL_MATCHES_MAX
     events_waiting_max: int = EVENTS_WAITING_MAX
     events_per_match_max: int = EVENTS_PER_MATCH_MAX
+    work_per_event_max: int = WORK_PER_EVENT_MAX

@@ -37,7 +37,9 @@ def attributes_used(declaration: Declaration) -> tuple[str, ...]:
 class Classifier:
     """The leaves of a pattern as functions, and what it needs of an event."""
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: Declaration, children: Mapping[str, tuple[str, ...]] = {}) -> None:
+        """Compile the leaves; one of a subject also takes its ``children``, all subjects below it."""
+        self._children = children
         self.keys = declaration.keys
         self.attributes = attributes_used(declaration)
         self._source = declaration.time_source
@@ -51,7 +53,8 @@ class Classifier:
             if leaf.subject == EVERY_SUBJECT:
                 self._any.append(test)
             else:
-                self._tests.setdefault(leaf.subject, []).append(test)
+                for subject in self._subjects(leaf.subject):
+                    self._tests.setdefault(subject, []).append(test)
 
     def leaves(self, subject: str, attributes: Mapping[str, Any]) -> int:
         """Return a bit for each step whose leaf an event matches."""
@@ -75,7 +78,7 @@ class Classifier:
         for index, rows in ((named, table), (any_subject, table.of_subject(EVERY_SUBJECT))):
             if len(index) and len(table):
                 slots, ends = index.match_table(rows)
-                bits = np.array([0 if id is None else 1 << int(id) for id in index.ids()], np.int64)
+                bits = np.array([0 if id is None else 1 << _place(id) for id in index.ids()], np.int64)
                 row_of = np.repeat(np.arange(len(table)), np.diff(ends, prepend=0))
                 np.bitwise_or.at(found, row_of, bits[slots])
         return found
@@ -143,8 +146,17 @@ class Classifier:
         named, any_subject = Index(best_kernel()), Index(best_kernel())
         for place, leaf in enumerate(self._leaves):
             index = any_subject if leaf.subject == EVERY_SUBJECT else named
-            index.add(str(place), leaf.subject, leaf.filter)
+            for subject in self._subjects(leaf.subject):
+                index.add(f"{place} {subject}", subject, leaf.filter)
         return named, any_subject
+
+    def _subjects(self, subject: str) -> tuple[str, ...]:
+        return (subject, *self._children.get(subject, ()))
+
+
+def _place(id: str) -> int:
+    """Return the place of the leaf that has an id in an index."""
+    return int(id.partition(" ")[0])
 
 
 def _key_part(value: object) -> object:

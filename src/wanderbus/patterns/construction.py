@@ -7,9 +7,9 @@ stages; so is the other way through an optional step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import permutations
-from typing import Final
+from typing import Final, NoReturn
 
 from wanderbus.errors import PatternError
 from wanderbus.patterns.automaton import Automaton, Edge, Fragment, Joint, Stage
@@ -27,6 +27,7 @@ from wanderbus.patterns.tree import (
     Take,
     Then,
 )
+from wanderbus.work import WorkBudget, WorkExceeded
 
 STAGES_MAX: Final = 500
 """Stages of one automaton; ``and`` of n parts needs n! orders."""
@@ -37,10 +38,16 @@ BOTH_MAX: Final = 5
 EDGES_MAX: Final = 60
 """Edges from one stage."""
 
+CONSTRUCTION_WORK_MAX: Final = 3_000_000
+"""Units of work to construct one automaton, about 30 ms: ways through optional and negated parts multiply."""
+
+_WAY: Final = 150
+"""Units of work of one way from one step to another."""
+
 
 def construct(declaration: Declaration) -> Automaton:
     """Return the automaton; raise :class:`PatternError` for a pattern that cannot be one."""
-    return _Construction(declaration).automaton()
+    return _Construction(declaration, WorkBudget(CONSTRUCTION_WORK_MAX)).automaton()
 
 
 def uses_of(expression: Expression | None) -> frozenset[int]:
@@ -57,27 +64,39 @@ def uses_of(expression: Expression | None) -> frozenset[int]:
 class _Construction:
     """The stages and edges made so far."""
 
-    def __init__(self, declaration: Declaration) -> None:
+    def __init__(self, declaration: Declaration, budget: WorkBudget) -> None:
         self._declaration = declaration
+        self._budget = budget
         self._steps: list[int] = []
-        self._edges: dict[int, dict[int, list[Joint]]] = {}
+        self._edges: dict[int, dict[int, dict[Joint, None]]] = {}
 
     def automaton(self) -> Automaton:
+        try:
+            return self._automaton()
+        except WorkExceeded:
+            self._fail(0, "there are too many ways through optional and negated steps; simplify the pattern")
+
+    def _automaton(self) -> Automaton:
         whole = self._fragment(self._declaration.root)
         self._check_ends(whole)
         self._check_references()
-        ends: dict[int, list[Joint]] = {}
+        ends: dict[int, dict[Joint, None]] = {}
         for place, joint in whole.lasts:
-            _add(ends.setdefault(place, []), Joint(False, joint.absent))
+            ends.setdefault(place, {})[Joint(False, joint.absent)] = None
+        self._check_edges()
         uses = self._uses(ends)
-        stages = tuple(self._position(place, ends.get(place, []), uses[place]) for place in range(len(self._steps)))
+        stages = tuple(self._position(place, ends.get(place, ()), uses[place]) for place in range(len(self._steps)))
         return Automaton(stages, tuple(sorted({place for _, place in whole.firsts})))
 
-    def _position(self, place: int, ends: Sequence[Joint], uses: frozenset[int]) -> Stage:
+    def _check_edges(self) -> None:
+        for place, targets in self._edges.items():
+            if sum(map(len, targets.values())) > EDGES_MAX:
+                self._fail(self._steps[place], f"more than {EDGES_MAX} steps can follow this one; simplify the pattern")
+
+    def _position(self, place: int, ends: Iterable[Joint], uses: frozenset[int]) -> Stage:
         step = self._declaration.steps[self._steps[place]]
-        edges = tuple(Edge(target, joint) for target, joints in sorted(self._edges[place].items()) for joint in joints)
-        if len(edges) > EDGES_MAX:
-            self._fail(self._steps[place], f"more than {EDGES_MAX} steps can follow this one; simplify the pattern")
+        targets = sorted(self._edges[place].items())
+        edges = tuple(Edge(target, joint) for target, joints in targets for joint in joints)
         return Stage(place, self._steps[place], max(step.least, 1), step.most, edges, tuple(ends), uses)
 
     def _fragment(self, part: Part) -> Fragment:
@@ -102,7 +121,7 @@ class _Construction:
         if len(parts) > BOTH_MAX:
             self._fail(0, f"'and' joins at most {BOTH_MAX} parts")
         for part in parts:
-            _Construction(self._declaration)._check_part_of_both(part)
+            _Construction(self._declaration, self._budget)._check_part_of_both(part)
         return _union(
             [self._fragment(Then(order, (False,) * (len(order) - 1))) for order in permutations(tuple(parts))]
         )
@@ -115,9 +134,11 @@ class _Construction:
         return len(self._steps) - 1
 
     def _joined(self, one: Fragment, joint: Joint, other: Fragment) -> Fragment:
+        befores, afters = len(one.lasts) + len(one.empties), len(other.firsts) + len(other.empties)
+        self._budget.spend(_WAY * befores * afters)
         for place, before in one.lasts:
             for after, target in other.firsts:
-                _add(self._edges[place].setdefault(target, []), _sum(before, joint, after))
+                self._edges[place].setdefault(target, {})[_sum(before, joint, after)] = None
         firsts = one.firsts + [
             (_sum(empty, joint, after), target) for empty in one.empties for after, target in other.firsts
         ]
@@ -127,17 +148,19 @@ class _Construction:
         empties = [_sum(before, joint, after) for before in one.empties for after in other.empties]
         return Fragment(firsts, lasts, _distinct(empties))
 
-    def _uses(self, ends: dict[int, list[Joint]]) -> list[frozenset[int]]:
+    def _uses(self, ends: dict[int, dict[Joint, None]]) -> list[frozenset[int]]:
         """Return for each stage the steps to which conditions refer that are evaluated after it."""
         steps = self._declaration.steps
         own: list[frozenset[int]] = []
         for place, step in enumerate(self._steps):
-            joints = [joint for several in self._edges[place].values() for joint in several] + ends.get(place, [])
+            joints = [joint for several in self._edges[place].values() for joint in several]
+            joints += ends.get(place, ())
             conditions = [steps[absent].where for joint in joints for absent in joint.absent]
             conditions += [steps[self._steps[target]].where for target in self._edges[place]]
             conditions += [steps[step].where] if steps[step].most != 1 else []
             own.append(frozenset().union(*map(uses_of, conditions)))
         while True:
+            self._budget.spend(sum(map(len, self._edges.values())) * _WAY)
             wider = [uses.union(*(own[target] for target in self._edges[place])) for place, uses in enumerate(own)]
             if wider == own:
                 return own
@@ -183,6 +206,7 @@ class _Construction:
         changed = True
         while changed:
             changed = False
+            self._budget.spend(sum(map(len, self._edges.values())) * _WAY)
             for place, targets in self._edges.items():
                 known = before[place] | {self._steps[place]}
                 for target in targets:
@@ -193,10 +217,10 @@ class _Construction:
             found.setdefault(step, set()).update(before[place])
         return found
 
-    def _fail(self, step: int, reason: str) -> None:
+    def _fail(self, step: int, reason: str) -> NoReturn:
         self._fail_at(self._declaration.positions[step], reason)
 
-    def _fail_at(self, position: int, reason: str) -> None:
+    def _fail_at(self, position: int, reason: str) -> NoReturn:
         raise PatternError(reason, self._declaration.text, position)
 
 
@@ -211,14 +235,5 @@ def _sum(*joints: Joint) -> Joint:
     return Joint(any(joint.is_next for joint in joints), tuple(absent))
 
 
-def _distinct(joints: Sequence[Joint]) -> list[Joint]:
-    found: list[Joint] = []
-    for joint in joints:
-        _add(found, joint)
-    return found
-
-
-def _add(joints: list[Joint], joint: Joint) -> None:
-    """Add a joint unless it is there already."""
-    if joint not in joints:
-        joints.append(joint)
+def _distinct(joints: Iterable[Joint]) -> list[Joint]:
+    return list(dict.fromkeys(joints))

@@ -15,6 +15,9 @@ from wanderbus.patterns.tree import Aggregate, Constant, Count, Expression, Oper
 AGGREGATES: Final = ("sum", "avg", "min", "max", "first", "last")
 """Functions of the values that a step has."""
 
+HEIGHT_MAX: Final = 2 * limits.EXPRESSION_DEPTH_MAX
+"""Operations in each other: a row of operands counts one for each."""
+
 _COMPARISONS: Final = ("==", "!=", "<", "<=", ">", ">=")
 
 
@@ -25,6 +28,8 @@ class ExpressionReader:
         self._scanner = scanner
         self._steps = steps
         self._depth = 0
+        self._height = 0
+        """Height of the expression that was read last."""
         self.references: list[tuple[int, int]] = []
         """Place of each step that is referred to, and the position in the text."""
 
@@ -38,16 +43,25 @@ class ExpressionReader:
         return found
 
     def _joined(self, word: str, part: Callable[[], Expression]) -> Expression:
-        parts = [part()]
+        parts, height = [part()], self._height
         while self._scanner.accept(word):
             parts.append(part())
-        return parts[0] if len(parts) == 1 else Operation(word, tuple(parts))
+            height = max(height, self._height)
+        return parts[0] if len(parts) == 1 else self._over(height, Operation(word, tuple(parts)))
+
+    def _over(self, height: int, operation: Operation) -> Operation:
+        """Return an operation whose operands have at most ``height``: it is evaluated by as many nested calls."""
+        self._height = height + 1
+        if self._height > HEIGHT_MAX:
+            self._scanner.fail(f"more than {HEIGHT_MAX} operations in each other")
+        return operation
 
     def _negation(self) -> Expression:
         if not self._scanner.is_word("not"):
             return self._comparison()
         self._scanner.advance()
-        return Operation("not", (self._nested(self._negation),))
+        operand = self._nested(self._negation)
+        return self._over(self._height, Operation("not", (operand,)))
 
     def _comparison(self) -> Expression:
         left = self._sum()
@@ -55,8 +69,9 @@ class ExpressionReader:
             self._scanner.fail("'=' is not a comparison; write '=='")
         if self._scanner.token not in _COMPARISONS:
             return left
-        operator = self._scanner.advance()
-        return Operation(operator, (left, self._sum()))
+        operator, height = self._scanner.advance(), self._height
+        right = self._sum()
+        return self._over(max(height, self._height), Operation(operator, (left, right)))
 
     def _sum(self) -> Expression:
         return self._chain(("+", "-"), lambda: self._chain(("*", "/"), self._factor))
@@ -67,14 +82,18 @@ class ExpressionReader:
             length += 1
             if length > limits.EXPRESSION_DEPTH_MAX:
                 self._scanner.fail(f"more than {limits.EXPRESSION_DEPTH_MAX} operands in a row")
-            found = Operation(self._scanner.advance(), (found, part()))
+            operator, height = self._scanner.advance(), self._height
+            operands = (found, part())
+            found = self._over(max(height, self._height), Operation(operator, operands))
         return found
 
     def _factor(self) -> Expression:
         scanner = self._scanner
+        self._height = 0
         if scanner.token == "-":
             scanner.advance()
-            return Operation("-", (Constant(0), self._nested(self._factor)))
+            operand = self._nested(self._factor)
+            return self._over(self._height, Operation("-", (Constant(0), operand)))
         if scanner.token == "(":
             opening = scanner.expect("(")
             found = self.read()

@@ -10,21 +10,16 @@ Order of matches: by the events in turn, an earlier event first, a longer match 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from wanderbus.patterns.automaton import LOOP, Node, Reaction, Seen, Target, node_after
 from wanderbus.patterns.bounds import Bounds
+from wanderbus.patterns.costs import COMPARE, ENTRY, EVENT, LOOK, REDUCE
 from wanderbus.patterns.reactions import Tables
-from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Run
+from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Order, Run, State, order_of
 from wanderbus.patterns.tree import Selection
+from wanderbus.patterns.turns import Turn
 
-Order = list[tuple[int, int, int]]
-"""Time, offset and step of each event, and a sentinel at the end."""
-
-_SENTINEL: Final = (NEVER_US, NEVER_US, NEVER_US)
-
-
-Complete = tuple[int, Node]
+Ended = tuple[int, Node]
 """Time at which a match was complete, and its last event."""
 
 
@@ -37,21 +32,67 @@ class Matcher:
         self._selection = selection
         self._partial_max = bounds.partial_matches_max
         self._events_max = bounds.events_per_match_max
+        self._work_max = bounds.work_per_event_max
 
-    def advance(self, key: KeyState, watermark_us: int, counts: Counts) -> list[Complete]:
+    def advance(self, key: KeyState, watermark_us: int, counts: Counts) -> list[Ended]:
         """Process the waiting events below the watermark and end partial matches whose time ended below it."""
-        complete: list[Complete] = []
+        complete: list[Ended] = []
         for seen in self._ready(key, watermark_us):
             if key.expires_us < seen.time_us:
                 self._expire(key, seen.time_us, complete)
-            self._take(key, seen, counts, complete)
-            counts.events += 1
+            # Without conditions on earlier events, the bound on partial matches bounds the work.
+            if not self._tables.uses or self.work(key, seen) <= self._work_max:
+                self._take(key, seen, counts, complete)
+                counts.events += 1
+            else:
+                counts.left_out += 1
         if key.expires_us < watermark_us:
             self._expire(key, watermark_us, complete)
-        first_us = min((time_us for time_us, _ in key.waiting), default=NEVER_US)
+        self.settle(key, min((time_us for time_us, _ in key.waiting), default=NEVER_US))
+        return complete
+
+    def step(self, key: KeyState, place: tuple[int, int], state: State, turn: Turn) -> list[Ended]:
+        """Process the first waiting event of a key, which is at ``place``, unless the turn leaves it out."""
+        seen, counts = key.take(place), state.counts
+        complete: list[Ended] = []
+        units, made = 0, self._tables.made
+        if turn.counts_work:
+            units = self.work(key, seen)
+            turn.spend(ENTRY * (self._tables.made - made))
+        if turn.takes(seen, units, state.kept):
+            self._take(key, seen, counts, complete)
+            counts.events += 1
+        else:
+            counts.left_out += 1
+        return complete
+
+    def end(self, key: KeyState, turn: Turn) -> list[Ended]:
+        """End the partial matches of a key whose time ends next."""
+        complete: list[Ended] = []
+        if turn.counts_work:
+            turn.spend(EVENT + LOOK * len(key.runs))
+        self._expire(key, key.expires_us + 1, complete)
+        return complete
+
+    def settle(self, key: KeyState, first_us: int) -> None:
+        """Set the time at which a key is due, after its events; ``first_us`` is that of the first one that waits."""
         key.expires_us = _first_deadline(key.runs)
         key.due_us = min(first_us, key.expires_us)
-        return complete
+
+    def work(self, key: KeyState, seen: Seen) -> int:
+        """Return the most units of work that an event takes at the partial matches of its key."""
+        reaction, leaves, runs = self._tables.reaction, seen.leaves, key.runs
+        units, are_several = EVENT + LOOK * len(runs), len(runs) > 1 and self._selection != "every"
+        is_continued = False
+        for run in runs:
+            found = reaction(run.stage, leaves)
+            if found is not None and found.concerned & run.open:
+                is_continued = True
+                fixed, each = found.cost
+                units += fixed + each * run.node.units
+        if is_continued and are_several:
+            units += REDUCE * len(runs) + (COMPARE * (key.kept - key.waiting_units) if self._tables.uses else 0)
+        return units
 
     def _ready(self, key: KeyState, watermark_us: int) -> list[Seen]:
         """Remove the events below the watermark from those that wait; return them in order."""
@@ -60,12 +101,13 @@ class Matcher:
         if len(places) == len(waiting):
             ready = [waiting[place] for place in places]
             waiting.clear()
+            key.waiting_units = 0
             return ready
-        return [waiting.pop(place) for place in places]
+        return [key.take(place) for place in places]
 
     # One event --------------------------------------------------------------------------------------------------------
 
-    def _take(self, key: KeyState, seen: Seen, counts: Counts, complete: list[Complete]) -> None:
+    def _take(self, key: KeyState, seen: Seen, counts: Counts, complete: list[Ended]) -> None:
         made: list[Run] = []
         done: list[Node] = []
         if key.runs:
@@ -91,7 +133,7 @@ class Matcher:
         self, run: Run, reaction: Reaction, seen: Seen, made: list[Run], done: list[Node], counts: Counts
     ) -> bool:
         """Continue a partial match with an event where it can; return whether it stays too."""
-        targets, loop, closes, denials = reaction
+        targets, loop, closes, denials, *_ = reaction
         edges = run.open
         before = run.node
         if before.length >= self._events_max and (targets or loop):
@@ -156,7 +198,7 @@ class Matcher:
     # Complete matches -------------------------------------------------------------------------------------------------
 
     def _finish(
-        self, key: KeyState, made: list[Run], done: Iterable[Node], at_us: int, complete: list[Complete]
+        self, key: KeyState, made: list[Run], done: Iterable[Node], at_us: int, complete: list[Ended]
     ) -> list[Run]:
         """Detect the matches that are complete at once, as far as the pattern selects them.
 
@@ -176,7 +218,7 @@ class Matcher:
             key.expires_us = NEVER_US
         return made
 
-    def _expire(self, key: KeyState, before_us: int, complete: list[Complete]) -> None:
+    def _expire(self, key: KeyState, before_us: int, complete: list[Ended]) -> None:
         """End the partial matches whose time ends before ``before_us``; those that wait for an absence are complete."""
         ended = [run for run in key.runs if run.deadline_us < before_us]
         key.runs = [run for run in key.runs if run.deadline_us >= before_us]
@@ -185,7 +227,7 @@ class Matcher:
             self._finish_at_deadlines(key, waited, complete)
         key.expires_us = _first_deadline(key.runs)
 
-    def _finish_at_deadlines(self, key: KeyState, waited: list[Run], complete: list[Complete]) -> None:
+    def _finish_at_deadlines(self, key: KeyState, waited: list[Run], complete: list[Ended]) -> None:
         deadlines = {id(run.node): run.deadline_us for run in waited}
         ordered = _in_order(run.node for run in waited)
         last: tuple[int, int] | None = None
@@ -200,17 +242,6 @@ class Matcher:
                 last = (node.seen.time_us, node.seen.offset)
         if self._selection == "past" and last is not None:
             key.runs = [run for run in key.runs if (run.start.time_us, run.start.offset) > last]
-
-
-def order_of(node: Node) -> Order:
-    """Return the events of a match as matches are ordered."""
-    order = [_SENTINEL]
-    last: Node | None = node
-    while last is not None:
-        order.append((last.seen.time_us, last.seen.offset, last.step))
-        last = last.before
-    order.reverse()
-    return order
 
 
 def _first_deadline(runs: list[Run]) -> int:

@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 from wanderbus.patterns import state as states
 from wanderbus.patterns.automaton import Node, Seen
-from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX, Bounds
+from wanderbus.patterns.bounds import (
+    EVENTS_PER_MATCH_MAX,
+    EVENTS_WAITING_MAX,
+    PARTIAL_MATCHES_MAX,
+    WORK_PER_EVENT_MAX,
+    Bounds,
+)
 from wanderbus.patterns.classification import Classifier
 from wanderbus.patterns.construction import construct
+from wanderbus.patterns.costs import EMPTY_DETECTION, cost_of, total
 from wanderbus.patterns.evaluation import compile_expression
-from wanderbus.patterns.matcher import Matcher, order_of
+from wanderbus.patterns.matcher import Matcher
 from wanderbus.patterns.occurrence import Occurrence
 from wanderbus.patterns.reactions import Tables
 from wanderbus.patterns.reading import read
-from wanderbus.patterns.state import NEVER_US, Detection, KeyState, State, Taken
+from wanderbus.patterns.state import NEVER_US, Complete, Detection, KeyState, State, Taken
 from wanderbus.patterns.tree import Leaf
+from wanderbus.patterns.turn_matching import TurnMatching
+from wanderbus.patterns.turns import Turn
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -33,12 +42,13 @@ def compile_pattern(
     partial_matches_max: int = PARTIAL_MATCHES_MAX,
     events_waiting_max: int = EVENTS_WAITING_MAX,
     events_per_match_max: int = EVENTS_PER_MATCH_MAX,
+    work_per_event_max: int = WORK_PER_EVENT_MAX,
 ) -> Pattern:
     """Return the pattern that ``text`` describes; raise :class:`wanderbus.errors.PatternError` with the position.
 
     The bounds hold for each key. What exceeds one is refused and counted in :attr:`State.counts`.
     """
-    return Pattern(text, Bounds(partial_matches_max, events_waiting_max, events_per_match_max))
+    return Pattern(text, Bounds(partial_matches_max, events_waiting_max, events_per_match_max, work_per_event_max))
 
 
 class Pattern:
@@ -48,18 +58,22 @@ class Pattern:
     makes patterns.
     """
 
-    def __init__(self, text: str, bounds: Bounds) -> None:
+    def __init__(self, text: str, bounds: Bounds, children: Mapping[str, tuple[str, ...]] = {}) -> None:
+        """Compile ``text``; a step that takes a subject takes its ``children`` too, all subjects below it."""
+        self.children = children
         self.declaration = read(text)
         """Syntax tree."""
         self.bounds = bounds
         self.automaton = construct(self.declaration)
-        self._classifier = Classifier(self.declaration)
+        self._classifier = Classifier(self.declaration, children)
         places = {name: place for place, name in enumerate(self._classifier.attributes)}
         tables = Tables(self.automaton, self.declaration.steps, places)
         self._matcher = Matcher(tables, self.declaration.within_us, self.declaration.selection, bounds)
         self._emitted = [
             (name, compile_expression(expression, places)) for name, expression in self.declaration.emitted
         ]
+        emitted = total(cost_of(expression) for _, expression in self.declaration.emitted)
+        self._detection_cost = emitted.plus(EMPTY_DETECTION)
 
     @property
     def text(self) -> str:
@@ -151,26 +165,66 @@ class Pattern:
 
         ``state`` is used up: use the one that is returned.
         """
-        self._add(state, events, max(state.watermark_us, late_below_us or states.BEFORE_ALL_US))
-        state.watermark_us = watermark_us = max(state.watermark_us, watermark_us)
-        complete: list[tuple[int, Node, str]] = []
-        timers, keys = state.timers, state.keys
+        state = self.add(state, events, watermark_us, late_below_us=late_below_us)
+        matched = self.match(state)
+        return state, [self.detection(each) for each in matched]
+
+    def add(
+        self, state: State, events: Iterable[Seen], watermark_us: int, *, late_below_us: int | None = None
+    ) -> State:
+        """Return the state after events and a watermark, as :meth:`advance` does, before anything is matched."""
+        bound_us = states.BEFORE_ALL_US if late_below_us is None else late_below_us
+        self._add(state, events, max(state.watermark_us, bound_us))
+        self._drop_stale(state)
+        state.watermark_us = max(state.watermark_us, watermark_us)
+        return state
+
+    def match(self, state: State, turn: Turn | None = None) -> list[Complete]:
+        """Match the events below the watermark, and return the complete matches in order.
+
+        With a ``turn``, no more than it allows; the next call continues.
+        """
+        if turn is None:
+            found = self._match_all(state)
+        else:
+            found = TurnMatching(state, self._matcher, turn, self._detection_cost).run()
+        self._drop_stale(state)
+        state.counts.detections += len(found)
+        return found
+
+    def detection(self, match: Complete) -> Detection:
+        """Return a complete match as a detection, with the values that the pattern emits."""
+        attributes = {name: _scalar(value) for name, get in self._emitted if (value := get(match.node)) is not None}
+        return self._detection(match, attributes)
+
+    def empty_detection(self, match: Complete) -> Detection:
+        """Return the same without any value, which takes little work."""
+        return self._detection(match, {})
+
+    def detection_work(self, match: Complete) -> int:
+        """Return the most units of work of a detection with its values."""
+        return self._detection_cost.units(match.node.units)
+
+    def _match_all(self, state: State) -> list[Complete]:
+        watermark_us = state.watermark_us
+        found, timers, keys = list(state.complete), state.timers, state.keys
+        state.complete.clear()
+        state.kept -= sum([each.node.units for each in found])
         while timers and timers[0][0] < watermark_us:
             due_us, name = heappop(timers)
             key = keys.get(name)
             if key is None or key.due_us != due_us:
                 continue
             for at_us, node in self._matcher.advance(key, watermark_us, state.counts):
-                complete.append((at_us, node, name))
+                found.append(Complete(at_us, node, name))
             state.kept += key.count()
             if key.due_us == NEVER_US:
                 del keys[name]
             else:
                 heappush(timers, (key.due_us, name))
-        self._drop_stale(state)
-        complete.sort(key=lambda each: (each[0], order_of(each[1])))
-        state.counts.detections += len(complete)
-        return state, [self._detection(*each) for each in complete]
+        found.sort(key=states.in_order)
+        state.steps = state.taken = 0
+        return found
 
     def save(self, state: State) -> bytes:
         """Return a state as bytes, which :meth:`load` of the same pattern reads."""
@@ -200,10 +254,7 @@ class Pattern:
             elif len(key.waiting) >= self.bounds.events_waiting_max:
                 counts.waiting_full += 1
             else:
-                key.waiting[place] = seen
-                units = seen.units
-                key.kept += units
-                state.kept += units
+                state.kept += key.wait(place, seen)
                 if time_us < key.due_us:
                     key.due_us = time_us
                     heappush(timers, (time_us, seen.key))
@@ -217,15 +268,15 @@ class Pattern:
         while timers and ((key := keys.get(timers[0][1])) is None or key.due_us != timers[0][0]):
             heappop(timers)
 
-    def _detection(self, at_us: int, node: Node, key: str) -> Detection:
+    def _detection(self, match: Complete, attributes: dict[str, Any]) -> Detection:
         steps = self.declaration.steps
         taken: list[Taken] = []
-        last: Node | None = node
+        last: Node | None = match.node
         while last is not None:
             taken.append(Taken(steps[last.step].name, last.seen.offset, last.seen.id))
             last = last.before
-        attributes = {name: _scalar(value) for name, get in self._emitted if (value := get(node)) is not None}
-        return Detection(self.name, key, at_us, tuple(reversed(taken)), self.declaration.subject, attributes)
+        events = tuple(reversed(taken))
+        return Detection(self.name, match.key, match.at_us, events, self.declaration.subject, attributes)
 
 
 def _scalar(value: Any) -> Any:

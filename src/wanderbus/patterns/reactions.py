@@ -6,10 +6,15 @@ An event is known by the bits of the leaves that it matches, so each table is fi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from wanderbus.patterns.automaton import EDGE_SHIFT, LOOP, Automaton, Denial, Joint, Reaction, Stage, Target
+from wanderbus.patterns.costs import cost_of, reaction_cost
 from wanderbus.patterns.evaluation import compile_expression
 from wanderbus.patterns.tree import Step
+
+KNOWN_MAX: Final = 8_192
+"""Targets in the tables together; with more, they are filled again. Publishers choose the leaves of their events."""
 
 
 class Tables:
@@ -18,9 +23,15 @@ class Tables:
     def __init__(self, automaton: Automaton, steps: Sequence[Step], attributes: Mapping[str, int]) -> None:
         self.stages = automaton.stages
         self.starts = automaton.starts
+        self.uses = any(stage.uses for stage in automaton.stages)
+        """True if a condition refers to earlier events."""
         self._where = [None if step.where is None else compile_expression(step.where, attributes) for step in steps]
+        self._conditions = [cost_of(step.where) for step in steps]
         self._reactions: list[dict[int, Reaction | None]] = [{} for _ in automaton.stages]
         self._firsts: dict[int, tuple[Target, ...]] = {}
+        self._known = 0
+        self.made = 0
+        """Entries made so far, in units of their size."""
         self.end_edges = [
             sum(bit for bit, _ in _ends_of(stage)) if stage.waits_for_end else 0 for stage in automaton.stages
         ]
@@ -30,7 +41,9 @@ class Tables:
         """Return the effect of an event with ``leaves`` at ``stage``; None for no effect."""
         known = self._reactions[stage]
         if leaves not in known:
-            known[leaves] = self._make(self.stages[stage], leaves)
+            made = self._make(self.stages[stage], leaves)
+            self._bound(1 if made is None else 1 + len(made.targets))
+            known[leaves] = made
         return known[leaves]
 
     def firsts(self, leaves: int) -> tuple[Target, ...]:
@@ -38,8 +51,19 @@ class Tables:
         found = self._firsts.get(leaves)
         if found is None:
             found = tuple(self._target(0, place) for place in self.starts if self._takes(place, leaves))
+            self._bound(1 + len(found))
             self._firsts[leaves] = found
         return found
+
+    def _bound(self, more: int) -> None:
+        """Count an entry that is added, and forget all others first if they would be too many."""
+        self.made += more
+        self._known += more
+        if self._known > KNOWN_MAX:
+            self._known = more
+            for each in self._reactions:
+                each.clear()
+            self._firsts.clear()
 
     def open_edges(self, place: int, count: int) -> int:
         """Return the edges that are open after the ``count``-th event at a stage."""
@@ -90,7 +114,12 @@ class Tables:
             return None
         targets = tuple(self._target(edges, place) for place, edges in bits.items())
         loop = self._target(LOOP, stage.place) if loops else None
-        return Reaction(targets, loop, closes, tuple(denials))
+        several = [*targets, loop] if loop is not None else targets
+        cost = reaction_cost([each.step for each in several], [each.step for each in denials], self._conditions)
+        concerned = LOOP if loops else 0
+        for edges in (*bits.values(), *denied.values()):
+            concerned |= edges
+        return Reaction(targets, loop, closes, tuple(denials), concerned, cost)
 
 
 def _ends_of(stage: Stage) -> list[tuple[int, Joint]]:

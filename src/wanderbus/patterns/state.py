@@ -5,8 +5,10 @@ Times are integers: microseconds since the Unix epoch.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +22,7 @@ BEFORE_ALL_US: Final = -(2**63)
 """Time before every event."""
 
 
-class Run(msgspec.Struct):
+class Run(msgspec.Struct, gc=False):
     """A partial match: its last event, its first one, its stage, and the edges that are still open."""
 
     node: Node
@@ -44,11 +46,26 @@ class KeyState(msgspec.Struct):
     """Earliest end of a partial match."""
     kept: int = 0
     """Its part of :attr:`State.kept`."""
+    waiting_units: int = 0
+    """Size of the events that wait."""
+
+    def wait(self, place: tuple[int, int], seen: Seen) -> int:
+        """Let an event wait; return its size."""
+        self.waiting[place] = seen
+        units = seen.units
+        self.waiting_units += units
+        self.kept += units
+        return units
+
+    def take(self, place: tuple[int, int]) -> Seen:
+        """Remove an event from those that wait, to be processed."""
+        seen = self.waiting.pop(place)
+        self.waiting_units -= seen.units
+        return seen
 
     def count(self) -> int:
         """Count what is kept again; return the change."""
-        waiting = sum([seen.units for seen in self.waiting.values()])
-        before, self.kept = self.kept, waiting + sum([run.node.units for run in self.runs])
+        before, self.kept = self.kept, self.waiting_units + sum([run.node.units for run in self.runs])
         return self.kept - before
 
 
@@ -68,6 +85,16 @@ class Counts(msgspec.Struct):
     """Partial matches refused because their key had too many."""
     long: int = 0
     """Partial matches that were not continued because they had too many events."""
+    left_out: int = 0
+    """Events left out because they would have taken too much work, or because too much was kept."""
+
+
+class Complete(NamedTuple):
+    """A match that is complete: when it became so, its last event, and its key."""
+
+    at_us: int
+    node: Node
+    key: str
 
 
 class State(msgspec.Struct):
@@ -79,11 +106,19 @@ class State(msgspec.Struct):
     """Heap of the times at which a key is due; one of a key whose time has changed is skipped."""
     counts: Counts = msgspec.field(default_factory=Counts)
     kept: int = 0
-    """Events that wait, and events of partial matches, those of each match counted for itself, in units of size."""
+    """Events that wait, and events of matches, those of each match counted for itself, in units of size."""
+    complete: deque[Complete] = msgspec.field(default_factory=deque)
+    """Matches that are complete, in order, and that no turn has taken as detections yet."""
+    steps: int = 0
+    """Steps since everything below a watermark was matched for the last time (:mod:`wanderbus.patterns.turns`)."""
+    taken: int = 0
+    """Detections taken since then."""
 
     @property
     def due_us(self) -> int:
         """Earliest time at which something happens; a watermark up to it changes nothing. :data:`NEVER_US` if idle."""
+        if self.complete:
+            return self.complete[0].at_us
         return self.timers[0][0] if self.timers else NEVER_US
 
     @property
@@ -97,7 +132,7 @@ class State(msgspec.Struct):
         return sum(len(key.waiting) for key in self.keys.values())
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True):
+class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An event of a detection: the step that took it, the event's offset and its id."""
 
     step: str
@@ -151,6 +186,8 @@ class _SavedKey(msgspec.Struct, frozen=True, array_like=True):
     """Place of the node before, or -1; the step; the place of the event."""
     runs: list[_SavedRun]
     waiting: list[Seen]
+    complete: list[tuple[int, int]] = []
+    """Time and last node of each match that no turn has taken yet."""
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -158,6 +195,30 @@ class _Saved(msgspec.Struct, frozen=True):
     watermark_us: int
     counts: Counts
     keys: dict[str, _SavedKey]
+    steps: int = 0
+    taken: int = 0
+
+
+Order = list[tuple[int, int, int]]
+"""Time, offset and step of each event, and a sentinel at the end."""
+
+_SENTINEL: Final = (NEVER_US, NEVER_US, NEVER_US)
+
+
+def order_of(node: Node) -> Order:
+    """Return the events of a match as matches are ordered."""
+    order = [_SENTINEL]
+    last: Node | None = node
+    while last is not None:
+        order.append((last.seen.time_us, last.seen.offset, last.step))
+        last = last.before
+    order.reverse()
+    return order
+
+
+def in_order(match: Complete) -> tuple[int, Order]:
+    """Return the place of a complete match among others."""
+    return match.at_us, order_of(match.node)
 
 
 class OtherPattern(ValueError):
@@ -166,8 +227,12 @@ class OtherPattern(ValueError):
 
 def save(state: State, pattern: str) -> bytes:
     """Return the state of the pattern with the fingerprint ``pattern`` as bytes."""
-    keys = {key: _saved_key(each) for key, each in state.keys.items()}
-    return _ENCODER.encode(_Saved(pattern, state.watermark_us, state.counts, keys))
+    complete: dict[str, list[Complete]] = {}
+    for each in state.complete:
+        complete.setdefault(each.key, []).append(each)
+    names = dict.fromkeys((*state.keys, *complete))
+    keys = {name: _saved_key(state.keys.get(name) or KeyState({}, []), complete.get(name, ())) for name in names}
+    return _ENCODER.encode(_Saved(pattern, state.watermark_us, state.counts, keys, state.steps, state.taken))
 
 
 def load(data: bytes, pattern: str) -> State:
@@ -178,9 +243,17 @@ def load(data: bytes, pattern: str) -> State:
         raise OtherPattern(f"the bytes are no state of a pattern: {error}") from None
     if saved.pattern != pattern:
         raise OtherPattern("the state is that of another pattern; begin with an empty one")
-    keys = {key: _loaded_key(each) for key, each in saved.keys.items()}
+    keys: dict[str, KeyState] = {}
+    complete: list[Complete] = []
+    for name, each in saved.keys.items():
+        key, ended = _loaded_key(each)
+        complete += [Complete(at_us, node, name) for at_us, node in ended]
+        if key.due_us != NEVER_US:
+            keys[name] = key
     timers = sorted((each.due_us, key) for key, each in keys.items())
-    return State(saved.watermark_us, keys, timers, saved.counts, sum(key.kept for key in keys.values()))
+    kept = sum(key.kept for key in keys.values()) + sum(each.node.units for each in complete)
+    complete.sort(key=in_order)
+    return State(saved.watermark_us, keys, timers, saved.counts, kept, deque(complete), saved.steps, saved.taken)
 
 
 def of_former_log(data: bytes) -> bytes:
@@ -202,7 +275,7 @@ def of_former_log(data: bytes) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(saved, keys=keys))
 
 
-def _saved_key(key: KeyState) -> _SavedKey:
+def _saved_key(key: KeyState, complete: Iterable[Complete]) -> _SavedKey:
     events: dict[tuple[int, int], int] = {}
     seen: list[Seen] = []
     nodes: dict[int, int] = {}
@@ -232,10 +305,11 @@ def _saved_key(key: KeyState) -> _SavedKey:
         )
         for run in key.runs
     ]
-    return _SavedKey(seen, rows, runs, list(key.waiting.values()))
+    ended = [(each.at_us, place_of_node(each.node)) for each in complete]
+    return _SavedKey(seen, rows, runs, list(key.waiting.values()), ended)
 
 
-def _loaded_key(saved: _SavedKey) -> KeyState:
+def _loaded_key(saved: _SavedKey) -> tuple[KeyState, list[tuple[int, Node]]]:
     nodes: list[Node] = []
     for before, step, event in saved.nodes:
         previous = None if before < 0 else nodes[before]
@@ -248,8 +322,9 @@ def _loaded_key(saved: _SavedKey) -> KeyState:
     expires_us = min((run.deadline_us for run in runs), default=NEVER_US)
     due_us = min((time_us for time_us, _ in waiting), default=NEVER_US)
     key = KeyState(waiting, runs, min(due_us, expires_us), expires_us)
+    key.waiting_units = sum([seen.units for seen in saved.waiting])
     key.count()
-    return key
+    return key, [(at_us, nodes[place]) for at_us, place in saved.complete]
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from wanderbus.filters.cesql.tree import Expression, Value
+from wanderbus.literals import to_text
 
 ErrorKind = Literal["parse", "math", "cast", "missingAttribute", "missingFunction", "functionEvaluation", "generic"]
 """The errors of CESQL 3.3, by their names in the conformance suite."""
@@ -109,7 +110,6 @@ def _scalar(value: Any) -> Value:
         case float():
             return repr(value)
         case datetime():
-            text = value.isoformat()
-            return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+            return to_text(value) if value.tzinfo is not None else value.isoformat()
         case _:
             return str(value)

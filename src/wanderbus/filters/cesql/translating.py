@@ -75,6 +75,14 @@ class Condition(NamedTuple):
     node: Node
     exact: bool = True
     weight: int = 1
+    """Number of questions."""
+
+    depth: int = 1
+    needs: frozenset[str] = frozenset()
+    """Attributes that every event for which ``node`` holds has."""
+
+    operands: tuple[Condition, ...] = ()
+    """Conditions of the operands of ``node``, if it is an `And` or an `Or`."""
 
 
 class Meaning(NamedTuple):
@@ -172,57 +180,49 @@ def _run(kind: str, run: list[Meaning]) -> Meaning:
 def _all(conditions: Iterable[Condition]) -> Condition:
     """Return the conjunction, without conditions that another one implies."""
     given = list(conditions)
-    nodes = list(dict.fromkeys(part for each in given for part in _opened(And, each.node)))
-    if NOTHING in nodes:
+    parts = _parts(And, given)
+    if NOTHING in parts:
         return _NEVER
-    sure = {name for node in nodes if not isinstance(node, Present) for name in _needs(node)}
-    kept = tuple(node for node in nodes if not (isinstance(node, Present) and node.attribute in sure))
-    whole = _weighed(kept[0] if len(kept) == 1 else And(kept), kept, given)
+    kept = tuple(parts.values())
+    sure = [each.needs for each in kept if not isinstance(each.node, Present)]
+    if len(sure) < len(kept):
+        implied = frozenset().union(*sure)
+        kept = tuple(each for each in kept if not (isinstance(each.node, Present) and each.node.attribute in implied))
+    whole = _joined(And, kept, given)
     return min(given, key=lambda each: each.weight or WEIGHT_MAX)._replace(exact=False) if whole is _UNKNOWN else whole
 
 
 def _any(conditions: Iterable[Condition]) -> Condition:
     """Return the disjunction, without conditions that imply another one."""
     given = list(conditions)
-    nodes = list(dict.fromkeys(part for each in given for part in _opened(Or, each.node)))
-    if EVERYTHING in nodes:
+    parts = _parts(Or, given)
+    if EVERYTHING in parts:
         return _ALWAYS if _ALWAYS in given else _UNKNOWN
-    wide = {node.attribute for node in nodes if isinstance(node, Present)}
-    kept = tuple(node for node in nodes if isinstance(node, Present) or wide.isdisjoint(_needs(node)))
-    return _weighed(kept[0] if len(kept) == 1 else Or(kept), kept, given)
+    kept = tuple(parts.values())
+    if wide := {each.node.attribute for each in kept if isinstance(each.node, Present)}:
+        kept = tuple(each for each in kept if isinstance(each.node, Present) or wide.isdisjoint(each.needs))
+    return _joined(Or, kept, given)
 
 
-def _opened(kind: type[And[Node]] | type[Or[Node]], node: Node) -> tuple[Node, ...]:
-    return node.operands if isinstance(node, kind) else (node,)
+def _parts(kind: type[And[Node]] | type[Or[Node]], given: list[Condition]) -> dict[Node, Condition]:
+    """Return the different conditions of which a node of ``kind`` that joins ``given`` is made."""
+    opened = (each.operands if isinstance(each.node, kind) else (each,) for each in given)
+    return {part.node: part for parts in opened for part in parts}
 
 
-def _weighed(node: Node, operands: tuple[Node, ...], given: list[Condition]) -> Condition:
-    """Return ``node``, made of ``operands``, as a condition; :data:`_UNKNOWN` if it is too large."""
-    weight, depth = sum(map(_weight, operands)), 1 + max(map(_depth, operands), default=0)
+def _joined(
+    kind: type[And[Node]] | type[Or[Node]], operands: tuple[Condition, ...], given: list[Condition]
+) -> Condition:
+    """Return ``operands``, of which ``given`` conditions are made, as one; :data:`_UNKNOWN` if it is too large."""
+    weight, depth = sum(each.weight for each in operands), 1 + max((each.depth for each in operands), default=0)
     if weight > WEIGHT_MAX or depth > DEPTH_MAX:
         return _UNKNOWN
-    return Condition(node, all(each.exact for each in given), weight)
-
-
-def _weight(node: Node) -> int:
-    return sum(map(_weight, node.operands)) if isinstance(node, And | Or) else 1
-
-
-def _depth(node: Node) -> int:
-    return 1 + max(map(_depth, node.operands), default=0) if isinstance(node, And | Or) else 1
-
-
-def _needs(node: Node) -> frozenset[str]:
-    """Return attributes that every event for which ``node`` holds has."""
-    match node:
-        case Present(attribute=attribute) | Quantified(attribute=attribute):
-            return frozenset({attribute})
-        case And(operands=operands):
-            return frozenset().union(*map(_needs, operands))
-        case Or(operands=(first, *others)):
-            return _needs(first).intersection(*map(_needs, others))
-        case _:
-            return frozenset()
+    exact = all(each.exact for each in given)
+    if len(operands) == 1:
+        return operands[0] if operands[0].exact == exact else operands[0]._replace(exact=exact)
+    needs = [each.needs for each in operands]
+    needed = frozenset().union(*needs) if kind is And else needs[0].intersection(*needs[1:]) if needs else frozenset()
+    return Condition(kind(tuple(each.node for each in operands)), exact, weight, depth, needed, operands)
 
 
 def _single(name: str) -> bool:
@@ -230,7 +230,11 @@ def _single(name: str) -> bool:
 
 
 def _present(name: str) -> Condition:
-    return _any(Condition(Present(each)) for each in casting.names(name))
+    return _any(map(_existing, casting.names(name)))
+
+
+def _existing(name: str) -> Condition:
+    return Condition(Present(name), needs=frozenset({name}))
 
 
 def _perhaps(node: Expression) -> Meaning:
@@ -265,7 +269,7 @@ def _compared(name: str, sign: str, value: Value) -> Meaning:
     return Meaning(
         _question("any", name, Predicate(true, bound), *_CAST_TO_INTEGER, exact=False),
         _question("all", name, Predicate(false, bound), *_CAST_TO_INTEGER, exact=False),
-        Condition(Present(name), exact=False),
+        _existing(name)._replace(exact=False),
     )
 
 
@@ -274,7 +278,7 @@ def _in(name: str, values: Sequence[Value]) -> Meaning:
     texts = tuple(str(casting.cast(value, str)) for value in values)
     exact = all(isinstance(value, str) and _distinct(value) for value in values)
     true = _question("any", name, Predicate("in", texts), *(() if exact else _NO_TEXT), exact=exact)
-    read = Condition(Present(name), exact=False)
+    read = _existing(name)._replace(exact=False)
     return Meaning(true, read, read)
 
 
@@ -303,7 +307,7 @@ def _text(name: str, clause: Clause, distinct: bool, *, whole: bool = True) -> M
     ``distinct``: ``clause`` holds for no cast of a value that is not a text. ``whole``: ``clause`` is the complete
     test.
     """
-    read = Condition(Present(name))
+    read = _existing(name)
     if not (distinct and whole):
         others = () if distinct else _NO_TEXT
         return Meaning(_question("any", name, clause, *others, exact=False), read._replace(exact=False), read)
@@ -311,7 +315,8 @@ def _text(name: str, clause: Clause, distinct: bool, *, whole: bool = True) -> M
 
 
 def _question(quantifier: Quantifier, name: str, *clauses: Clause, exact: bool = True) -> Condition:
-    return Condition(Quantified(quantifier, name, clauses[0] if len(clauses) == 1 else Or[Clause](clauses)), exact)
+    clause = clauses[0] if len(clauses) == 1 else Or[Clause](clauses)
+    return Condition(Quantified(quantifier, name, clause), exact, needs=frozenset({name}))
 
 
 def _known(piece: patterns.Piece) -> str:
