@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.lines import CountedText, lines_of
 from wanderbus.channels.directory import Directory, Leader, LeaderTable, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.errors import ConfigurationError, Refused
@@ -22,6 +24,23 @@ clusters = st.sets(names, min_size=1)
 def test_j07_a_lookup_names_group_leader_and_epoch() -> None:
     table = LeaderTable(3, ("s1", "s2"), tuple(Leader("s2", number + 1) for number in range(GROUPS)))
     assert Directory(ChannelGroups(KEY, pins={"Stock": 5}), table).lookup("Stock") == (5, "s2", 6)
+
+
+def lines_of_lookups(types: int) -> tuple[int, ...]:
+    """Return the work to look up a pinned type, a child and another one in a directory that knows so many types."""
+    names = [CountedText(f"type {number}") for number in range(types)]
+    pins: dict[str, int] = {name: number % GROUPS for number, name in enumerate(names[: types // 2])}
+    parents: dict[str, str] = dict.fromkeys(names[types // 2 :], names[0])
+    groups = ChannelGroups(KEY, pins=pins, parents=parents)
+    directory = Directory(groups, first_table(GROUPS, ["s1", "s2"], KEY))
+    for number in range(min(types, 1_000)):
+        directory.lookup(f"looked up before {number}")
+    lookups = names[types // 2 - 1], names[-1], "another"
+    return tuple(lines_of(partial(directory.lookup, each), most=10_000) for each in lookups)
+
+
+def test_j07_a_lookup_takes_the_same_work_among_10_and_among_100_000_types() -> None:
+    assert lines_of_lookups(100_000) == lines_of_lookups(10)
 
 
 @given(clusters, names)

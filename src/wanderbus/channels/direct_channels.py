@@ -27,6 +27,8 @@ class DirectChannels:
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject
     :param mergings: all values of ``merging_of``, in the same order at all servers
     :param has_ordered: whether there are ordered channels, too
+    :param has_direct: whether there are decentralised channels now; False if there were, and servers send each other
+        what they have accepted then
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class DirectChannels:
         mergings: Sequence[Merging] = (Merging(),),
         *,
         has_ordered: bool = True,
+        has_direct: bool = True,
     ) -> None:
         self.directory = directory
         self.server = server
@@ -50,7 +53,8 @@ class DirectChannels:
         self.lineage = directory.groups.hierarchy.lineage
         self._is_direct = is_direct
         self._merging_of = merging_of
-        self._has_ordered = has_ordered
+        self.has_ordered = has_ordered
+        self._has_direct = has_direct
 
     def takes(self, subject: str) -> bool:
         """Return whether events of ``subject`` are sent directly."""
@@ -58,11 +62,11 @@ class DirectChannels:
 
     def concerns(self, subject: str) -> bool:
         """Return whether a subscription to ``subject`` can match events that are sent directly."""
-        return subject == EVERY_SUBJECT or self._is_direct(subject)
+        return self._has_direct if subject == EVERY_SUBJECT else self._is_direct(subject)
 
     def leaves(self, subject: str) -> bool:
         """Return whether a subscription to ``subject`` can match events of ordered channels."""
-        return self._has_ordered and (subject == EVERY_SUBJECT or not self._is_direct(subject))
+        return self.has_ordered and (subject == EVERY_SUBJECT or not self._is_direct(subject))
 
     @property
     def others(self) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ class OwnChannels:
     :param server: the name of this server
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject (SPEC B-05)
     :param direct: the decentralised channels; None if all are ordered
+    :param others: the other servers of the domain
+    :param layout: identifies all that determines where events and interest go; the same at servers that have a link
     """
 
     def __init__(
@@ -25,11 +27,15 @@ class OwnChannels:
         server: str,
         merging_of: Callable[[str], Merging] = lambda subject: Merging(),
         direct: DirectChannels | None = None,
+        others: Iterable[str] = (),
+        layout: bytes = b"",
     ) -> None:
         self.directory = directory
         self.server = server
         self.merging_of = merging_of
         self.direct = direct
+        self.others = tuple(others)
+        self.layout = layout
         self.parents = directory.groups.hierarchy.parents
         self.lineage = directory.groups.hierarchy.lineage
         """Returns a subject, its parent and so on up to the top (SPEC J-13)."""
@@ -45,6 +51,16 @@ class OwnChannels:
         if self.direct is not None and self.direct.takes(subject):
             return True
         return self.leader(subject) == self.server
+
+    def leads_in_order(self, subject: str) -> bool:
+        """Return whether this server leads the channel of ``subject``, and it is ordered."""
+        return self.leader(subject) == self.server and (self.direct is None or not self.direct.takes(subject))
+
+    @property
+    def leads_ordered(self) -> bool:
+        """Return whether this server may lead ordered channels."""
+        has_ordered = self.direct is None or self.direct.has_ordered
+        return has_ordered and self.server in self.directory.table.servers
 
     def leaders(self, subjects: Iterable[str]) -> frozenset[str]:
         """Return the leaders of ordered channels whose events a subscription to ``subjects`` can match.

@@ -1,7 +1,6 @@
 """Messages between agents and broker over the data channel: msgpack arrays whose first item is the kind.
 
-A server of the domain is to another one what an agent is to a broker, with :class:`PublishFor` and
-:class:`NotifyServer` in addition.
+A server is to another one what an agent is to a broker, with :class:`PublishFor` and :class:`NotifyServer` in addition.
 
 An agent may repeat every request after a reconnection. The broker recognises repeated publishes by (device, epoch,
 number) and repeated subscriptions by their content; the other requests are idempotent (DESIGN 5.2).
@@ -16,12 +15,12 @@ import msgspec
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import DeclaredAttribute, Event, EventId, Loss, Number, Position
-from wanderbus.limits import REASON_CHARACTERS_MAX
+from wanderbus.limits import EVENT_BYTES_MAX, REASON_CHARACTERS_MAX
+from wanderbus.protocol.bases import AgentMessage as AgentMessage
+from wanderbus.protocol.bases import BrokerMessage as BrokerMessage
+from wanderbus.protocol.leaders import PublishesWait as PublishesWait
+from wanderbus.protocol.leaders import SettleInterest as SettleInterest
 from wanderbus.subscription import Format, QueuePolicy, Restriction, Since, Subscription
-
-
-class AgentMessage(msgspec.Struct, frozen=True, array_like=True):
-    """Base of the messages of an agent."""
 
 
 class Attach(AgentMessage, frozen=True, tag=1):
@@ -30,8 +29,9 @@ class Attach(AgentMessage, frozen=True, tag=1):
     ``epoch`` identifies this life of the agent; publishes are numbered within it. ``resume`` is the last position that
     the application has committed. ``keep`` False discards the session's subscriptions (SPEC G-09), and also the queue
     for this device unless ``keep_queue`` (SPEC X20). The broker sends a subscription only after :class:`Read`.
-    ``is_filtering`` is true if the agent may send :class:`RequestFilters`; it holds back nothing on a new link until
-    the answer.
+    With ``is_filtering`` the agent may send :class:`RequestFilters`; it holds back nothing before the answer. A broker
+    that does not know the highest ``received`` position, or the last ids ``seen``, has lost records (decision 0108).
+    ``knows_waits`` is true if :class:`PublishesWait` may be sent to it.
     """
 
     epoch: Number
@@ -40,6 +40,9 @@ class Attach(AgentMessage, frozen=True, tag=1):
     keep: bool
     keep_queue: bool = False
     is_filtering: bool = False
+    received: Position | None = None
+    seen: tuple[EventId, ...] = ()
+    knows_waits: bool = False
 
 
 class Publish(AgentMessage, frozen=True, tag=2):
@@ -58,8 +61,8 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
 
     It lives for ``lifetime_s``, or until ``expires_us``, or for the broker's default if neither is given (SPEC X17).
     ``reader`` opens a reader at once, as :class:`Read` does, unless this link has one; ``resume`` is the last position
-    of the subscription that the application has committed. With ``since`` a new subscription begins in the past,
-    or where the ended subscription ``succeeds`` has got to.
+    of the subscription that the application has committed. With ``since`` a new subscription begins in the past, or
+    where the ended subscription ``succeeds`` has got to. If not ``is_kept``, it ends with the devices that asked.
     """
 
     request: int
@@ -76,6 +79,7 @@ class Subscribe(AgentMessage, frozen=True, tag=3):
     resume: Position | None = None
     since: Since | None = None
     succeeds: str | None = None
+    is_kept: bool = True
 
 
 class Unsubscribe(AgentMessage, frozen=True, tag=4):
@@ -274,8 +278,7 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
 
     A server reads so for a subscription that begins in the past (SPEC T-05): with ``since`` the answer is the number at
     which to begin, with ``expression`` it has the matching events alone. ``subject`` may be ``*`` then. The first row
-    names the log by its ``incarnation``, and the ``end`` of what was read; or it has the reason why that has ``failed``
-    for good.
+    names the log by its ``incarnation``, and the ``end`` of what was read, or the reason why that has ``failed``.
     """
 
     request: int
@@ -292,8 +295,7 @@ class ListEvents(AgentMessage, frozen=True, tag=19):
 class Advertise(AgentMessage, frozen=True, tag=21):
     """Declare that this device will publish events of ``subject`` that match ``expression`` (SPEC A-17).
 
-    Answered with :class:`Done` when the declaration is durable and counts; a repeated one is answered with the existing
-    one.
+    Answered with :class:`Done` when the declaration is durable and counts; a repeated one, with the existing one.
     """
 
     request: int
@@ -338,14 +340,19 @@ class ReleaseFilters(AgentMessage, frozen=True, tag=26):
     held_back: Number = 0
 
 
-class BrokerMessage(msgspec.Struct, frozen=True, array_like=True):
-    """Base of the messages of a broker."""
-
-
 class Attachment(BrokerMessage, frozen=True, tag=1):
-    """Answer to :class:`Attach`: the epoch of the session's numbers."""
+    """Answer to :class:`Attach`: the present epoch of the session, with its first number, and the ``earlier`` ones.
 
-    epoch: int
+    ``removed`` is the reason if the device had been removed from its session meanwhile: ``grace``, ``kicked``,
+    ``hook`` or a bound. ``taken``, for servers, is what the device has acknowledged. Publishes have a bound, too.
+    """
+
+    epoch: Number
+    removed: str = ""
+    first: Number = 1
+    earlier: tuple[tuple[Number, Number], ...] = ()
+    taken: Number = 0
+    event_bytes_max: Number = EVENT_BYTES_MAX
 
 
 class PublishAccepted(BrokerMessage, frozen=True, tag=2):
@@ -490,11 +497,12 @@ OfReaders = Read | StopReading | Take
 OfFilters = RequestFilters | ConfirmFilters | ReleaseFilters
 """Messages about the filters of subjects that an agent publishes to."""
 
-FromAgent = Attach | Publish | PublishFor | OfSessions | OfReaders | Leave | OfListings | OfFilters
+FromAgent = Attach | Publish | PublishFor | SettleInterest | OfSessions | OfReaders | Leave | OfListings | OfFilters
 FromBroker = (
     Attachment
     | PublishAccepted
     | PublishRefused
+    | PublishesWait
     | Notify
     | NotifyGap
     | Done
@@ -514,9 +522,25 @@ _from_broker: msgspec.msgpack.Decoder[FromBroker] = msgspec.msgpack.Decoder(From
 _event = msgspec.msgpack.Decoder(Event)
 
 
+NUMBER_USED: Final = "number_used"
+"""Limit of the refusal of a publish whose number was another event's; another epoch is needed (SPEC X25)."""
+
+DEVICE_USED_TWICE: Final = "device_used_twice"
+"""Limit of the refusal of an agent whose device another running agent has taken since."""
+
+_WAYS_OUT: Final = {
+    "sessions_max": "'wanderbus sessions' lists your sessions, and 'wanderbus discard' ends one that you do not need",
+    "devices_max": "every device of the session is connected: close one, or give another session",
+    "user_devices_max": "'wanderbus sessions' lists your devices: close one",
+    "domain_users_max": "the operator of the server can raise it, or remove users of your domain",
+    "domain_devices_max": "close another device of your domain, or ask the operator of the server to raise it",
+}
+"""Instruction for a user who has met a bound on sessions and devices, by its name."""
+
+
 def limit_reached(limit: str, most: int) -> RequestRefused:
-    """Return the refusal of an attachment because of a bound on ``most`` of something."""
-    return RequestRefused(0, f"{limit} is {most}, and it is reached", limit=limit)
+    """Return the refusal of an attachment because of a bound on ``most`` of something, with the way out."""
+    return RequestRefused(0, f"{limit} is {most}, and it is reached; {_WAYS_OUT[limit]}", limit=limit)
 
 
 encode: Final[Callable[[AgentMessage | BrokerMessage], bytes]] = _encoder.encode
@@ -542,8 +566,7 @@ def size_of(value: Event | Subscription) -> int:
 
 
 OPERATIONS: Final = "operations"
-"""Session of clients that only send administration requests: it has no subscriptions, and its links have access to all
-subscriptions of the user."""
+"""Session of clients that only send requests of operators: without subscriptions, with access to all of the user."""
 
 
 def shortened(reason: object) -> str:

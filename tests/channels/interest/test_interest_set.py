@@ -103,7 +103,7 @@ def test_adaptive_merging_splits_again_for_a_higher_precision() -> None:
     added(interests, "2", "s", "x == 9 and y == 9")
     added(interests, "3", "s", "x == 9 and y == 1")
     assert len(interests.sent()) == 1
-    interests.set_precision("s", 1.0)
+    interests.set_precision(["s"], 1.0)
     assert {parse_back(each) for each in interests.sent()} == {"s: x == 9 and y in {1, 9}", "s: x == 1 and y == 1"} or (
         len(interests.sent()) == 2
     )
@@ -172,7 +172,7 @@ class InterestSetModel(RuleBasedStateMachine):
     @rule(subject=st.sampled_from(SUBJECTS), precision=st.sampled_from((0.0, 0.5, 1.0)))
     def set_precision(self, subject: str | None, precision: float) -> None:
         if self.mode == "adaptive":
-            self.apply(self.interests.set_precision(subject, precision))
+            self.apply(self.interests.set_precision([subject], precision))
 
     @invariant()
     def what_is_sent_is_what_the_changes_add_up_to(self) -> None:

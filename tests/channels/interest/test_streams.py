@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import pytest
 
 from wanderbus.channels.interest.incoming_streams import ASK_S, IncomingStreams
-from wanderbus.channels.interest.interest_source import InterestSource
+from wanderbus.channels.interest.interest_set import Wanted
+from wanderbus.channels.interest.interest_source import TURN_S, InterestSource
 from wanderbus.channels.interest.measured_precision import RELAX_WINDOWS, WINDOW, MeasuredPrecision
 from wanderbus.channels.interest.messages import (
     FromReceiver,
@@ -26,6 +29,8 @@ from wanderbus.channels.interest.outgoing_stream import PENDING_MAX, RETRY_S, Fe
 from wanderbus.channels.interest.proxy_channels import Lineage, ProxyChannels
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters import parse
+from wanderbus.filters.covering import covers
+from wanderbus.filters.normalising import normal_form
 from wanderbus.machine import Output
 
 OWN = Stream(7, "a")
@@ -230,6 +235,23 @@ class Domain:
         return shown(self.tables[name], Stream(7, origin))
 
 
+def test_j03_the_channel_holds_a_smaller_and_more_generic_table_than_its_servers() -> None:
+    """A third of the filters is covered, a third merges, and a third stays."""
+    domain = Domain("a", "b", advertised=False)
+    wanted = {"a": [], "b": []}  # type: dict[str, list[str]]
+    for n in range(30):
+        text = (f"x < {n}", f"y == {n}", f"z{n} == 1")[n % 3]
+        for name in wanted:
+            domain.subscribe(name, str(n), text)
+            wanted[name].append(text)
+    for name, texts in wanted.items():
+        held = [parse(each.expression) for each in domain.proxies.incoming.filters(Stream(7, name))]
+        assert len(domain.sources[name].interests.ids()) == 30, "the access server holds the full set"
+        assert len(held) == 12
+        forms = [normal_form(each) for each in held]
+        assert all(any(covers(form, normal_form(parse(text))) for form in forms) for text in texts)
+
+
 def test_interest_goes_only_where_an_advertisement_can_match() -> None:
     domain = Domain("a", "b", "c")
     domain.advertise("b", "1", "all x < 5")
@@ -324,3 +346,22 @@ def test_adaptive_interest_splits_when_too_many_events_match_nobody() -> None:
         assert isinstance(message, FromSender)
         tables.receive(message, 0.0)
     assert shown(tables) == {"s: x > 0 and x < 4 and y == 0", "s: x > 6 and x < 9 and y == 1"}
+
+
+def test_merging_to_another_precision_goes_on_in_later_turns_which_changes_do_not_postpone() -> None:
+    source = InterestSource(OWN, 1, "adaptive", precision_min=0.5)
+    wanted: dict[Hashable, Wanted] = {
+        n: ("s", parse(f"x > {20 * n} and x < {20 * n + n % 7 + 2} and y == {n % 9}")) for n in range(800)
+    }
+    source.update(wanted, (), 0.0)
+    for _ in range(WINDOW):
+        source.event_arrived("s", matched=False, now=1.0)
+    assert source.repeat_at() == 1.0 + TURN_S
+    source.update({"more": ("s", parse("z == 1"))}, (), 1.005)
+    assert source.repeat_at() == 1.0 + TURN_S
+    turns = 1
+    while source.repeat_at() is not None:
+        source.repeat(1.0 + turns * TURN_S)
+        turns += 1
+    assert turns > 2
+    assert source.interests.is_settled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus.channels.causal.header import Dot, Entry, Header, Origin, Past
+from wanderbus.event import EventId
 from wanderbus.machine import Input, Output
 
 
@@ -53,6 +54,8 @@ class Acknowledged(CausalRecord, frozen=True):
 
     server: int
     number: int
+    incarnation: int = 0
+    """Incarnation of ``server``, 0 if it is unknown."""
 
 
 class MarkHeard(CausalRecord, frozen=True):
@@ -115,6 +118,12 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cursor: int
     numbering: bytes = b""
     """Digest of the numbers of the servers, which the caller sets and compares: they must be the same everywhere."""
+    seen: EventId | None = None
+    """Id of the last event of the other server that was delivered here, which the caller sets and compares."""
+    is_rolled_back: bool = False
+    """True if the sender has lost events of an earlier incarnation, which the caller sets."""
+    is_marked: bool = False
+    """True if a mark follows in this incarnation, in place of what is lost of an earlier one; the caller sets it."""
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -126,6 +135,8 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """True if events before ``base`` were dropped that the other server has not delivered."""
     entries: tuple[Entry, ...] = ()
     """Knowledge of the sender, if the other server lacks events before ``base`` that would have told it."""
+    is_forgotten: bool = False
+    """True if the other server acknowledged events before ``base`` which it does not know any more."""
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -268,7 +279,10 @@ class PastReached(Output, frozen=True):
 
 
 class LogRewound(Output, frozen=True):
-    """``server`` knows events of this server that its log has not: the log must be given up for a new incarnation."""
+    """The log of this server lacks what ``server`` knows: it has to go on in another incarnation.
+
+    ``missing`` is an event of this server, or one of ``server`` that this one has acknowledged.
+    """
 
     server: int
     missing: Dot

@@ -25,6 +25,12 @@ class Knowledge:
         self._settled: dict[Origin, tuple[int, int]] = {}
         """Settled mark of each origin, and the servers that lag behind it."""
 
+    def begin_again(self, former: Origin) -> None:
+        """Forget what this server sent under its incarnation before, and count its events from the beginning."""
+        self._settled.pop(former, None)
+        for server, column in self._columns.items():
+            self._columns[server] = {each: (number, 0) for each, (number, _) in column.items() if each != former}
+
     def publish(self, origin: Origin, number: int, befores: Mapping[int, int]) -> tuple[Entry, ...]:
         """Note that this server sends an event to the servers of ``befores``; return the entries of its header.
 

@@ -22,6 +22,8 @@ class OutLink:
         self.server = server
         self.base = 0
         """Number of the last event that the server needs no more."""
+        self.acknowledged_by = 0
+        """Incarnation of the server that has acknowledged ``base``."""
         self.dropped = 0
         """Number of the last event that was dropped before the server had it."""
         self.before = 0

@@ -51,6 +51,14 @@ class Outgoing:
             for server in members(servers):
                 self.link(server).waiting.append(number)
 
+    def begin_again(self) -> None:
+        """Count from the beginning, without events; all links are closed."""
+        self.last = 0
+        for number in list(self.retained):
+            del self.retained[number]
+        for server in list(self.links):
+            self.links[server] = OutLink(server)
+
     def acknowledge(self, server: int, number: int) -> bool:
         """Note that ``server`` has delivered everything up to ``number``; return whether that is new."""
         done = self.link(server).acknowledge(number)

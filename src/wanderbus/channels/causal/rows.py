@@ -29,6 +29,7 @@ class PeerRow(msgspec.Struct, frozen=True, array_like=True):
     before: int
     is_removed: bool
     is_forgotten: bool
+    acknowledged_by: int = 0
 
 
 class OriginRow(msgspec.Struct, frozen=True, array_like=True):
@@ -84,7 +85,8 @@ def peers(state: CausalState) -> dict[str, PeerRow]:
     for server in sorted({*links, *knowledge.removed, *knowledge.forgotten}):
         link = links.get(server)
         numbers = (0, 0, 0) if link is None else (link.base, link.dropped, link.before)
-        row = PeerRow(*numbers, server in knowledge.removed, server in knowledge.forgotten)
+        by = 0 if link is None else link.acknowledged_by
+        row = PeerRow(*numbers, server in knowledge.removed, server in knowledge.forgotten, by)
         if any(msgspec.structs.astuple(row)):
             rows[str(server)] = row
     return rows
@@ -99,6 +101,7 @@ def load_peers(state: CausalState, rows: Mapping[str, PeerRow]) -> None:
         else:
             link = state.outgoing.link(server)
             link.base, link.dropped, link.before = row.base, row.dropped, row.before
+            link.acknowledged_by = row.acknowledged_by
         if row.is_forgotten:
             state.knowledge.forgotten.add(server)
 

@@ -44,13 +44,12 @@ from wanderbus.channels.causal.interface import (
     Publish,
     RemoveServer,
     SendMessage,
-    Sent,
     ServerRemoved,
     Welcome,
     WriteRecord,
 )
 from wanderbus.channels.causal.out_link import OutLink
-from wanderbus.channels.causal.state import CausalState
+from wanderbus.channels.causal.state import MARK, CausalState
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 
 CAUSES_TIMER: Final = "causes"
@@ -113,6 +112,10 @@ class CausalServer:
                     self._ask_for_causes(now)
         return self._finish(now)
 
+    def begin_again(self) -> None:
+        """Go on in the incarnation that the state has begun; all links have to be opened again."""
+        self.origin = self.state.origin
+
     def waits_for(self, server: int) -> bool:
         """Return whether anything waits for an event of ``server``."""
         return self.held.waits_for(server)
@@ -121,14 +124,7 @@ class CausalServer:
 
     def _on_publish(self, publish: Publish) -> None:
         servers = publish.servers - self.knowledge.removed - {self.server}
-        befores = self.outgoing.befores(servers)
-        settled, lagging = self.outgoing.settled()
-        number = self.outgoing.last + 1
-        entries = self.knowledge.publish(self.origin, number, befores)
-        header = Header(self.origin, number, tuple(befores.items()), entries, settled, lagging)
-        sent = Sent(header, publish.payload)
-        self.outgoing.add(sent)
-        self._outputs.append(WriteRecord(sent))
+        self._outputs.append(WriteRecord(self.state.publish(servers, publish.payload)))
         dropped = self.outgoing.drop_oldest()
         self._outputs += [WriteRecord(EventsDropped(*each)) for each in dropped]
         for each, _ in dropped:
@@ -139,7 +135,10 @@ class CausalServer:
         link = self.outgoing.link(server)
         if link.is_welcomed:
             entries = self.knowledge.entries() if cursor < link.base else ()
-            self._send(server, Welcome(self.origin[1], link.base, link.dropped > cursor, entries))
+            # What it acknowledged in this incarnation, and does not know, it has lost.
+            is_forgotten = cursor < link.base and link.acknowledged_by == self._incarnations.get(server, 0)
+            is_lossy = link.dropped > cursor or is_forgotten
+            self._send(server, Welcome(self.origin[1], link.base, is_lossy, entries, is_forgotten))
 
     # Messages --------------------------------------------------------------------------------------------------------
 
@@ -148,6 +147,8 @@ class CausalServer:
             case Hello():
                 self._on_hello(server, message)
             case Welcome(incarnation=incarnation, base=base):
+                if message.is_forgotten:
+                    self._outputs.append(LogRewound(server, ((server, incarnation), base)))
                 self._note_incarnation(server, incarnation)
                 self._learn(message.entries)
                 origin = server, incarnation
@@ -177,7 +178,9 @@ class CausalServer:
             self._write(MarkHeard(origin, link.mark_heard, mark.lagging))
 
     def _on_hello(self, server: int, hello: Hello) -> None:
-        self._note_incarnation(server, hello.incarnation)
+        self._note_incarnation(
+            server, hello.incarnation, is_rolled_back=hello.is_rolled_back, is_marked=hello.is_marked
+        )
         own = self.origin[1]
         if (hello.cursor_incarnation, hello.cursor) > (own, self.outgoing.last):
             missing = (self.server, hello.cursor_incarnation), hello.cursor
@@ -190,23 +193,32 @@ class CausalServer:
         self._welcome(server, cursor)
 
     def _acknowledge(self, server: int, number: int) -> None:
-        if self.outgoing.acknowledge(server, number):
-            self.knowledge.reach(server, self.origin, number)
-            self._outputs.append(WriteRecord(Acknowledged(server, number)))
+        record = Acknowledged(server, number, self._incarnations.get(server, 0))
+        if self.state.acknowledge(record):
+            self._outputs.append(WriteRecord(record))
 
-    def _note_incarnation(self, server: int, incarnation: int) -> None:
-        """End the earlier incarnations of ``server``: their log is lost."""
+    def _note_incarnation(
+        self, server: int, incarnation: int, *, is_rolled_back: bool = False, is_marked: bool = False
+    ) -> None:
+        """End the earlier incarnations of ``server``: their log is lost, also what never arrived here.
+
+        There is a gap for that now, unless a mark in the later incarnation has its place.
+        """
         known = self._incarnations.get(server, 0)
         if incarnation > known:
             self._incarnations[server] = incarnation
-            for origin in [each for each in self.delivered if each[0] == server and each[1] < incarnation]:
-                self._end((server, origin[1]))
+            earlier = [each for each in self.delivered if each[0] == server and each[1] < incarnation]
+            if not earlier and (known or is_rolled_back):
+                earlier = [(server, incarnation - 1)]
+            for origin in earlier:
+                self._end(origin, has_gap=not is_marked)
 
-    def _end(self, origin: Origin) -> None:
+    def _end(self, origin: Origin, *, has_gap: bool = True) -> None:
         if origin not in self._ended:
             self._ended.add(origin)
             self._outputs.append(WriteRecord(OriginEnded(origin)))
-            self._outputs.append(GapFound(origin, self.delivered.get(origin, 0), None))
+            if has_gap:
+                self._outputs.append(GapFound(origin, self.delivered.get(origin, 0), None))
 
     # Delivery --------------------------------------------------------------------------------------------------------
 
@@ -254,7 +266,10 @@ class CausalServer:
 
     def _deliver(self, header: Header, payload: bytes) -> None:
         self._write(Accepted(header, payload))
-        self._outputs.append(Deliver(header, payload))
+        if payload == MARK:
+            self._outputs.append(GapFound(header.origin, header.number - 1, header.number))
+        else:
+            self._outputs.append(Deliver(header, payload))
         self._ack(header.origin)
 
     def _ack(self, origin: Origin) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wanderbus.channels.causal.changing_dict import ChangingDict
+from wanderbus.channels.causal.header import Header, members
 from wanderbus.channels.causal.interface import (
     Accepted,
     Acknowledged,
@@ -23,7 +24,10 @@ from wanderbus.channels.causal.knowledge import Knowledge
 from wanderbus.channels.causal.outgoing import Outgoing
 
 if TYPE_CHECKING:
-    from wanderbus.channels.causal.header import Dot, Header, Origin
+    from wanderbus.channels.causal.header import Dot, Origin
+
+MARK: Final = b""
+"""Payload in place of the events that a server has lost with its log."""
 
 
 class CausalState:
@@ -53,6 +57,31 @@ class CausalState:
         self.origin = origin
         self.knowledge.server = origin[0]
 
+    def begin_again(self, origin: Origin, marked: Iterable[int] = ()) -> None:
+        """Go on under another incarnation; publish what others still need again, in the same order.
+
+        The other servers end the incarnation before, and nothing waits for its events any more. The ``marked`` ones
+        get a mark, an event without a payload, behind what is published again: the events that are lost were there.
+        """
+        former, self.origin = self.origin, origin
+        waiting = [(sent.payload, servers) for sent, servers in self.outgoing.retained.values()]
+        self.outgoing.begin_again()
+        self.knowledge.begin_again(former)
+        for payload, servers in waiting:
+            self.publish(members(servers), payload)
+        if marked := set(marked) - self.knowledge.removed:
+            self.publish(marked, MARK)
+
+    def publish(self, servers: Iterable[int], payload: bytes) -> Sent:
+        """Publish an event to ``servers``; return its record."""
+        befores = self.outgoing.befores(servers)
+        settled, lagging = self.outgoing.settled()
+        number = self.outgoing.last + 1
+        entries = self.knowledge.publish(self.origin, number, befores)
+        sent = Sent(Header(self.origin, number, tuple(befores.items()), entries, settled, lagging), payload)
+        self.outgoing.add(sent)
+        return sent
+
     def apply(self, record: AnyCausalRecord) -> None:
         """Change the state as a record of the log says."""
         match record:
@@ -65,9 +94,8 @@ class CausalState:
                 self.note_incarnation(header.origin)
                 self.knowledge.learn(header, self.outgoing.last)
                 self._keep(header, payload)
-            case Acknowledged(server=server, number=number):
-                self.outgoing.acknowledge(server, number)
-                self.knowledge.reach(server, self.origin, number)
+            case Acknowledged():
+                self.acknowledge(record)
             case MarkHeard(origin=origin, number=number, lagging=lagging):
                 self.knowledge.settle(origin, number, lagging)
             case EventsDropped(server=server, number=number):
@@ -85,6 +113,14 @@ class CausalState:
                 self.knowledge.remove(server)
                 if is_forgotten:
                     self._forget(server)
+
+    def acknowledge(self, record: Acknowledged) -> bool:
+        """Note how far another server has delivered the events of this one; return whether that is new."""
+        if not self.outgoing.acknowledge(record.server, record.number):
+            return False
+        self.knowledge.reach(record.server, self.origin, record.number)
+        self.outgoing.link(record.server).acknowledged_by = record.incarnation
+        return True
 
     def find_kept(self, dot: Dot) -> tuple[Header, bytes] | None:
         """Return an event of another server that is still kept."""

@@ -6,6 +6,7 @@ The same machine announces what the server's publishers send: advertisements are
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from typing import Final
 
 from wanderbus.channels.interest.covering_set import InterestChange
 from wanderbus.channels.interest.interest_set import InterestMode, InterestSet, Wanted
@@ -15,6 +16,9 @@ from wanderbus.channels.interest.multicast import Multicast
 from wanderbus.channels.interest.outgoing_stream import OutgoingStream, Selects
 from wanderbus.filters.merging import PRECISION_MIN
 from wanderbus.machine import Output
+
+TURN_S: Final = 0.01
+"""Pause between two turns of a change that takes several: others are served meanwhile."""
 
 
 class InterestSource:
@@ -39,6 +43,8 @@ class InterestSource:
         self.interests = InterestSet(mode, precision_min=precision_min)
         self._bound = precision_min if mode == "adaptive" else None
         self._measured: dict[str, MeasuredPrecision] = {}
+        self._go_on_at: float | None = None
+        """Time of the next turn in which interests are placed again; None if there is nothing to do."""
 
     def update(
         self, added: Mapping[Hashable, Wanted], removed: Iterable[Hashable], now: float
@@ -49,6 +55,7 @@ class InterestSource:
         :class:`KeyError` for an unknown removed id.
         """
         outputs = self._send(self.interests.update(added, removed), now)
+        self._plan(now)
         return self.outgoing.version, outputs
 
     def event_arrived(self, subject: str, *, matched: bool, now: float) -> list[Output]:
@@ -58,8 +65,29 @@ class InterestSource:
         measured = self._measured.setdefault(subject, MeasuredPrecision(self._bound))
         if not measured.count(matched=matched):
             return []
-        outputs = self._send(self.interests.set_precision(subject, measured.estimate), now)
-        return outputs + self._send(self.interests.set_precision(None, measured.estimate), now)
+        outputs = self._send(self.interests.set_precision((subject, None), measured.estimate), now)
+        self._plan(now)
+        return outputs
+
+    def repeat(self, now: float) -> list[Output]:
+        """Go on with a change that takes several turns, and repeat what has not been confirmed in time."""
+        outputs: list[Output] = []
+        if self._go_on_at is not None and self._go_on_at <= now:
+            outputs = self._send(self.interests.go_on(), now)
+            self._go_on_at = None
+            self._plan(now)
+        return outputs + self.outgoing.repeat(now)
+
+    def repeat_at(self) -> float | None:
+        """Return when :meth:`repeat` is due; None if everything is done and confirmed."""
+        times = (self.outgoing.repeat_at(), self._go_on_at)
+        return min((each for each in times if each is not None), default=None)
+
+    def _plan(self, now: float) -> None:
+        if self.interests.is_settled:
+            self._go_on_at = None
+        elif self._go_on_at is None:
+            self._go_on_at = now + TURN_S
 
     def _send(self, change: InterestChange, now: float) -> list[Output]:
         return self.outgoing.change(change, now)

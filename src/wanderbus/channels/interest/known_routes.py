@@ -42,6 +42,26 @@ class KnownRoutes:
         """
         return self._of_leader.setdefault(leader, IncomingStreams()).receive(message, now)
 
+    def restart(self) -> None:
+        """Begin a new life of this server: no leader has confirmed a table in it yet."""
+        for streams in self._of_leader.values():
+            streams.restart()
+
+    def is_current(self, route: Route) -> bool:
+        """Return whether the leader has confirmed the table since the start of this server."""
+        leader, stream = route
+        return leader in self._of_leader and self._of_leader[leader].is_current(stream)
+
+    def forget(self, route: Route) -> None:
+        """Remove a table."""
+        leader, stream = route
+        if leader in self._of_leader:
+            self._of_leader[leader].forget(stream)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._of_leader.clear()
+
     def load(self, route: Route, incarnation: int, version: int, filters: Iterable[NumberedFilter]) -> None:
         """Take over a table that was saved."""
         leader, stream = route

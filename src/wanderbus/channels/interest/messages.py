@@ -12,11 +12,11 @@ from typing import Final, Literal
 import msgspec
 
 from wanderbus.channels.interest.covering_index import Interest
+from wanderbus.channels.interest.interest_forms import interest_form
 from wanderbus.errors import FilterError, RemoteProtocolError
 from wanderbus.filters import parse
 from wanderbus.filters.merging import filter_of
 from wanderbus.filters.normal import NormalForm
-from wanderbus.filters.normalising import normal_form
 
 Kind = Literal["interest", "advertisements"]
 
@@ -44,7 +44,7 @@ class NumberedFilter(msgspec.Struct, frozen=True, array_like=True):
     def form(self) -> NormalForm:
         """Return the normal form of the filter; :class:`RemoteProtocolError` if the expression is invalid."""
         try:
-            return normal_form(parse(self.expression))
+            return interest_form(parse(self.expression))
         except FilterError as error:
             raise RemoteProtocolError(f"interest with an invalid filter: {error}", None) from None
 
@@ -58,7 +58,9 @@ class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InterestPosition(StreamMessage, frozen=True, tag=1):
-    """Position of the sender on a new link, without its filters."""
+    """Position of the sender on a new link, without its filters; the receiver has ``confirmed`` this version."""
+
+    confirmed: int = 0
 
 
 class InterestChanged(StreamMessage, frozen=True, tag=2):

@@ -127,7 +127,8 @@ class OutgoingStream:
             link.sent, link.last = sent, self.version
         link.is_up = True
         link.unconfirmed_from = 0
-        link.replace_pending({link.last: InterestPosition(self.stream, self.incarnation, link.last)})
+        position = InterestPosition(self.stream, self.incarnation, link.last, link.confirmed)
+        link.replace_pending({link.last: position})
         return self._send(server, link, now)
 
     def link_down(self, server: str, *, is_dead: bool) -> None:
@@ -259,6 +260,7 @@ class OutgoingStream:
     def _confirm(self, server: str, link: _Link, confirmed: InterestConfirmed, now: float) -> list[Output]:
         is_repair = link.repaired_from is not None and link.repaired_from <= confirmed.version
         link.confirm(confirmed.version)
+        link.confirmed = max(link.confirmed, confirmed.version)
         if self._multicast is not None and confirmed.is_multicast:
             self._multicast.reached(server)
         elif self._multicast is not None and is_repair:
@@ -270,6 +272,7 @@ class _Link:
     """Part of the stream that one server has."""
 
     __slots__ = (
+        "confirmed",
         "due",
         "is_alive",
         "is_up",
@@ -289,6 +292,8 @@ class _Link:
         """Numbers of the interests of its part."""
         self.last = 0
         """Version of the last change of its part."""
+        self.confirmed = 0
+        """Highest version that the server has confirmed on any link."""
         self.pending: dict[int, FromSender] = {}
         """Unconfirmed messages by version, in order; the whole stands for all versions before it."""
         self.due: dict[int, float] = {}

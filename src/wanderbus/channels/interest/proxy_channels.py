@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
+from typing import Final
 
 import msgspec
 
@@ -24,9 +25,13 @@ from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters.conjunctions import both
 from wanderbus.filters.merging import PRECISION_MIN
 from wanderbus.machine import Output
+from wanderbus.work import WorkBudget, WorkExceeded
 
 Lineage = Callable[[str], Sequence[str]]
 """Function from a subject to itself, its parent and so on up to the top of its hierarchy."""
+
+OVERLAP_WORK_MAX: Final = 50_000
+"""Units of work to compare an interest with an advertisement; beyond it, they count as overlapping."""
 
 
 def overlap(one: Interest, other: Interest, lineage: Lineage = lambda subject: (subject,)) -> bool:
@@ -42,7 +47,12 @@ def overlap(one: Interest, other: Interest, lineage: Lineage = lambda subject: (
         is_apart = False
     else:
         is_apart = one.subject not in lineage(other.subject) and other.subject not in lineage(one.subject)
-    return not is_apart and both(one.conjunction, other.conjunction) is not None
+    if is_apart:
+        return False
+    try:
+        return both(one.conjunction, other.conjunction, WorkBudget(OVERLAP_WORK_MAX)) is not None
+    except WorkExceeded:
+        return True
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -142,11 +152,11 @@ class ProxyChannels:
 
     def repeat(self, now: float) -> list[Output]:
         """Repeat what has not been confirmed in time."""
-        return [output for source in self._spread.values() for output in source.outgoing.repeat(now)]
+        return [output for source in self._spread.values() for output in source.repeat(now)]
 
     def repeat_at(self) -> float | None:
         """Return when :meth:`repeat` is due; None if everything is confirmed."""
-        times = [source.outgoing.repeat_at() for source in self._spread.values()]
+        times = [source.repeat_at() for source in self._spread.values()]
         return min((each for each in times if each is not None), default=None)
 
     def _take(self, server: str, message: FromSender, now: float) -> list[Output]:
