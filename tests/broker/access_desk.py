@@ -13,8 +13,8 @@ from wanderbus.broker.messages import (
     ForwardPublish,
     InterestChanged,
     PublishAnswered,
-    ServerStarted,
 )
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import OwnChannels

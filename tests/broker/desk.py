@@ -23,9 +23,11 @@ from wanderbus.broker.messages import (
     OffsetFound,
     OffsetWanted,
     SendOnLink,
-    ServerStarted,
     UserStatusChanged,
 )
+from wanderbus.broker.queues.return_pace import TIMER
+from wanderbus.broker.rollback.messages import ServerStarted
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event, Position, Value
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
@@ -95,6 +97,8 @@ class Desk:
         self.out: dict[int, list[BrokerMessage]] = {}
         self.statuses: list[UserStatusChanged] = []
         self.timers: dict[Hashable, float] = {}
+        self.goes_on = True
+        """True if each slice of a backlog follows the last one at once."""
         self.dropped_links: list[LinkDropped] = []
         self._requests = 0
         self._published: dict[int, int] = {}
@@ -186,6 +190,9 @@ class Desk:
                     self.timers.pop(key, None)
         if self.timers.pop(("turn",), None) is not None:
             self.give(TimerFired(("turn",)))
+        if self.goes_on and self.timers.get(TIMER, self.now + 1) <= self.now:
+            del self.timers[TIMER]
+            self.give(TimerFired(TIMER))
 
     @property
     def frames(self) -> list[Frame]:
@@ -367,5 +374,6 @@ class Desk:
         return [message.number for message in self.received(link, PublishAccepted)]
 
     def written(self, kind: type[RecordKind]) -> list[RecordKind]:
-        """Every record of a kind in the log."""
-        return [record for record in map(decode_record, self.log) if isinstance(record, kind)]
+        """Every record of a kind in the log, and every drop that another record has in it as a record of its own."""
+        found = [each for record in map(decode_record, self.log) for each in (record, *drops_of(record))]
+        return [record for record in found if isinstance(record, kind)]

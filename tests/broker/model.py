@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tests.broker.desk import ALICE
 from wanderbus import records
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import Frequency, QueuePolicy, Subscription
@@ -22,6 +23,8 @@ class Model:
         self.config = config
         self.known: dict[str, Subscription] = {}
         self.live: dict[str, None] = {}
+        self.holders: dict[str, tuple[str, ...]] = {}
+        """Devices of each subscription that is not kept: it ends with the last of them."""
         self.last_us: dict[str, int] = {}
         """Time of the last generated notification, by subscription."""
         self.coming: dict[int, tuple[records.Published, set[str]]] = {}
@@ -29,6 +32,8 @@ class Model:
         self.members: list[str] = []
         self.cursors: dict[tuple[str, str], int] = {}
         """Highest number that a member has taken, by subscription and member."""
+        self.taken: dict[str, int] = {}
+        """Highest number that any device has taken, by subscription."""
         self.meant: dict[int, set[str]] = {}
         """Subscriptions that a number was meant for, by number, for all numbers so far."""
         self.published: dict[int, tuple[object, int]] = {}
@@ -37,8 +42,14 @@ class Model:
         """The waiting numbers, by subscription."""
         self.heirs: dict[str, str] = {}
         """The heir of each ended subscription that has one."""
-        self.delivered = self.restricted = 0
+        self.exists = False
+        """True while there is a session: from the first device until it is over."""
+        self.is_due = False
+        """True if the session has to end now, since its last device has left and it holds nothing."""
+        self.generated = self.delivered = self.restricted = 0
         self.dropped: Counter[str] = Counter()
+        self.past: Counter[str] = Counter()
+        """Sum of these counters in the sessions that are over; those of drops by reason."""
         for offset, record in enumerate(log):
             self.apply(offset, record)
 
@@ -47,10 +58,20 @@ class Model:
             case records.Subscribed(subscription=subscription, inherits=inherits):
                 self.known[subscription.id], self.live[subscription.id] = subscription, None
                 self.waiting[subscription.id] = []
+                if record.holder:
+                    assert record.holder in self.members
+                    self.holders[subscription.id] = (record.holder,)
                 if inherits is not None:
                     self.inherit(inherits, subscription.id)
+            case records.Changed(subscription=subscription) if subscription.id not in self.live:
+                self.revive(subscription.id, record.holders or ())
+            case records.Changed(subscription=subscription) if record.holders is not None:
+                self.change_holders(subscription.id, record.holders)
             case records.Unsubscribed(subscription=identity, abandoned_by=device):
                 del self.live[identity]
+                holders = self.holders.pop(identity, ())
+                if record.reason == "left_behind":
+                    self.leave_behind(holders, record)
                 if device and (self.members == [device] or self.known[identity].device == device):
                     for _, wanted in self.coming.values():
                         wanted -= {each for each in wanted if self.present(each) == identity}
@@ -63,17 +84,85 @@ class Model:
                 self.match(record)
             case records.Dropped():
                 self.drop(record)
-            case records.Attached(user=user, device=device) if user == ALICE:
-                if device not in self.members:
-                    self.members.append(device)
-                self.trim()
+            case records.Attached(user=user) if user == ALICE:
+                self.attach(record)
             case records.Acknowledged(user=user) if user == ALICE:
                 self.take(record)
-            case records.Left(user=user, device=device) if user == ALICE:
+            case records.Left(user=user, device=device, reason=reason) if user == ALICE:
                 if device in self.members:
                     self.members.remove(device)
                 self.cursors = {key: number for key, number in self.cursors.items() if key[1] != device}
                 self.trim()
+                # The broker cannot know that what it has not matched is for nobody.
+                self.is_due = reason == "asked" and self.is_over() and not self.coming
+            case records.Forgotten(sessions=sessions) if (ALICE, "default") in sessions:
+                self.end()
+            case records.Started():
+                self.is_due = False  # it may have stopped in between; then the session ends with its subscriptions
+        for drop in drops_of(record):
+            self.drop(drop)
+
+    def attach(self, record: records.Attached) -> None:
+        """Let a new member begin behind what any device has taken; a bound subscription has one device (SPEC G-07)."""
+        self.exists = True
+        if record.device not in self.members:
+            self.members.append(record.device)
+            given = dict(record.taken)
+            for identity, waiting in self.waiting.items():
+                taken = self.taken.get(identity, 0) if self.known[identity].device is None else 0
+                assert [n > taken for n in waiting] == [n > given.get(identity, 0) for n in waiting]
+                self.cursors[identity, record.device] = taken
+        else:
+            assert not record.taken
+        self.trim()
+
+    def revive(self, identity: str, holders: tuple[str, ...]) -> None:
+        """An ended subscription lives again, unless an equal one lives or has its queue (SPEC X21)."""
+        assert self.present(identity) == identity
+        wanted = self.known[identity]
+        alike = [self.known[each] for each in self.live if self.known[each].expression == wanted.expression]
+        assert wanted.device not in [each.device for each in alike]
+        self.live[identity] = None
+        if holders:
+            self.holders[identity] = holders
+
+    def change_holders(self, identity: str, holders: tuple[str, ...]) -> None:
+        """Another device holds a subscription too, one of several holders has gone, or it is kept from now on."""
+        before = self.holders.pop(identity, ())
+        assert before, "one that is kept stays so"
+        gone = [each for each in before if each not in self.members]
+        assert set(holders) - set(before) <= set(self.members)
+        assert not gone or holders == tuple(each for each in before if each not in gone)
+        if holders:
+            self.holders[identity] = holders
+
+    def leave_behind(self, holders: tuple[str, ...], record: records.Unsubscribed) -> None:
+        """The last holder is no member any more, or the last member and away; it abandons what it will not read."""
+        (holder,) = holders
+        if holder in self.members:
+            assert self.members == [holder]
+            assert record.abandoned_by == ""
+        else:
+            assert record.abandoned_by == holder
+
+    def left_behind(self) -> list[str]:
+        """The subscriptions that have to end, since none of their holders is a member."""
+        return [each for each, holders in self.holders.items() if not set(holders) & set(self.members)]
+
+    def is_over(self) -> bool:
+        """Return whether nobody is there, and nothing waits or can come (SPEC J-05)."""
+        coming = any(wanted for _, wanted in self.coming.values())
+        return not (self.members or self.live or self.entries() or coming)
+
+    def end(self) -> None:
+        """End the session; the next one counts from 0, and its numbers continue."""
+        assert self.exists
+        assert self.is_over()
+        counts = {"generated": self.generated, "delivered": self.delivered, "restricted": self.restricted}
+        self.past += Counter(self.dropped, **counts)
+        self.generated = self.delivered = self.restricted = 0
+        self.dropped.clear()
+        self.exists = self.is_due = False
 
     def inherit(self, ended: str, heir: str) -> None:
         assert ended not in self.live
@@ -83,6 +172,8 @@ class Model:
         for member in self.members:
             if (number := self.cursors.pop((ended, member), None)) is not None:
                 self.cursors[heir, member] = number
+        if (number := self.taken.pop(ended, None)) is not None:
+            self.taken[heir] = number
         self.heirs[ended] = heir
 
     def take(self, record: records.Acknowledged) -> None:
@@ -90,6 +181,7 @@ class Model:
         for identity in record.subscriptions or self.waiting:
             before = self.cursors.get((identity, record.device), 0)
             self.cursors[identity, record.device] = max(before, record.number)
+            self.taken[identity] = max(self.taken.get(identity, 0), record.number)
         self.trim()
 
     def matched(self, record: records.Published) -> set[str]:
@@ -126,6 +218,7 @@ class Model:
         assert notified.number == len(self.meant) + 1
         assert set(notified.subscriptions) == matched - restricted
         self.meant[notified.number] = set(notified.subscriptions)
+        self.generated += len(notified.subscriptions)
         for identity in notified.subscriptions:
             self.waiting[identity].append(notified.number)
         self.published[notified.number] = record.event["N"], record.at_us

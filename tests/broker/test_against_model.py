@@ -7,6 +7,7 @@ gives.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hypothesis import event, settings
@@ -18,6 +19,7 @@ from tests.broker.engine_desk import EngineDesk
 from tests.broker.model import Model
 from wanderbus import protocol
 from wanderbus.broker.queues.queue_items import Queued
+from wanderbus.broker.state.rows import PastSessions
 from wanderbus.event import Event, Position
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
@@ -67,7 +69,10 @@ class TimedEngineDesk(TimedDesk, EngineDesk):
 
 
 class Place:
-    """Position of a device in a subscription: seen and taken in this life, seen in any life, seen in earlier lives."""
+    """Position of a device in a subscription: seen and taken in this life, seen in any life, seen in earlier lives.
+
+    What other devices have seen before this one was a member counts as seen in earlier lives.
+    """
 
     def __init__(self) -> None:
         self.seen = self.taken = self.ever_seen = self.seen_before = 0
@@ -115,6 +120,8 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.accepted: set[int] = set()
         self.durable = 0
         self.devices = {name: Device(name) for name in ("phone", "laptop")}
+        self.seen: dict[str, int] = {}
+        """Highest number that any device has seen, by subscription."""
         self.bob = self.handle = 0
         self.bob_returns()
         self.attach(self.devices["phone"])
@@ -211,10 +218,61 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             if model.known[identity].expression.startswith(kind):
                 self.desk.send(phone, protocol.Unsubscribe(1, identity))
                 return
+        self.desk.send(phone, self.request(kind))
+
+    def request(self, kind: str, *, keep: bool = True) -> Subscribe:
         policy = {"tight": QueuePolicy(2, when_full=self.own_full), "fresh": QueuePolicy(age_max_s=10.0)}
         restrictions = (Frequency(10.0),) if kind == "rare" else ()
         queue = policy.get(kind, QueuePolicy())
-        self.desk.send(phone, Subscribe(1, SUBJECT, f"{kind} > 0", None, restrictions, kind == "bound", queue))
+        return Subscribe(1, SUBJECT, f"{kind} > 0", None, restrictions, kind == "bound", queue, is_kept=keep)
+
+    @rule(name=devices, kind=st.sampled_from([kind for kind in KINDS if kind != "bound"]), keep=st.booleans())
+    def hold(self, name: str, kind: str, keep: bool) -> None:
+        """A program subscribes for a block of its own, or for good; another one may have done so before."""
+        link, model = self.devices[name].link, self.model()
+        if link is None:
+            return
+        self.desk.send(link, self.request(kind, keep=keep))
+        (live,) = [each for each in self.model().live if self.kind(each) == kind]
+        before = model.holders.get(live, ()) if live in model.live else (name,)
+        held = () if keep or not before else tuple(dict.fromkeys((*before, name)))
+        assert self.model().holders.get(live, ()) == held
+        event(f"held by {len(held)}")
+
+    @rule(name=devices, kind=st.sampled_from(KINDS))
+    def take_over_what_another_has_left(self, name: str, kind: str) -> None:
+        """A device leaves, and the other one renews what has ended with it."""
+        (other,) = self.devices.keys() - {name}
+        self.hold_anew(kind, name)
+        self.leave(name)
+        model, link = self.model(), self.devices[other].link
+        for identity in model.known.keys() - model.live.keys():
+            if link is not None and self.present(identity) == identity:
+                self.renew(other, identity)
+
+    @rule(name=devices, share=st.floats(0, 1, exclude_max=True))
+    def renew_one_that_has_ended(self, name: str, share: float) -> None:
+        """It lives again, or its successor is renewed; the device holds it if it was not kept."""
+        model = self.model()
+        ended = [each for each in model.known if each not in model.live]
+        if self.devices[name].link is not None and ended:
+            self.renew(name, ended[int(share * len(ended))])
+
+    def renew(self, name: str, identity: str) -> None:
+        model, link = self.model(), self.devices[name].link
+        assert link is not None
+        self.desk.send(link, protocol.Renew(1, identity, None))
+        for revived in self.model().live.keys() - model.live.keys():
+            held = self.model().holders.get(revived, ())
+            assert held in ((), (name,))
+            event(f"revived, held by {len(held)}")
+
+    @rule(kind=st.sampled_from(KINDS), name=devices)
+    def hold_anew(self, kind: str, name: str) -> None:
+        """End a subscription, if there is one, and let a device hold its successor."""
+        if any(self.kind(each) == kind for each in self.model().live):
+            self.subscribe_or_unsubscribe(kind)
+        self.hold(name, "free" if kind == "bound" else kind, keep=False)
 
     @rule(name=devices)
     def come_back(self, name: str) -> None:
@@ -227,7 +285,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         device.life += 1
         for place in device.places.values():
             place.seen = place.taken = 0
-            place.seen_before = place.ever_seen
+            place.seen_before = max(place.seen_before, place.ever_seen)
         self.attach(device, keep=keep)
 
     @rule(name=devices)
@@ -247,6 +305,19 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             self.desk.send(device.link, Leave(1))
             self.devices[name] = Device(name)
             self.devices[name].life = device.life + 1
+
+    @rule(name=devices, share=st.floats(0, 1), with_rows=st.booleans())
+    def leave_while_the_power_fails(self, name: str, share: float, with_rows: bool) -> None:
+        """Only a part of what follows from its leaving is durable."""
+        device = self.devices[name]
+        if device.link is not None:
+            self.listen(device)
+            self.hold_the_disk()
+            self.desk.send(device.link, Leave(1))
+            self.crash(share, with_rows)
+            if name not in self.model().members:
+                self.devices[name] = Device(name)
+                self.devices[name].life = device.life + 1
 
     @rule(name=devices, share=st.floats(0, 1))
     def take_some(self, name: str, share: float) -> None:
@@ -328,6 +399,10 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         device.link = self.desk.open(ALICE, device.name)
         device.read = 0
         device.handles.clear()
+        if device.name not in self.model().members:
+            for subscription, number in self.seen.items():
+                place = self.place(device, subscription)
+                place.seen_before = max(place.seen_before, number)
         self.desk.send(device.link, Attach(device.life, "default", None, keep))
         self.read_all(device)
 
@@ -387,7 +462,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         for message, sent_us in said[device.read :]:
             match message:
                 case Attachment(epoch=epoch):
-                    assert epoch == self.desk.epoch() > 0
+                    assert epoch == max(self.desk.epoch(), self.desk.broker.state.epoch) > 0
                     attached = True
                 case NotifyGap(first=first, last=last, lost=lost, reader=reader) if reader in device.handles:
                     assert attached
@@ -397,8 +472,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                         between = {n for n in meant if place.seen < n < first}
                         assert not between & self.ahead(device, model, device.handles[reader])
                     assert 0 < sum(loss.count for loss in lost) <= sum(first <= n <= last for n in meant)
-                    place.seen = max(place.seen, last)
-                    place.ever_seen = max(place.ever_seen, place.seen)
+                    self.see(device, device.handles[reader], max(place.seen, last))
                 case Notify():
                     assert attached
                     self.notified(device, model, message, sent_us)
@@ -434,8 +508,13 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             for policy in (self.desk.config.queue, model.known[subscription].queue):
                 assert not model.too_old(policy, notify.number, sent_us), "never deliver an older one"
             assert notify.redelivered or notify.number > place.seen_before or place.taken
-            place.seen = notify.number
-            place.ever_seen = max(place.ever_seen, place.seen)
+            self.see(device, subscription, notify.number)
+
+    def see(self, device: Device, subscription: str, number: int) -> None:
+        """Note that a device has seen a subscription up to a number."""
+        place = self.place(device, subscription)
+        place.seen, place.ever_seen = number, max(place.ever_seen, number)
+        self.seen[subscription] = max(self.seen.get(subscription, 0), number)
 
     def hear_bob(self) -> None:
         for accepted in self.desk.received(self.bob, PublishAccepted):
@@ -473,6 +552,14 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             return
         state, model = self.desk.broker.state, self.model()
         session = state.sessions.get(f"{ALICE}/default")
+        assert (session is not None) == model.exists
+        assert not model.is_due, "a session that is over ends with its last device"
+        assert not model.left_behind(), "a subscription ends with the devices that hold it"
+        assert {s: row.holders for s, row in state.subscriptions.items() if row.holders} == model.holders
+        former = state.former.get(ALICE)
+        past = (former and former.sessions) or PastSessions()
+        counted = {"generated": past.generated, "delivered": past.delivered, "restricted": past.restricted}
+        assert +Counter(past.dropped, **counted) == model.past
         if session is None:
             return
         queue = state.queue.get(session.key)
@@ -481,12 +568,11 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         assert {s: numbers for s, numbers in waiting.items() if numbers} == {
             s: numbers for s, numbers in model.waiting.items() if numbers
         }
-        generated = sum(map(len, model.meant.values()))
         assert (session.generated, session.delivered, session.restricted, session.queued) == (
-            generated,
+            model.generated,
             model.delivered,
             model.restricted,
-            generated - model.delivered - model.dropped.total(),
+            model.generated - model.delivered - model.dropped.total(),
         )
         assert session.dropped == {reason: count for reason, count in model.dropped.items() if count}
         sizes = {entry.number: len(entry.event.data) for entry in queue or ()}

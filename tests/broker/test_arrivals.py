@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, named, rows_of
+from wanderbus import records
 from wanderbus.broker.messages import (
     ArrivalsLost,
     ArrivalsTaken,
@@ -19,6 +20,7 @@ from wanderbus.broker.messages import (
     EventArrived,
     LinkOpened,
 )
+from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.event import Event, EventId
 from wanderbus.machine import Output
@@ -83,6 +85,14 @@ def test_one_record_has_the_event_its_notifications_and_the_position(branch: Bra
     assert branch.broker.state.leaders["north"].number == 5
 
 
+def test_n01_the_destination_counts_what_it_examines_and_what_it_holds_back(branch: Branch) -> None:
+    branch.subscribed(branch.attach(), "N > 1")
+    for number in (1, 2, 3):
+        branch.arrives(number)
+    counted = {row["phase"]: (row["examined"], row["held_back"]) for row in branch.broker._phases.rows()}
+    assert counted == {"publisher": (0, 0), "channel": (0, 0), "destination": (3, 1)}
+
+
 def test_a_notification_has_the_id_of_the_events_origin(branch: Branch) -> None:
     alice = branch.attach()
     branch.subscribed(alice, "N > 1")
@@ -142,13 +152,38 @@ def test_each_leader_has_its_own_numbers(branch: Branch) -> None:
     assert [record.arrival.leader for record in branch.written(Arrived)] == ["north", "south", "south", "north"]
 
 
-def test_a_new_stream_of_a_leader_begins_again_and_the_old_one_is_refused(branch: Branch) -> None:
+def test_numbers_go_on_in_the_next_epoch_of_a_leader(branch: Branch) -> None:
     branch.arrives(8, 0)
+    branch.arrives(8, 0, epoch=6)
+    branch.arrives(9, epoch=6)
+    assert numbers(branch) == [8, 9]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_new_stream_of_a_leader_begins_again_with_a_gap_and_the_old_one_is_refused(
+    branch: Branch, *, saved: bool
+) -> None:
+    branch.arrives(8, 0)
+    branch.give(ArrivalsRewound("north", 6, 0, is_own=False))
+    if saved:
+        branch.save()
+    branch.restart(with_rows=saved)
     branch.arrives(1, epoch=6)
     branch.take_answers()
     branch.arrives(9, epoch=5)
     assert numbers(branch) == [8, 1]
     assert branch.take_answers() == []
+    (lost,) = branch.written(records.ArrivalsLost)
+    assert (lost.leader, lost.epoch, lost.number, lost.reason) == ("north", 6, 0, "server_restored")
+
+
+def test_a_server_that_has_lost_what_it_acknowledged_gives_all_its_subscriptions_a_gap(branch: Branch) -> None:
+    branch.arrives(3, 0)
+    for leader in ("north", "south"):
+        branch.give(ArrivalsRewound(leader, 5, 8, is_own=True))
+    branch.arrives(9, 0)
+    assert numbers(branch) == [3, 9]
+    assert len(branch.written(records.RolledBack)) == 1, "the second leader knows of the same rollback"
 
 
 def test_nothing_is_taken_while_the_disk_is_full_and_it_is_asked_for_afterwards(branch: Branch) -> None:
@@ -161,6 +196,18 @@ def test_nothing_is_taken_while_the_disk_is_full_and_it_is_asked_for_afterwards(
     assert branch.take_answers() == [ArrivalsWanted("north", 5, 1)]
     branch.arrives(2)
     assert numbers(branch) == [1, 2]
+
+
+def test_events_that_a_leader_did_not_send_are_a_gap_that_moves_nothing(branch: Branch) -> None:
+    branch.arrives(3, 0)
+    branch.give(DiskFull())
+    branch.give(InterestLost("north"))
+    assert branch.written(records.ArrivalsLost) == []
+    branch.give(DiskFreed())
+    branch.arrives(4)
+    assert numbers(branch) == [3, 4]
+    (lost,) = branch.written(records.ArrivalsLost)
+    assert (lost.leader, lost.number, lost.reason) == ("north", 3, "server_restored")
 
 
 def test_a_hole_that_has_closed_is_asked_for_no_more(branch: Branch) -> None:

@@ -227,7 +227,9 @@ def test_another_server_reads_matching_events_and_gets_the_end_of_what_is_durabl
     desk.give(EventsRead(wanted.reading, wanted.end, events=(past(2), undecided)))
     answer = desk.answer_of(reading_server)
     head, first, second = answer.rows
-    assert (head, answer.next) == ({"incarnation": desk.broker.state.incarnation, "end": wanted.end}, None)
+    state = desk.broker.state
+    log = {"incarnation": state.incarnation, "epoch": state.epoch, "end": wanted.end}
+    assert (head, answer.next) == (log, None)
     assert (first["number"], "undecided" in first, second["undecided"]) == (2, False, "filter_work_max")
     desk.send(reading_server, ListEvents(10, OWN, 2, expression=""))
     desk.give(read(2, wanted.end - 1))

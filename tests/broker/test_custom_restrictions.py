@@ -10,9 +10,9 @@ import pytest
 from tests.broker.desk import BOB, START_US, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import ServerStarted
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_kinds import Asked, Kind, Parameters
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.errors import Refused
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig

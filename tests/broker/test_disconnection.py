@@ -12,7 +12,8 @@ from wanderbus import records
 from wanderbus.broker.core import Broker
 from wanderbus.broker.device_changes import DeviceChange, Handling, Hook
 from wanderbus.broker.disconnection import GRACE_S_MAX, DisconnectionHook
-from wanderbus.broker.messages import ExtensionFailed, ServerStarted
+from wanderbus.broker.messages import ExtensionFailed
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Kick, Leave
@@ -182,7 +183,9 @@ def test_g24_a_grace_of_its_own_holds_for_this_time(grace_s: float, restart: boo
 
 def test_g24_x40_the_last_device_of_a_session_stays_whatever_its_grace() -> None:
     desk = HookDesk(on("disconnected", Handling(grace_s=0.0)), SHORT)
-    desk.close(desk.attach())
+    link = desk.attach()
+    desk.subscribed(link)
+    desk.close(link)
     steps = 0
     for _ in range(10):
         steps += len(desk.timers)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
+from typing import Final, Literal
 
 import pytest
 
-from tests.broker.desk import BOB, SUBJECT, Desk
+from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.test_queue_limits import SIZE, losses, publish, session_of
 from wanderbus import records
+from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.state.drops import drops_of, with_drops
+from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import size_of
+from wanderbus.records import decode_record
 from wanderbus.subscription import QueuePolicy
 
 
@@ -83,3 +90,133 @@ def test_g15_an_event_takes_the_place_of_as_many_as_each_subscription_has_to_giv
         (2, sorted(identities[::2])),
     ]
     assert session_of(desk).queued == 2 * 2 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        BrokerConfig(queue=QueuePolicy(notifications_max=2)),
+        BrokerConfig(queue=QueuePolicy(notifications_max=2, when_full="drop_newest")),
+        BrokerConfig(queue=QueuePolicy(bytes_max=2 * SIZE)),
+        BrokerConfig(user_queued_bytes_max=2 * SIZE),
+        BrokerConfig(queued_bytes_max=6 * SIZE),
+    ],
+)
+def test_u02_drops_are_in_the_record_of_the_event_that_displaces_them(config: BrokerConfig) -> None:
+    desk = Desk(config)
+    for user in ("sip:alice@example.org", "sip:carol@example.org", "sip:dave@example.org"):
+        link = desk.attach(user)
+        desk.subscribed(link)
+        desk.close(link)
+    desk.attach(BOB, "desk", epoch=9)
+    before = len(desk.log)
+    publish(desk, 5)
+    appended = [decode_record(payload) for payload in desk.log[before:]]
+    assert {type(record) for record in appended if type(record) is not records.Attached} <= {
+        records.Published,
+        records.StatusChanged,
+    }
+    assert len(desk.written(records.Dropped)) == 9
+    assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
+
+
+def test_u02_a_log_with_a_record_for_each_drop_gives_the_same_state() -> None:
+    """Earlier versions have written such logs."""
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2)))
+    link = desk.attach()
+    desk.subscribed(link)
+    desk.close(link)
+    publish(desk, 6)
+    state, offset = BrokerState("wb", desk.broker.state.publishes_remembered), 0
+    for record in map(decode_record, desk.log):
+        drops = list(drops_of(record))
+        plain = with_drops(record, ()) if drops else record  # type: ignore[arg-type]
+        for each in (plain, *drops):
+            state.apply(offset, each)
+            offset += 1
+    (ours,), (theirs,) = state.sessions_of(ALICE), desk.broker.state.sessions_of(ALICE)
+    assert (ours.queued, ours.dropped) == (theirs.queued, theirs.dropped)
+    queue, other = state.queue.get(ours.key), desk.broker.state.queue.get(theirs.key)
+    assert queue is not None
+    assert other is not None
+    assert [each.number for each in queue] == [each.number for each in other] == [5, 6]
+
+
+def test_u02_an_event_beside_full_queues_is_recorded_with_one_number_for_each() -> None:
+    """The rest of a drop follows from the notification."""
+    desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=2)))
+    for number in range(20):
+        link = desk.attach(f"sip:user{number}@example.org")
+        desk.subscribed(link)
+        desk.close(link)
+    bob = desk.attach(BOB, "desk")
+    sizes = []
+    for n in range(1, 5):
+        desk.publish(bob, n)
+        sizes.append(len(desk.log[-1]))
+    record = decode_record(desk.log[-1])
+    assert isinstance(record, records.Published)
+    assert record.delivery.displaced == {"queue.notifications_max": (2,) * 20}
+    assert record.delivery.dropped == ()
+    assert sizes[3] - sizes[1] <= 20 + 60, "a byte for each, and the name of the bound"
+    drops = list(drops_of(record))
+    assert [each.subscriptions for each in drops] == [each.subscriptions for each in record.delivery.notified]
+    assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
+
+
+CHOICES: Final[Sequence[Literal["drop_oldest", "drop_newest"] | None]] = (None, None, "drop_oldest", "drop_newest")
+
+
+def filled(seed: int) -> Desk:
+    """Fill queues of all kinds by the same events; the bounds hold after each."""
+    draw = Random(seed)
+    most, bytes_most = draw.choice([1, 3, None]), draw.choice([4 * SIZE, None])
+    bounds = QueuePolicy(most, bytes_most, when_full=draw.choice(CHOICES))
+    desk = Desk(BrokerConfig(queue=bounds, user_queued_bytes_max=draw.choice([5 * SIZE, 2**20])))
+    for number in range(8):
+        link = desk.attach(f"sip:user{number}@example.org")
+        for _ in range(draw.choice([1, 1, 2])):
+            own = QueuePolicy(draw.choice([None, 2]), draw.choice([None, 3 * SIZE]), when_full=draw.choice(CHOICES))
+            wanted = draw.choice(["", "", "Kind == 0", "Kind >= 1", "Kind <= 1"])
+            desk.subscribed(link, wanted, queue=draw.choice([None, own]), this_device_only=draw.random() < 0.2)
+        if draw.random() < 0.8:
+            desk.close(link)
+    bob = desk.attach(BOB, "desk")
+    for n in range(1, 40):
+        desk.publish(bob, n, Kind=draw.randrange(3), Filling="x" * draw.choice([0, 0, 1, 40]))
+        if draw.random() < 0.1:
+            back = desk.attach(f"sip:user{draw.randrange(8)}@example.org")
+            desk.take(back, draw.randrange(1, n + 1))
+            desk.close(back)
+        if draw.random() < 0.2:
+            desk.save()
+        for row in desk.broker.state.sessions.values():
+            assert row.generated == row.delivered + row.queued + sum(row.dropped.values())
+            assert row.waiting <= (bounds.notifications_max or 100)
+            assert row.queued_bytes <= (bounds.bytes_max or 2**20)
+    return desk
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_u02_queues_of_all_kinds_that_one_event_fills_recover_as_they_were(seed: int) -> None:
+    desk = filled(seed)
+    assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
+    assert rows_of(desk.recovered()) == rows_of(desk.broker.state)
+    assert desk.written(records.Dropped)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_u02_an_event_displaces_what_the_bounds_would_drop_behind_it(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = filled(seed)
+    monkeypatch.setattr(QueueLimits, "displaced_by", lambda *given: {})
+    theirs = filled(seed)
+    assert rows_of(ours.broker.state) == rows_of(theirs.broker.state)
+    assert sorted(ours.written(records.Dropped), key=by_number) == sorted(
+        theirs.written(records.Dropped), key=by_number
+    )
+
+
+def by_number(drop: records.Dropped) -> tuple[str, int, tuple[str, ...]]:
+    return drop.user, drop.first, drop.subscriptions

@@ -18,8 +18,8 @@ from wanderbus.broker.history import catch_up
 from wanderbus.broker.messages import FenceSession, ImportSession, SessionExported
 from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Unsubscribe
-from wanderbus.records import Matched, Published, Started, Unsubscribed, decode_record
+from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Restrict, Unsubscribe
+from wanderbus.records import Matched, Published, Started, Subscribed, Unsubscribed, decode_record
 from wanderbus.subscription import EVERY_SUBJECT, Frequency, QueuePolicy, Since, Subscription
 
 
@@ -235,6 +235,28 @@ def test_t06_a_queue_that_one_of_two_devices_abandons_waits_for_the_other_alone(
     assert desk.stream(laptop) == [1]
     desk.take(laptop, 1)
     assert len(desk.broker.state.queue) == 0
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_t06_a_second_heir_takes_nothing_that_the_first_is_still_to_get(desk: EngineDesk, *, is_changed: bool) -> None:
+    """Also if the first was changed since, so that the second is another subscription beside it."""
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    first = desk.subscribed(phone, "N > 0", reads=False)
+    desk.publish(publisher, 1)
+    desk.ask(phone, Unsubscribe(50, first.id))
+    heir = desk.subscribed(phone, "N > 0", reads=False)
+    assert [each.inherits for each in desk.written(Subscribed)] == [None, first.id]
+    if is_changed:
+        desk.ask(phone, Restrict(51, heir.id, (Frequency(10.0),)))
+    else:
+        desk.ask(phone, Unsubscribe(51, heir.id))
+    second = desk.subscribed(phone, "N > 0", reads=False)
+    assert [each.inherits for each in desk.written(Subscribed)][2:] == [None if is_changed else heir.id]
+    match_all(desk)
+    (matched,) = desk.written(Matched)
+    (notified,) = matched.events[0].notified
+    assert notified.subscriptions == (heir.id if is_changed else second.id,)
+    assert rows_of(desk.broker.state) == rows_of(desk.recovered(from_log_alone=True))
 
 
 def test_t06_a_device_abandons_what_its_subscription_has_inherited_too(desk: EngineDesk) -> None:

@@ -64,6 +64,15 @@ def test_result_of_the_filter(desk: Desk, bob: int) -> None:
     )
 
 
+def test_an_event_of_a_child_concerns_a_subscription_to_its_parent(desk: Desk, bob: int) -> None:
+    subscription = desk.subscribed(desk.attach(), "N > 5")
+    event = published(desk, bob, 1, subject="Bond")
+    pair = Explanation(event, subscription, parents={"Bond": "Trade"})
+    for payload in desk.log:
+        pair.apply(decode_record(payload))
+    assert (pair.explained().outcome, pair.explained().reason) == ("filtered", "N > 5 is false: N is 1")
+
+
 def test_result_of_the_filter_in_another_language(desk: Desk, bob: int) -> None:
     subscription = desk.subscribed(desk.attach(), "N % 2 = 0", language="cesql")
     assert outcome(desk, published(desk, bob, 2), subscription)[0] == "queued"
@@ -384,3 +393,26 @@ def test_later_records_and_those_of_others_change_nothing(desk: Desk, bob: int) 
     desk.take(tablet, 1)
     assert outcome(desk, event, bound)[0] == "delivered"
     assert "purged" in outcome(desk, event, other)[1]
+
+
+def test_a_filter_that_takes_too_much_work_is_not_evaluated_again(desk: Desk, bob: int) -> None:
+    wanted = desk.subscribed(desk.attach(), "UPPER(Text) = 'X'", language="cesql")
+    event = published(desk, bob, 1, Text="y" * 9_000)
+    assert outcome(desk, event, wanted)[0] == "filtered"
+    pair = Explanation(event, wanted, work_max=1_000)
+    for payload in desk.log:
+        pair.apply(decode_record(payload))
+    found = pair.explained()
+    assert found.outcome == "undecided"
+    assert found.reason.startswith("not evaluated: the filter takes up to ")
+    assert found.reason.endswith(" units of work for this event; the limit is 1000")
+
+
+def test_a_restricted_match_needs_no_evaluation(desk: Desk, bob: int) -> None:
+    until = (Interval(START_US - 10_000_000, START_US - 5_000_000),)
+    wanted = desk.subscribed(desk.attach(), "UPPER(Text) = 'X' OR TRUE", language="cesql", restrictions=until)
+    event = published(desk, bob, 1, Text="y" * 9_000)
+    pair = Explanation(event, wanted, work_max=1_000)
+    for payload in desk.log:
+        pair.apply(decode_record(payload))
+    assert pair.explained().outcome == "restricted"

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk, named, rows_of
+from tests.broker.engine_desk import EngineDesk
 from tests.broker.test_explanation import explained
 from wanderbus import filters
+from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK
 from wanderbus.event import Event
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import AgentMessage, NotifyGap, Publish, PublishAccepted, RequestRefused
 from wanderbus.records import Dropped, Published
+from wanderbus.subscription import Daily
 
 COSTLY = "UPPER(CONCAT(Text, Text)) = 'X' OR TRUE"
 LONG = "y" * 10_000
@@ -124,3 +127,39 @@ def test_an_undecided_filter_refuses_no_event() -> None:
     publish(desk, other, 1, text="short")
     publish(desk, other, 2)
     assert len(desk.received(other, PublishAccepted)) == 2
+
+
+@pytest.mark.parametrize("has_engine", [False, True])
+def test_a_notification_that_becomes_a_gap_pushes_out_nothing(*, has_engine: bool) -> None:
+    """It counts for no bound, whether its session comes before or behind the others of the event."""
+    bounds: dict[str, Any] = {"filter_work_max": UNITS // 2, "queued_bytes_max": 3 * len(LONG), "sweep_s": None}
+    desk = EngineDesk(BrokerConfig(**bounds)) if has_engine else Desk(BrokerConfig(**bounds))
+    bob = desk.attach(BOB)
+    users = [f"sip:user{n}@example.org" for n in range(6)]
+    for n, user in enumerate(users):
+        link = desk.attach(user, reads=False)
+        if n % 2:
+            costly(desk, link)
+        else:
+            desk.subscribed(link)
+    publish(desk, bob, 1, text=LONG[:9_000])
+    reasons = [dict(desk.broker.state.sessions[f"{user}/default"].dropped) for user in users]
+    assert reasons == [{}, {"filter_work_max": 1}] * 3
+
+
+def test_restrictions_count_as_work_of_the_user_and_beyond_it_become_a_gap() -> None:
+    desk = server(user_event_filter_work_max=64 * RESTRICTION_WORK * 3)
+    link, other = desk.attach(), desk.attach(BOB)
+    nights = tuple(Daily(f"02:{n:02}", f"03:{n:02}", "Europe/Berlin") for n in range(60))
+    for n in range(5):
+        desk.subscribed(link, f"N != -{n}", restrictions=nights)
+    desk.publish(other, 1)
+    dropped = desk.written(Dropped)
+    assert [each.reason for each in dropped] == ["user_event_filter_work_max"]
+    assert len(dropped[0].subscriptions) == 2
+    found = explained(desk, desk.received(other, PublishAccepted)[0].id, dropped[0].subscriptions[0])
+    assert "because of broker.user_event_filter_work_max: the filter takes up to 50 units" in found.reason
+    assert f"its restrictions take {60 * RESTRICTION_WORK}" in found.reason
+    assert "not evaluated" not in found.reason
+    desk.publish(other, 2)
+    assert len(desk.written(Dropped)) == 2

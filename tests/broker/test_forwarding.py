@@ -111,7 +111,7 @@ def test_permissions_and_sizes_are_checked_here() -> None:
     bob = desk.attach(BOB)
     desk.send(bob, Publish(1, event(1)), Publish(2, Event("Down", {"N": "x" * (EVENT_BYTES_MAX - 10)})))
     assert desk.forwarded() == []
-    assert answers(desk, bob) == [(1, False, None, False), (2, False, None, False)]
+    assert answers(desk, bob) == [(1, False, None, False), (2, False, "event_bytes_max", False)]
 
 
 def test_an_event_behind_one_that_this_server_refused_for_a_while_is_not_forwarded(desk: AccessDesk) -> None:

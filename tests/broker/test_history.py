@@ -283,15 +283,35 @@ def test_t05_restrictions_use_the_time_of_each_event(desk: Desk) -> None:
 
 def test_t05_history_is_paced(desk: Desk) -> None:
     desk = Desk(BrokerConfig(backlog_per_s=100, unacknowledged_max=1_000))
-    publisher = desk.attach(BOB, "desk")
-    for n in range(1, 600):
-        desk.publish(publisher, n)
+    with_past(desk, 599)
+    desk.later(2.0)
     phone = desk.attach()
     desk.subscribed(phone, since=EARLIEST)
     assert len(desk.stream(phone)) == catch_up.PIECE_EVENTS_MAX
     desk.later(2.6)
     assert len(desk.stream(phone)) == 2 * catch_up.PIECE_EVENTS_MAX
     desk.later(2.6)
+    assert desk.stream(phone) == list(range(1, 600))
+
+
+def test_u03_history_is_not_paced_while_nobody_else_is_active() -> None:
+    desk = Desk(BrokerConfig(unacknowledged_max=1_000))
+    with_past(desk, 599)
+    desk.later(2.0)
+    phone = desk.attach()
+    desk.subscribed(phone, since=EARLIEST)
+    assert desk.stream(phone) == list(range(1, 600))
+
+
+def test_u03_history_leaves_room_for_others_who_are_active() -> None:
+    desk = Desk(BrokerConfig(unacknowledged_max=1_000))
+    with_past(desk, 599)
+    phone = desk.attach()
+    desk.subscribed(phone, since=EARLIEST)
+    assert len(desk.stream(phone)) == catch_up.PIECE_EVENTS_BESIDE
+    desk.later(0.05)
+    assert len(desk.stream(phone)) <= 0.06 * 2_000
+    desk.later(2.0)
     assert desk.stream(phone) == list(range(1, 600))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, Desk, rows_of
-from wanderbus.protocol import Done, Leave, Query, Read, Reader, Renew, StopReading, Unsubscribe
-from wanderbus.subscription import Subscription
+from wanderbus.protocol import Done, Leave, Query, Read, Reader, Renew, Restrict, StopReading, Unsubscribe
+from wanderbus.subscription import Frequency, Subscription
 
 
 def inherited(desk: Desk, phone: int, tablet: int) -> tuple[Subscription, Subscription]:
@@ -39,6 +39,26 @@ def test_x21_renewing_what_another_has_inherited_renews_that_one(desk: Desk, end
     desk.publish(desk.attach(BOB), 3)
     assert desk.waiting(heir.id) == 3
     assert desk.waiting(ended.id) == 0
+
+
+@pytest.mark.parametrize("ends_too", [False, True])
+@pytest.mark.parametrize("with_rows", [None, False, True])
+def test_x21_renewing_what_another_has_inherited_renews_that_one_also_after_a_change(
+    desk: Desk, *, ends_too: bool, with_rows: bool | None
+) -> None:
+    """The heir stands for it (decision 0035), though the restrictions differ since."""
+    phone, tablet = desk.attach(device="phone", reads=False), desk.attach(device="tablet", reads=False)
+    ended, heir = inherited(desk, phone, tablet)
+    desk.ask(tablet, Restrict(1, heir.id, (Frequency(10.0),)))
+    if ends_too:
+        desk.send(tablet, Unsubscribe(1, heir.id))
+    if with_rows is not None:
+        desk.save()
+        desk.restart(with_rows=with_rows)
+        phone = desk.attach(device="phone", epoch=2, reads=False)
+    assert renewed(desk, phone, ended.id).id == heir.id
+    assert list(dict(desk.broker.state.subscriptions.items())) == [heir.id]
+    assert desk.waiting(heir.id) == 2
 
 
 def test_notifications_sent_under_the_old_id_may_be_acknowledged_under_it(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from tests.broker.desk import ALICE, BOB
 from tests.broker.office import ADAM, OLGA, ROLES, Office, inspected, refusal, with_queue
 from wanderbus.broker.messages import ServerAnswered, ServerAsked
 from wanderbus.parameters.broker import BrokerConfig, setting_of
-from wanderbus.protocol import Attach, Inspect
+from wanderbus.protocol import Attach, Inspect, limit_reached
 from wanderbus.refusals import Limited
 from wanderbus.subscription import QueuePolicy
 
@@ -74,7 +74,7 @@ def test_refusals_and_drops_of_bounds_are_reported_with_their_settings() -> None
     server.send(link, Attach(1, "another", None, True))
     assert server.limited == [
         Limited("broker.queue.notifications_max", ALICE, "dropped from session default"),
-        Limited("broker.sessions_max", ALICE, "sessions_max is 1, and it is reached"),
+        Limited("broker.sessions_max", ALICE, limit_reached("sessions_max", 1).reason),
     ]
 
 

@@ -21,6 +21,20 @@ def office() -> Office:
     return Office()
 
 
+def test_g21_a_session_is_connected_only_with_a_device_and_the_lister_does_not_count(office: Office) -> None:
+    phone = office.attach()
+    office.subscribed(phone)
+    work = office.attach(ALICE, "laptop", session="work")
+    office.close(phone)
+    statuses = {row["session"]: row["status"] for row in inspected(office, office.attach(OLGA), "sessions", ALICE)}
+    assert statuses == {"default": "DISCONNECTED", "work": "CONNECTED"}
+    office.close(work)
+    lister = office.attach(ALICE, "shell", session=protocol.OPERATIONS)
+    rows = [row for row in inspected(office, lister, "sessions") if row["session"] != protocol.OPERATIONS]
+    assert rows
+    assert {row["status"] for row in rows} == {"DISCONNECTED"}
+
+
 # Visible rows ---------------------------------------------------------------------------------------------------------
 
 
@@ -161,7 +175,7 @@ def test_a_subscription_that_ends_meanwhile_hides_no_other(office: Office) -> No
 def test_one_answer_looks_at_a_bounded_part(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "LOOKED_AT_MAX", 3)
     for number in range(7):
-        office.attach(f"sip:user{number}@example.org")
+        office.attach(f"sip:a{number}@example.org")
     office.subscribed(office.attach())
     olga = office.attach(OLGA)
     assert listed(office, olga, Inspect(1, "subscriptions", None))[0] == []

@@ -7,6 +7,7 @@ import pytest
 from tests.broker.desk import ALICE, SUBJECT, Desk
 from wanderbus import protocol, records
 from wanderbus.broker.messages import Append, Appended, MessageArrived, SendOnLink
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
@@ -74,8 +75,8 @@ def test_design_5_1_one_record_holds_the_event_and_its_notifications(busy: tuple
     ("asked", "answer", "written"),
     [
         (Subscribe(1, SUBJECT, "A == 1", None, (), False), Done, [records.Subscribed]),
-        (protocol.Renew(1, "wb-loyw3v28-3", 60.0), Done, [records.Changed]),
-        (protocol.Unsubscribe(1, "wb-loyw3v28-3"), Done, [records.Unsubscribed]),
+        (protocol.Renew(1, "wb-gqll7vatq8-3", 60.0), Done, [records.Changed]),
+        (protocol.Unsubscribe(1, "wb-gqll7vatq8-3"), Done, [records.Unsubscribed]),
         (protocol.Leave(1), Done, [records.Left]),
     ],
 )
@@ -83,7 +84,7 @@ def test_design_5_1_requests_are_answered_when_durable(
     busy: tuple[Desk, int], asked: protocol.AgentMessage, answer: object, written: list[object]
 ) -> None:
     desk, link = busy
-    assert next(iter(desk.broker.state.subscriptions.values())).subscription.id == "wb-loyw3v28-3"
+    assert next(iter(desk.broker.state.subscriptions.values())).subscription.id == "wb-gqll7vatq8-3"
     outputs = desk.step(message(link, asked))
     assert sent_kinds(outputs) == []
     assert kinds_written(outputs) == written
@@ -209,7 +210,9 @@ def test_u02_a_gap_is_sent_after_its_drop_is_durable() -> None:
     desk.held = True
     desk.publish(link, 4)
     published = len(desk.log) - 1
-    assert isinstance(decode_record(desk.log[published]), records.Dropped)
+    record = decode_record(desk.log[published])
+    assert isinstance(record, records.Published)
+    assert [drop.first for drop in drops_of(record)] == [2]
     desk.give(Appended(SERVER_LOG, published))
     desk.take(link, 1)
     assert desk.received(link, NotifyGap) == []

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+from itertools import pairwise
 
 import pytest
 
 from tests.broker.desk import BOB, Desk
+from tests.lines import lines_of
+from wanderbus.broker.queues.return_pace import TIMER
 from wanderbus.machine import TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy
 from wanderbus.tokens import SLICE_S, TokenBucket
 
 CAROL = "sip:carol@example.org"
+
+SLICE = 8
+"""Notifications of a slice while others are active."""
 
 
 def test_a_bucket_gives_a_slice_at_once_and_its_rate_from_then_on() -> None:
@@ -35,7 +40,7 @@ def test_a_slow_bucket_gives_one_at_a_time_and_does_not_save_up() -> None:
     assert [bucket.take(999.0), bucket.take(1_002.0)] == [False, True], "a clock that goes back gives nothing"
 
 
-def with_backlog(count: int, *, rate: float = 100.0, window: int = 256) -> tuple[Desk, int]:
+def with_backlog(count: int, *, rate: float | None = 100.0, window: int = 256) -> tuple[Desk, int]:
     """Publish ``count`` events while Alice is away; return the link of Bob, who publishes."""
     queue = QueuePolicy(notifications_max=max(10_000, 2 * count), when_full="drop_oldest")
     desk = Desk(BrokerConfig(backlog_per_s=rate, unacknowledged_max=window, queue=queue))
@@ -64,54 +69,102 @@ def test_u03_a_backlog_is_paced_and_delivered_in_order_before_new_notifications(
 
 
 def test_u03_others_do_not_wait_behind_a_backlog() -> None:
-    """One step sends a slice of it at most, however much there is."""
-    desk, bob = with_backlog(2_000, rate=5_000.0, window=10_000)
+    """One step sends a short slice of it at most, however much there is."""
+    desk, bob = with_backlog(2_000, rate=None, window=10_000)
+    desk.goes_on = False
     carol = desk.attach(CAROL)
     desk.subscribed(carol)
     back = desk.attach()
-    sent = len(desk.stream(back))
-    assert sent == round(5_000 * SLICE_S)
-    desk.publish(bob, 2_001)
-    assert desk.stream(carol) == [2_001]
-    while sent < 2_001:
-        key = ("pace", back)
-        desk.now = desk.timers.pop(key)
-        desk.give(TimerFired(key))
-        assert 0 < len(desk.stream(back)) - sent <= round(5_000 * SLICE_S) + 1
-        sent = len(desk.stream(back))
-    assert desk.now == pytest.approx(2_000 / 5_000, abs=2 * SLICE_S)
+    assert 0 < len(desk.stream(back)) <= SLICE
+    for n in range(2_001, 2_101):
+        desk.publish(bob, n)
+        assert desk.stream(carol)[-1] == n
+        sent, desk.now = len(desk.stream(back)), desk.timers.pop(TIMER) + 0.001
+        desk.give(TimerFired(TIMER))
+        assert len(desk.stream(back)) - sent <= SLICE
 
 
-def calls_of_a_delivery(backlog: int) -> int:
-    """Return the number of function calls until Carol has an event, while Alice is back and receives her backlog."""
+def lines_of_a_delivery(backlog: int) -> int:
+    """Return the number of lines until Carol has an event, while Alice is back and receives her backlog."""
     desk, bob = with_backlog(backlog, rate=2_000.0)
     carol = desk.attach(CAROL)
     desk.subscribed(carol)
     back = desk.attach()
     desk.later(0.05)
     desk.take(back, min(50, backlog))
-    calls = 0
-
-    def count(frame: object, what: str, argument: object) -> None:
-        nonlocal calls
-        calls += what == "call"
-
-    sys.setprofile(count)
-    desk.publish(bob, backlog + 1)
-    sys.setprofile(None)
+    desk.goes_on = False
+    lines = lines_of(lambda: desk.publish(bob, backlog + 1))
     assert desk.stream(carol) == [backlog + 1]
-    return calls
+    return lines
+
+
+def test_u03_a_longer_backlog_adds_no_work_to_what_others_receive() -> None:
+    """Latency in lines, which no other load of the machine changes; in seconds it is ``bench broker``'s."""
+    assert lines_of_a_delivery(2_000) <= 1.1 * lines_of_a_delivery(100)
 
 
 @pytest.mark.integration
 def test_u03_a_backlog_of_100_000_adds_no_work_to_what_others_receive() -> None:
-    """Latency in calls, which no other load of the machine changes; in seconds it is ``bench broker``'s."""
-    assert calls_of_a_delivery(100_000) <= 1.1 * calls_of_a_delivery(100)
+    assert lines_of_a_delivery(100_000) <= 1.1 * lines_of_a_delivery(100)
 
 
-def test_u03_by_default_a_slice_is_no_more_than_others_can_wait_for() -> None:
-    """About 25 µs each: a quarter of a millisecond."""
-    assert BrokerConfig().backlog_per_s * SLICE_S <= 10
+def slices(desk: Desk, link: int, took_s: float) -> list[tuple[float, int]]:
+    """Let each slice of a backlog take so long; return the time of each and the number of notifications."""
+    found: list[tuple[float, int]] = []
+    while TIMER in desk.timers:
+        sent, due = len(desk.stream(link)), desk.timers.pop(TIMER)
+        desk.now = max(due, desk.now + took_s)
+        desk.give(TimerFired(TIMER))
+        if more := len(desk.stream(link)) - sent:
+            found.append((desk.now, more))
+    return found
+
+
+def test_u03_alone_a_backlog_is_sent_without_pauses() -> None:
+    desk, _ = with_backlog(1_000, rate=None, window=10_000)
+    desk.now += 2.0
+    desk.goes_on = False
+    back = desk.attach()
+    found = slices(desk, back, 0.01)
+    assert desk.stream(back) == list(range(1, 1_001))
+    assert {round(after - before, 6) for (before, _), (after, _) in pairwise(found)} == {0.01}
+    assert min(count for _, count in found[:-1]) > 40
+
+
+def test_u03_while_others_are_active_slices_are_short_and_pauses_leave_them_most_of_the_time() -> None:
+    desk, bob = with_backlog(300, rate=None, window=10_000)
+    desk.goes_on = False
+    back = desk.attach()
+    desk.publish(bob, 301)
+    found = slices(desk, back, 0.001)
+    contested = [(at, count) for at, count in found if at < desk.now and count < 10]
+    assert len(contested) > 10
+    assert max(count for _, count in contested) <= SLICE
+    gaps = [after - before for (before, _), (after, _) in pairwise(contested)]
+    assert min(gaps) >= 0.004, "four fifths of the time are for others"
+    assert desk.stream(back) == list(range(1, 302))
+
+
+def test_u03_devices_that_return_together_take_turns() -> None:
+    desk, bob = with_backlog(200, rate=None, window=10_000)
+    desk.goes_on = False
+    desk.publish(bob, 201)
+    phone, tablet = desk.attach(), desk.attach(device="tablet")
+    while len(desk.stream(phone)) < 150:
+        desk.now = desk.timers.pop(TIMER) + 0.001
+        desk.give(TimerFired(TIMER))
+    assert abs(len(desk.stream(phone)) - len(desk.stream(tablet))) <= 16
+
+
+def test_u03_a_closed_link_holds_up_no_other_one() -> None:
+    desk, bob = with_backlog(200, rate=None, window=10_000)
+    desk.goes_on = False
+    desk.publish(bob, 201)
+    phone, tablet = desk.attach(), desk.attach(device="tablet")
+    desk.close(tablet)
+    desk.later(1.0)
+    assert desk.stream(phone) == list(range(1, 202))
+    assert TIMER not in desk.timers
 
 
 def test_g19_a_failure_in_the_middle_of_a_paced_backlog_keeps_the_rest() -> None:

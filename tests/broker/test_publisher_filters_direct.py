@@ -9,7 +9,8 @@ import pytest
 from tests.broker.access_desk import NORTHERN, AccessDesk
 from tests.broker.test_publisher_filters import publisher, requested, wants
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import RoutesAnswered, RoutesArrived, ServerStarted
+from wanderbus.broker.messages import RoutesAnswered, RoutesArrived
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups

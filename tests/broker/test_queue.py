@@ -4,12 +4,11 @@ U-03, X22, X24).
 
 from __future__ import annotations
 
-import gc
-import sys
 from typing import Any
 
 import pytest
 
+from harness.calls import calls_of
 from tests.broker.desk import ALICE, BOB, Desk
 from wanderbus import records
 from wanderbus.parameters.broker import BrokerConfig
@@ -225,17 +224,7 @@ def calls_of_an_acknowledgement(queues: int) -> int:
         desk.close(link)
     desk.publish(bob, 1)
     assert len(desk.broker.state.queue) == queues + 1
-    calls = 0
-
-    def count(frame: object, what: str, argument: object) -> None:
-        nonlocal calls
-        calls += what in ("call", "c_call")
-
-    gc.disable()  # its callbacks would count
-    sys.setprofile(count)
-    desk.take(alice, 1)
-    sys.setprofile(None)
-    gc.enable()
+    calls = calls_of(lambda: desk.take(alice, 1))
     assert len(desk.broker.state.queue) == queues
     return calls
 

@@ -470,3 +470,24 @@ def test_g25_entries_without_a_waiting_subscription_leave_memory_in_the_middle_o
     assert (len(desk.broker.state.queue), len(desk.broker.state.events)) == (1, 1)
     desk.save()
     assert len(desk.rows["queue"]) == len(desk.rows["events"]) == 1
+
+
+def test_g18_a_full_broker_does_not_search_all_sessions_for_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = 0
+    all_sessions = bounds.QueueLimits._of_users
+
+    def counted(limits: bounds.QueueLimits) -> list[SessionRow]:
+        nonlocal searches
+        searches += 1
+        return all_sessions(limits)
+
+    monkeypatch.setattr(bounds.QueueLimits, "_of_users", counted)
+    desk = Desk(BrokerConfig(queued_bytes_max=20 * SIZE))
+    for number in range(10):
+        link = desk.attach(f"sip:user{number}@example.org")
+        desk.subscribed(link)
+        desk.close(link)
+    publish(desk, 50)
+    assert len(desk.written(records.Dropped)) == 10 * 48
+    assert {row.waiting for row in desk.broker.state.sessions.values() if row.user != BOB} == {2}
+    assert searches == 1

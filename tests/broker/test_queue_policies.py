@@ -11,9 +11,10 @@ import pytest
 from tests.broker.desk import ALICE, BOB, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import ExtensionFailed, ServerStarted
+from wanderbus.broker.messages import ExtensionFailed
 from wanderbus.broker.queues.policy_arguments import SHOWN_MAX, Policy, Queue
 from wanderbus.broker.queues.queue_policies import QueuePolicies
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import NotifyGap, RequestRefused

@@ -314,3 +314,17 @@ def test_every_event_comes_once_or_in_a_gap_in_the_order_of_the_log(steps: list[
     assert not covered & set(got)
     assert covered | set(got) == set(range(1, newest + 1))
     assert not hub.broker.state.queue
+
+
+def test_filters_of_servers_count_as_satisfied_beyond_their_work_and_are_not_evaluated() -> None:
+    """The server matches the event again, within the bounds of its users."""
+    hub = Hub(BrokerConfig(user_event_filter_work_max=20_000))
+    north, bob = hub.server(), hub.attach(BOB)
+    for n in range(30):
+        hub.subscribed(north, f"UPPER(CONCAT(Text, Text)) = 'X{n}'", language="cesql")
+    hub.publish(bob, 1, Text="short")
+    assert stream(hub.came(north)) == []
+    hub.publish(bob, 2, Text="y" * 10_000)
+    assert stream(hub.came(north)) == [2]
+    hub.publish(bob, 3, Text="short")
+    assert stream(hub.came(north)) == [2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.broker.desk import ALICE, BOB, Desk
+from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.broker.subscribe_pacing import AT_ONCE_S, WAITING_CHARACTERS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Done, Query, Renew, RequestRefused, Subscribe, Unsubscribe
@@ -72,6 +73,19 @@ def test_renewing_what_has_ended_keeps_the_pace() -> None:
     assert answered(desk, link) == [10, 11, 12, 13, 14]
     desk.later(10.0)
     assert answered(desk, link) == list(range(10, 18))
+
+
+def test_the_work_of_merging_for_other_servers_counts_for_the_pace_of_its_user() -> None:
+    desk = Paced()
+    link, bob = desk.attach(), desk.attach(BOB)
+    identity = desk.subscribed(link, "a == 1").id
+    desk.give(InterestMerged(f"{identity} 1", 400_000), InterestMerged("unknown 2", 10**9))
+    desk.send(link, submit(2, "a == 2"))
+    desk.send(bob, submit(3, "a == 3"))
+    assert 2 not in answered(desk, link)
+    assert answered(desk, bob) == [3]
+    desk.later(3.0)
+    assert 2 in answered(desk, link)
 
 
 def test_waiting_requests_end_with_their_link() -> None:

@@ -13,7 +13,19 @@ from wanderbus.event import Event
 from wanderbus.filters import xml
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Done, Publish, Query, Renew, RequestRefused, Restrict, Unsubscribe
+from wanderbus.protocol import (
+    Advertise,
+    DeclareSchema,
+    Done,
+    Publish,
+    PublishRefused,
+    Query,
+    Renew,
+    RequestRefused,
+    Restrict,
+    Subscribe,
+    Unsubscribe,
+)
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 
 ALL_KINDS: tuple[Restriction, ...] = (
@@ -143,6 +155,16 @@ def test_subscriptions_that_differ_are_two(desk: Desk, other: dict[str, Any]) ->
     first = desk.subscribed(link, expression="A == 1")
     second = desk.subscribed(link, **({"expression": "A == 1"} | other))
     assert query(desk, link) == [first, second]
+
+
+def test_g05_an_event_that_finds_many_expired_subscriptions_notifies_none(desk: Desk) -> None:
+    """More than are ended at once."""
+    link, bob = desk.attach(), desk.attach(BOB)
+    for n in range(40):
+        desk.subscribed(link, f"N > -{n + 1}", lifetime_s=10.0)
+    desk.now += 11.0
+    desk.publish(bob, 1)
+    assert desk.stream(link) == []
 
 
 def test_g05_one_millisecond_after_expiry_nothing_is_notified_and_one_before_it_is(desk: Desk) -> None:
@@ -378,3 +400,23 @@ def test_g08_a_long_list_comes_in_parts_that_fit_a_message() -> None:
     assert len(parts) == 5
     assert [s for part in parts for s in part.subscriptions] == subscriptions
     assert sum(len(s.expression) for s in subscriptions) > MESSAGE_BYTES_MAX
+
+
+@pytest.mark.parametrize("subject", ["Price.*", "Price.>", "Price/#", "a/+/b"])
+def test_a03_j13_wildcards_are_refused_everywhere_and_never_literal(subject: str) -> None:
+    desk = Desk(BrokerConfig(roles={ALICE: "administrator"}))
+    link = desk.attach()
+    pattern = "pattern late by Tail match A: {} then B: Trade within 2 hours emit {}"
+    for request in (
+        Subscribe(1, subject, "", None, (), False),
+        Subscribe(1, "", pattern.format("Trade", f'"{subject}"'), None, (), False, language="pattern"),
+        Subscribe(1, "", pattern.format(f'"{subject}"', "late"), None, (), False, language="pattern"),
+        Advertise(1, subject, ""),
+        DeclareSchema(1, subject, ()),
+    ):
+        answer = desk.ask(link, request)
+        assert isinstance(answer, RequestRefused)
+        assert "parent subject" in answer.reason, request
+    desk.send(link, Publish(1, Event(subject, {})))
+    (refused,) = desk.received(link, PublishRefused)
+    assert "parent subject" in refused.reason

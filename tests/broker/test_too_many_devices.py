@@ -7,6 +7,7 @@ import pytest
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from wanderbus import records
 from wanderbus.broker.messages import DialogChanged, LinkDropped
+from wanderbus.broker.state.rows import FormerRow
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Attach, Attachment, Kick, Leave, Publish, RequestRefused
@@ -36,16 +37,18 @@ def test_a_device_that_never_attached_leaves_nothing_behind_once_its_link_is_gon
 
 
 def test_a_device_too_many_is_refused_with_the_bound_and_leaves_nothing_behind() -> None:
-    """Connected or not, no device has to go for another one of the same user."""
+    """No device that is connected has to go for another one, nor the last one of a session with a subscription."""
     desk = Desk(BrokerConfig(user_devices_max=3))
-    desk.close(desk.attach(device="phone"))
+    phone = desk.attach(device="phone")
+    desk.subscribed(phone)
+    desk.close(phone)
     laptop = desk.attach(device="laptop", session="work")
     desk.open(ALICE, "unattached")
     log = list(desk.log)
     link = desk.attach(device="tablet")
     (refused,) = desk.received(link, RequestRefused)
     assert (refused.request, refused.limit) == (0, "user_devices_max")
-    assert refused.reason == "user_devices_max is 3, and it is reached"
+    assert refused.reason.startswith("user_devices_max is 3, and it is reached; 'wanderbus sessions' lists")
     assert desk.dropped_links == [LinkDropped(link, refused.reason)]
     desk.give(DialogChanged(ALICE, "tablet", "10.0.0.1:40000", b"dialog"))
     desk.close(link)
@@ -69,11 +72,12 @@ def test_devices_that_are_not_attached_count_until_they_are_gone() -> None:
 def test_the_layer_below_can_ask_before_there_is_a_link() -> None:
     """The layer below also counts its connections that have no link yet, since they may get one."""
     desk = Desk(BrokerConfig(user_devices_max=2))
-    desk.close(desk.attach())
+    desk.attach()
     assert [desk.broker.refusal(ALICE, "laptop", others) for others in (0, 1)] == [None, None]
     refusal = desk.broker.refusal(ALICE, "laptop", 2)
     assert refusal is not None
-    assert (str(refusal), refusal.limit) == ("user_devices_max is 2, and it is reached", "broker.user_devices_max")
+    assert str(refusal).startswith("user_devices_max is 2, and it is reached; ")
+    assert refusal.limit == "broker.user_devices_max"
     assert desk.broker.refusal(ALICE, "phone", 9) is None
     desk.attach(device="laptop")
     assert desk.broker.refusal(ALICE, "tablet", 0) is not None
@@ -132,4 +136,7 @@ def test_a_removed_device_that_published_nothing_leaves_nothing(desk: Desk) -> N
     keeper = desk.attach(device="keeper")
     desk.attach()
     desk.send(keeper, Kick(1, ALICE, "phone", True))
-    assert len(desk.broker.state.former) == len(desk.broker.state.publishers) == 0
+    assert len(desk.broker.state.publishers) == 0
+    assert desk.broker.state.former[ALICE] == FormerRow(reasons={"phone": "kicked"})
+    desk.send(desk.attach(), Leave(1))
+    assert len(desk.broker.state.former) == 0, "the reason was sent"

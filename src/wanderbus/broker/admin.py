@@ -9,8 +9,9 @@ continues from where an answer ended.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
+from heapq import nsmallest
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -26,6 +27,7 @@ from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
+from wanderbus.broker.session_ends import SessionEnds
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -33,6 +35,7 @@ from wanderbus.errors import Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subject_schemas import next_attributes
+from wanderbus.subscription import check_wanted_subject
 
 LOOKED_AT_MAX: Final = 1_000
 """Sessions and rows that one answer looks at."""
@@ -66,6 +69,7 @@ class Admin:
         journal: Journal,
         links: Links,
         presence: Presence,
+        ends: SessionEnds,
         config: BrokerConfig,
         engine: EngineRequests,
         phases: PhaseCounts,
@@ -74,12 +78,13 @@ class Admin:
         self._journal = journal
         self._links = links
         self._presence = presence
+        self._ends = ends
         self._engine = engine
         self._phases = phases
         self._roles = config.roles
         self._listings = Listings(state, links, config)
         self._life = str(state.offset)
-        """Name of this life of the broker: sessions keep their order within one life."""
+        """Name of this life of the broker: a queue keeps its numbers, and a listing its order, within one life."""
 
     def answer(self, link: Link, request: protocol.OfOperators) -> None:
         """Serve one request; the answer is sent once the change is durable."""
@@ -123,11 +128,9 @@ class Admin:
         if request.what in OF_SERVER:
             self._journal.emit(ServerAsked(link.link, request))
             return
-        place, after = self._place(request.after)
+        key, after = _session_place(request.after)
         user = request.user if link.user in self._roles else link.user
-        sessions = self._state.sessions.values() if user is None else self._state.sessions_of(user)
-        found = self._found(request.what, islice(sessions, place, None), place, after)
-        self._list(link, request.request, found, request.limit)
+        self._list(link, request.request, self._found(request.what, user, key, after), request.limit)
 
     def _list_of_broker(self, link: Link, request: protocol.Inspect) -> None:
         if link.user not in self._roles:
@@ -168,13 +171,17 @@ class Admin:
         shown = (row for row in rows if _key(row) > after and (parties is None or row.get("party") in parties))
         self._list(link, request.request, ((row, self._behind(0, _key(row))) for row in shown), request.limit)
 
-    def _found(self, what: protocol.Listed, sessions: Iterator[SessionRow], start: int, after: str) -> Found:
-        """Yield the rows of the sessions from place ``start`` on; in the first session, those behind ``after``.
+    def _found(self, what: protocol.Listed, user: str | None, start: str, after: int | None) -> Found:
+        """Yield the rows of the sessions in the order of their keys, of one user or of all.
 
-        Sessions are never removed, so a place stays valid. Subscriptions are removed, so the cursor has their number.
+        They begin behind the session with the key ``start``, or with its subscriptions behind number ``after``.
+        Sessions and subscriptions are removed at any time, so the cursor has a key and a number.
         """
-        for place, session in enumerate(sessions, start):
-            behind = self._behind(place + 1, "")
+        for key in self._session_keys(user, start, is_inside=after is not None):
+            behind = _behind_session(key)
+            if (session := self._state.sessions.get(key)) is None:
+                yield self._listings.past_sessions(key.removesuffix("/")) if what == "sessions" else None, behind
+                continue
             match what:
                 case "sessions":
                     yield self._listings.session(session), behind
@@ -182,10 +189,19 @@ class Admin:
                     yield self._listings.queue(session), behind
                 case "subscriptions":
                     rows = [self._state.subscriptions[identity] for identity in session.subscriptions]
-                    seen = int(after) if place == start and _is_number(after) else 0
+                    seen = after if key == start and after is not None else 0
                     for row in rows[bisect_right(rows, seen, key=_number) :]:
-                        yield self._listings.subscription(row), self._behind(place, str(row.number))
+                        yield self._listings.subscription(row), _behind_session(key, row.number)
                     yield None, behind
+
+    def _session_keys(self, user: str | None, start: str, *, is_inside: bool) -> list[str]:
+        """Return the next keys of sessions, and the key of each user's sessions that are over: one without a name."""
+        state = self._state
+        users = state.former if user is None else [each for each in (user,) if each in state.former]
+        past = (session_key(each, "") for each in users if state.former[each].sessions is not None)
+        sessions = state.sessions if user is None else (each.key for each in state.sessions_of(user))
+        keys = (key for key in chain(past, sessions) if key > start or (is_inside and key == start))
+        return nsmallest(LOOKED_AT_MAX + 1, keys)
 
     def _peek(self, link: Link, request: protocol.Peek) -> None:
         _check_count("count", request.count)
@@ -215,7 +231,7 @@ class Admin:
                 break
             behind = after
             if row is not None:
-                rows.append(encoded_row(row))
+                rows.append(encoded_row(row, self._links.event_bytes_max))
                 answer_bytes += len(rows[-1])
         else:
             behind = None
@@ -234,6 +250,8 @@ class Admin:
         behind = self._drop(session, first, last, request.subscription)
         purged = session.dropped.get("purged", 0) - purged
         after = None if behind > last else self._behind(behind, str(last))
+        if after is None and request.subscription is None:
+            self._ends.remove(session)
         self._links.send(link, protocol.Listing(request.request, ({"purged": purged},), next=after))
 
     def _drop(self, session: SessionRow, first: int, last: int, subscription: str | None) -> int:
@@ -298,6 +316,7 @@ class Admin:
         subject, schemas = request.subject, self._state.schemas
         if not 0 < len(subject) <= EVENT_NAME_CHARACTERS_MAX:
             raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters, not {len(subject)}")
+        check_wanted_subject(subject)
         newest = schemas.newest(subject)
         declared = () if newest is None else newest.attributes
         try:
@@ -344,6 +363,19 @@ class Admin:
         if life != self._life or not _is_number(place):
             raise Refused("the cursor is invalid, or the broker was restarted since; begin again")
         return int(place), within
+
+
+def _behind_session(key: str, number: int | None = None) -> str:
+    """Return the cursor behind a session, or behind the subscription ``number`` in it."""
+    return f"{'' if number is None else number}/{key}"
+
+
+def _session_place(after: str | None) -> tuple[str, int | None]:
+    """Return the key and the number in a cursor of :func:`_behind_session`."""
+    number, separator, key = (after or "/").partition("/")
+    if not separator or not (number == "" or _is_number(number)):
+        raise Refused("the cursor is invalid; begin again")
+    return key, int(number) if number else None
 
 
 def _key(row: Row) -> str:

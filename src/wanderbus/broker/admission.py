@@ -6,7 +6,7 @@ from wanderbus import protocol
 from wanderbus.errors import FilterError, LimitExceeded, Refused
 from wanderbus.limits import EVENT_NAME_CHARACTERS_MAX, SUBSCRIPTION_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.subscription import QueuePolicy, Subscription
+from wanderbus.subscription import QueuePolicy, Subscription, check_wanted_subject
 
 _SECONDS_MAX = 1e10
 """Three hundred years: a longer time does not fit the microseconds of the broker's clock."""
@@ -40,10 +40,12 @@ def expiry_us(config: BrokerConfig, now_us: int, lifetime_s: float | None, expir
     return now_us + round(lifetime_s * 1e6) if expires_us is None else expires_us
 
 
-def check_subject(subject: str) -> None:
-    """Raise :class:`Refused` for a subject that no event can have."""
+def check_subject(subject: str, *, is_server: bool = False) -> None:
+    """Raise :class:`Refused` for a subject that no event can have; another server asks for what it has admitted."""
     if not 0 < len(subject) <= EVENT_NAME_CHARACTERS_MAX:
         raise Refused(f"a subject has 1 to {EVENT_NAME_CHARACTERS_MAX} characters")
+    if not is_server:
+        check_wanted_subject(subject)
 
 
 def check_queue(policy: QueuePolicy) -> None:

@@ -205,8 +205,10 @@ class Backlog:
                 if place >= prematched:
                     prematched = self._prematch(messages, place)
                 active.add(party)
+                links.pace.note(identity)
             elif type(message) is not protocol.Take:
                 self._note_request(party)
+                links.pace.note(identity)
             before = journal.work
             weight = 1 + len(arrived[place].payload) / BYTES_A_UNIT
             journal.work = before + weight

@@ -6,7 +6,6 @@ it touches no files: it emits records as :class:`Append`, and :class:`Appended` 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, Final, cast
@@ -18,7 +17,7 @@ from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.engine.requests import EngineRequests
-from wanderbus.broker.handover import Handover, moved
+from wanderbus.broker.handover import Handover
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.history.leader_pieces import LeaderPieces
@@ -59,7 +58,6 @@ from wanderbus.broker.messages import (
     PublishAnswered,
     RoutesArrived,
     ServerAnswered,
-    ServerStarted,
 )
 from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
@@ -69,19 +67,27 @@ from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.publishing import OfPublishers, Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
+from wanderbus.broker.queues.return_pace import SERVERS
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
+from wanderbus.broker.rollback.attachments import Attachments
+from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, ServerStarted
+from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.arrivals import Arrivals
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.interest_requests import InterestRequests
+from wanderbus.broker.servers.leader_messages import InterestMerged, LeaderTrouble
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.server_users import ServerUsers
+from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.broker.session_ends import SessionEnds
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import HISTORY_FAILED
-from wanderbus.broker.state.rows import SessionRow, device_key, session_key
+from wanderbus.broker.state.rows import device_key, session_key
+from wanderbus.broker.state.start import start_record
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pacing import SubscribePacing
 from wanderbus.broker.subscriptions import Subscriptions
@@ -102,8 +108,6 @@ PREMATCHED_MAX: Final = 1_024
 
 _REFUSED_WHEN_FULL: Final = (protocol.Subscribe, protocol.Restrict, protocol.Advertise)
 """Requests that are refused while the disk is full."""
-
-_SESSION_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Broker:
@@ -139,23 +143,27 @@ class Broker:
         self._servers = servers = ServerUsers(state, config.domain)
         self._queue_limits = queue_limits = QueueLimits(state, journal, config, servers, policies)
         self._links = links = Links(state, journal, queue_limits, config)
-        self._presence = Presence(state, journal, links, queue_limits, config, hook, servers)
         lineage = None if channels is None else channels.lineage
         below = Hierarchy({}).below if channels is None else channels.below
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
         self._interest = InterestRequests(journal, links, channels)
+        self._settled = SettledInterest(state, journal, channels, config.domain, self._interest.all_met)
+        self._interest.waits_for_others = bool(self._settled.unmet)
         self._questions = LeaderQuestions(journal)
         leader_pieces = LeaderPieces(self._questions, self._on_input)
         self._forwarding = Forwarding(journal, links, channels)
         self._advertisements = Advertisements(state, journal, links, config, channels)
         self._phases = phases = PhaseCounts()
         self._engine_events = engine = EngineEvents(state, journal, config, channels, phases)
+        self._rollback = Rollback(state, journal, links, self._settled)
         self._filters = self._make_filters(channels, phases)
         self._catch_up = self._make_catch_up(queue_limits, kinds, below, leader_pieces)
-        self._detections = Detections(state, journal, links, queue_limits, kinds)
+        self._detections = Detections(state, journal, links, queue_limits, config, kinds)
         basics = state, journal, links, queue_limits, config, kinds
         parts = self._engine_events, servers, self._interest, self._filters, leader_pieces, policies
         self._subscriptions = Subscriptions(*basics, matcher, self._catch_up, self._detections, *parts)
+        self._ends = SessionEnds(state, links, self._subscriptions, engine, servers)
+        self._presence = Presence(state, journal, links, queue_limits, config, hook, servers, self._ends)
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
         self._unread_warnings = UnreadWarnings(state, journal, links, config)
         self._backlog = Backlog(links, journal, config, self._on_message, self._prematch)
@@ -163,17 +171,19 @@ class Broker:
         self._handover = Handover(
             state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
         )
+        events_max = config.user_pattern_events_max
         delivery = Delivery(
-            state, links, self._subscriptions, queue_limits, self._catch_up, config.user_pattern_events_max, phases
+            state, journal, links, self._subscriptions, queue_limits, self._catch_up, events_max, phases
         )
         self._direct = self._make_direct(kernel, delivery, servers, channels)
         self._publishing = self._make_publishing(delivery)
+        self._attachments = self._make_attachments(queue_limits)
         self._arrivals = Arrivals(
             state, journal, links, self._subscriptions, delivery, self._catch_up, servers, channels, engine
         )
         self.engine = EngineRequests(state, journal, config, self._engine_events, matched)
         """Requests to the matching engine."""
-        self._admin = Admin(state, journal, links, self._presence, config, self.engine, phases)
+        self._admin = Admin(state, journal, links, self._presence, self._ends, config, self.engine, phases)
         self._channel_history = ChannelHistory(state, journal, links, config, channels, below, self._questions)
 
     def _make_catch_up(
@@ -183,10 +193,7 @@ class Broker:
         below: Callable[[str], tuple[str, ...]],
         leader_pieces: LeaderPieces,
     ) -> CatchUp:
-        def matched_below() -> int:
-            return self._engine_events.matched_below
-
-        places = matched_below, below, leader_pieces, self._interest.has_counted
+        places = lambda: self._engine_events.matched_below, below, leader_pieces, self._interest.has_counted
         return CatchUp(self.state, self._journal, self._links, queue_limits, self.config, kinds, *places)
 
     def _make_filters(self, channels: OwnChannels | None, phases: PhaseCounts) -> PublisherFilters:
@@ -198,8 +205,23 @@ class Broker:
             channels,
             self._servers,
             self._engine_events.takes,
-            lambda subject: self._direct is not None and self._direct.refusal(subject) is None,
+            lambda one: self._settled.refusal(one) is None and (self._direct is None or self._direct.knows(one)),
             phases,
+        )
+
+    def _make_attachments(self, queue_limits: QueueLimits) -> Attachments:
+        return Attachments(
+            self.state,
+            self._journal,
+            self._links,
+            queue_limits,
+            self._presence,
+            self._ends,
+            self._handover,
+            self._rollback,
+            self._filters,
+            self._subscriptions,
+            self._advertisements,
         )
 
     def _make_publishing(self, delivery: Delivery) -> Publishing:
@@ -213,7 +235,9 @@ class Broker:
             delivery,
             self._forwarding,
             self._advertisements,
+            self._settled,
             self._direct,
+            self.config.event_bytes_max,
         )
 
     def _make_direct(
@@ -237,6 +261,7 @@ class Broker:
             index,
             self._filters,
             self._engine_events,
+            self._rollback,
         )
 
     def status(self, user: str) -> str:
@@ -245,7 +270,7 @@ class Broker:
 
     def server_rows(self) -> dict[str, Mapping[str, Any]]:
         """Return a row for the session here of each other server of the domain, by the server's name."""
-        return self._servers.rows(self._links.status)
+        return self._servers.rows(self._links.status, self._settled.missing)
 
     def take_closed_links(self) -> list[int]:
         """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""
@@ -274,7 +299,7 @@ class Broker:
 
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
-        self._links.now = now
+        self._links.begin_step(now)
         self._backlog.begin()
         for kind, several in groupby(inputs, type):
             if kind is MessageArrived:
@@ -287,6 +312,7 @@ class Broker:
                     if self._links.ready:
                         self._links.flush()
         self._backlog.go_on()
+        self._rollback.go_on()
         self._catch_up.go_on()
         self._channel_history.go_on()
         self._detections.go_on(now)
@@ -295,7 +321,17 @@ class Broker:
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
 
+    def _on_interest(self, given: InterestCounts | InterestMerged) -> None:
+        """Take a report about subscriptions from the layer below."""
+        if isinstance(given, InterestMerged):
+            self._subscribe_pacing.pay(given)
+            return
+        self._interest.counts(given.names)
+        self._catch_up.counts()
+        self._advertisements.counts(given.names)
+
     def _take_arrivals(self, several: list[EventArrived]) -> None:
+        self._links.pace.note(SERVERS)
         for at in range(0, len(several), PREMATCHED_MAX):
             batch = several[at : at + PREMATCHED_MAX]
             self._arrivals.prematch(batch)
@@ -355,13 +391,18 @@ class Broker:
                     self._direct.disk_full(is_full=is_full)
             case ArrivalsLost():
                 self._arrivals.lose(given)
-            case PublishAnswered():
-                self._forwarding.answered(given)
-            case InterestCounts(names=names):
-                self._interest.counts(names)
-                self._catch_up.counts()
-                self._advertisements.counts(names)
+            case InterestLost(leader=leader):
+                self._arrivals.missed(leader)
+            case ArrivalsRewound():
+                self._arrivals.rewind(given)
+                if given.is_own:
+                    self._rollback.found_by(given.leader)
+            case PublishAnswered() | LeaderTrouble():
+                self._forwarding.take(given)
+            case InterestCounts() | InterestMerged():
+                self._on_interest(given)
             case CausalMessageArrived() | DirectLinkOpened() | DirectLinkClosed() | RoutesArrived():
+                self._links.pace.note(SERVERS)
                 if self._direct is not None:
                     self._direct.on_input(given)
             case KernelLoaded(kernel=kernel):
@@ -392,13 +433,15 @@ class Broker:
                 self._handover.import_session(given)
             case DropExport():
                 self._handover.drop_export(given)
-            case ServerStarted():
-                self._on_server_started()
+            case ServerStarted(rolled_back=reason):
+                self._on_server_started(reason)
 
     def _on_link_opened(self, opened: LinkOpened) -> None:
         user, device = opened.user, opened.device
         if former := self._links.of_device(user, device):
             self._backlog.closes(former)
+        if opened.is_server:
+            self._settled.met(user)
         self._presence.opened(opened.link, user, device, unattended=opened.unattended, is_server=opened.is_server)
 
     def _on_timer_fired(self, key: object) -> None:
@@ -407,10 +450,15 @@ class Broker:
                 self._backlog.timer_fired()
             case ("detections",):
                 self._detections.timer_fired()
+            case ("rollback",):
+                pass  # the step goes on
             case _ if key == FILTER_LEASES:
                 self._filters.timer_fired()
             case ("grace", str(user), str(device)):
                 self._presence.grace_over(user, device)
+            case ("pace",):
+                if link := self._links.pace.timer_fired():
+                    self._links.go_on(link)
             case ("pace", int(identity)):
                 if link := self._links.get(identity):
                     self._links.go_on(link)
@@ -424,24 +472,17 @@ class Broker:
             case ("sweep", "again"):
                 self._sweep_subscriptions()
 
-    def _on_server_started(self) -> None:
+    def _on_server_started(self, reason: str) -> None:
         state = self.state
-        # A clock that runs gives each log of a server another incarnation, and a later one a higher one.
-        incarnation = state.incarnation or max(1, state.wall_us // 1_000)
-        started = records.Started(
-            at_us=state.wall_us,
-            server=state.server,
-            incarnation=incarnation,
-            spark_subjects=self._engine_events.subjects,
-            servers=() if self._direct is None else self._direct.channels.servers,
-            number=0 if self._direct is None else self._direct.channels.number,
-        )
+        started = start_record(state, self._engine_events.subjects, self._settled.channels)
         self._journal.write(started, urgent=True)
         if self._direct is not None:
             self._direct.start()
         self._subscriptions.end_patterns_without_events()
+        self._subscriptions.end_left_behind()
         self._presence.start()
         self._filters.start()
+        self._rollback.start(reason)
         self._sweep_later()
 
     def _sweep_later(self) -> None:
@@ -457,6 +498,7 @@ class Broker:
         self._catch_up.look()
         self._unread_warnings.look()
         self._filters.sweep()
+        self._ends.sweep()
         self._sweep_subscriptions()
         self._sweep_later()
 
@@ -503,28 +545,27 @@ class Broker:
             return
         if link.session is None:
             if isinstance(message, protocol.Attach):
-                self._attach(link, message)
+                self._attachments.attach(link, message)
             return
         match message:
-            case protocol.Publish():
+            case protocol.PublishFor() | protocol.SettleInterest() if not link.is_server:
+                self._presence.closed(link, "only a server of the domain may speak for others")
+            case protocol.Publish() | protocol.PublishFor():
                 self._publishing.publish(link, message)
-            case protocol.PublishFor():
-                if link.is_server:
-                    self._publishing.publish(link, message)
-                else:
-                    self._presence.closed(link, "only a server of the domain may publish for others")
+            case protocol.SettleInterest():
+                self._publishing.settle(link)
             case protocol.Take():
                 self._links.take(link, message.reader, message.number)
             case protocol.StopReading(reader=handle):
                 self._links.stop_reading(link, handle)
             case protocol.Read(readers=readers):
+                session = self.state.sessions[session_key(link.user, link.session)]
+                self._rollback.check(link, session, [reader.taken for reader in readers])
                 for reader in readers:
                     self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)
             case protocol.Leave(request=request):
                 self._presence.leave(link, link.session, request)
-            case protocol.Inspect() | protocol.Peek() | protocol.Purge() | protocol.Kick():
-                self._admin.answer(link, message)
-            case protocol.DeclareSchema() | protocol.ListSchemas():
+            case _ if isinstance(message, protocol.OfOperators):
                 self._admin.answer(link, message)
             case protocol.ListEvents():
                 self._channel_history.ask(link, message)
@@ -544,54 +585,6 @@ class Broker:
                 self._advertisements.answer(link, request)
             case _:
                 self._subscriptions.answer(link, request)
-
-    def _attach(self, link: Link, message: protocol.Attach) -> None:
-        if refusal := self._attach_refusal(link, message.session):
-            self._links.send(link, refusal)
-            return
-        attached = records.Attached(
-            at_us=self.state.wall_us,
-            user=link.user,
-            session=message.session,
-            device=link.device,
-            epoch=message.epoch,
-            redelivered=() if message.resume else self._links.may_have_seen(link, message.session),
-            filter_lease_s=self._filters.lease_mark_s(link, is_filtering=message.is_filtering),
-        )
-        self._journal.write(attached, urgent=True)
-        session = self.state.sessions[session_key(link.user, message.session)]
-        if message.resume and message.resume.epoch == session.epoch:
-            self._links.acknowledge(session, link.device, message.resume.number, resumed=True)
-        if not message.keep:
-            self._discard(link, session, keep_queue=message.keep_queue)
-        self._links.attach(link, session)
-        self._filters.attached(link, message.epoch)
-        self._links.send(link, protocol.Attachment(session.epoch))
-        if link.unattended or link.is_server:
-            self._links.notify(session, ())
-
-    def _discard(self, link: Link, session: SessionRow, *, keep_queue: bool) -> None:
-        """End the session's subscriptions, and advertisements and notifications of this device (SPEC G-09, X20)."""
-        self._subscriptions.discard(link.user, session.name, link.device, keep_queue=keep_queue)
-        self._advertisements.discard(link.user, link.device)
-        if not keep_queue:
-            self._queue_limits.discard(session, link.device)
-            self._links.acknowledge(session, link.device, session.next - 1)
-
-    def _attach_refusal(self, link: Link, name: str) -> protocol.RequestRefused | None:
-        """Return why this link cannot join the session ``name``, or None if it can."""
-        if not _SESSION_NAME.fullmatch(name):
-            reason = "a session's name has 1 to 64 letters, digits, dots, dashes or underscores"
-            return protocol.RequestRefused(0, reason)
-        session = self.state.sessions.get(session_key(link.user, name))
-        if session is not None and (session.is_fenced or self._handover.is_leaving(session)):
-            return moved(session)
-        if session is None:
-            count = len(self.state.sessions_of(link.user))
-            limit, most = "sessions_max", self.config.sessions_max
-        elif link.device not in session.devices:
-            count = len(session.devices)
-            limit, most = "devices_max", self.config.devices_max
-        else:
-            return None
-        return None if count < most else protocol.limit_reached(limit, most)
+                if isinstance(request, protocol.Subscribe) and request.resume is not None:
+                    session = self.state.sessions[session_key(link.user, link.session or "")]
+                    self._rollback.check(link, session, [request.resume])

@@ -13,8 +13,10 @@ Result = Literal[
     "wrong_subject",
     "filtered",
     "took_part",
+    "undecided",
     "restricted",
     "expired",
+    "not_arrived",
     "not_submitted",
     "ended",
     "bound_elsewhere",
@@ -23,8 +25,9 @@ Result = Literal[
     "dropped",
     "delivered",
 ]
-"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` occur only for a question about one device, and ``took_part``
-only for a subscription to a pattern."""
+"""The outcomes; ``bound_elsewhere`` and ``not_a_member`` occur only for a question about one device, ``took_part`` only
+for a subscription to a pattern, and ``not_arrived`` only for an event that another server of the domain accepted. An
+event is ``undecided`` if a notification was not generated and the filter takes too much work to say why."""
 
 
 class Reached(msgspec.Struct, frozen=True):

@@ -8,24 +8,31 @@ shown it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from wanderbus import filters, records
 from wanderbus.broker.explained import Explained, Reached, Result
 from wanderbus.broker.interest.filter_work import BOUNDS
+from wanderbus.broker.interest.index_entries import entries_of
+from wanderbus.broker.interest.matcher import lineage_of
+from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK
 from wanderbus.broker.restrictions.restriction_text import forbidding, instant
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.broker.state.pattern_states import compiled
 from wanderbus.errors import StorageError
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId
 from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.filters.work import Sizes, work_of
-from wanderbus.parameters.broker import setting_of
+from wanderbus.parameters.broker import FILTER_WORK_MAX, setting_of
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import PATTERN, Restriction, Subscription, concerns
 
 _ENDED = {
     "asked": "as its user asked",
     "discarded": "as its user's device began without its previous subscriptions",
+    "left_behind": "as its devices were gone, and its application did not keep it",
     "removed": "by an operator",
     "unsubscribed": "as its user or an administrator asked from elsewhere",
 }
@@ -37,13 +44,24 @@ class Explanation:
     :param event: the event's id
     :param submitted: the subscription as it was submitted
     :param device: explain the outcome for this device; None for all
+    :param work_max: units of work beyond which a filter is not evaluated
+    :param parents: parents of subjects in the domain
     """
 
-    def __init__(self, event: EventId, submitted: Subscription, device: str | None = None) -> None:
+    def __init__(
+        self,
+        event: EventId,
+        submitted: Subscription,
+        device: str | None = None,
+        work_max: int = FILTER_WORK_MAX,
+        parents: Mapping[str, str] = {},
+    ) -> None:
+        self._lineage = lineage_of(parents)
         self._event = event
         self._identity = submitted.id
         self._subscription = submitted
         self._device = device
+        self._work_max = work_max
         self._submitted_us: int | None = None
         self._ended: records.Unsubscribed | None = None
         self._last_us: int | None = None
@@ -63,6 +81,19 @@ class Explanation:
         """Time at which it left the queue."""
         self._dropped: str | None = None
         """Reason for which it was dropped, if it was."""
+        self._mentioned = msgspec.msgpack.encode(event)
+        self._is_elsewhere = False
+        """True if the event is in the log of another server only."""
+
+    @property
+    def has_event(self) -> bool:
+        """Return whether one of the records is the event."""
+        return self._published is not None
+
+    @property
+    def has_subscription(self) -> bool:
+        """Return whether the server had the subscription when the event came, or has it at the end of its records."""
+        return self._submitted_us is not None
 
     @property
     def settled(self) -> bool:
@@ -74,7 +105,7 @@ class Explanation:
 
     def concerns(self, offset: int, payload: bytes) -> bool:
         """Return whether the record at ``offset`` may concern the pair; most records do not."""
-        if offset == self._event.number or self._subscription.owner.encode() in payload:
+        if offset == self._event.number or self._subscription.owner.encode() in payload or self._mentioned in payload:
             return True
         return self._waits_for.encode() in payload
 
@@ -94,6 +125,10 @@ class Explanation:
                 self._store_subscription(subscription, record.at_us)
                 if inherits == self._waits_for and (self._number is not None or self._waits_for_engine):
                     self._waits_for = subscription.id
+            case records.SessionImported(user=self._subscription.owner, session=self._subscription.session):
+                self._store_subscription(self._subscription, record.at_us)
+            case records.SessionFenced(user=self._subscription.owner, session=self._subscription.session):
+                self._leave_server()
             case records.Changed(subscription=subscription):
                 self._store_subscription(subscription, record.at_us)
             case records.Matched():
@@ -112,8 +147,10 @@ class Explanation:
                 self._on_acknowledged(record)
             case records.Forgotten(subscriptions=subscriptions) if self._waits_for in subscriptions:
                 self._drop_now("forgotten", record.at_us)
-            case records.Dropped(user=self._subscription.owner, session=self._subscription.session):
+            case records.Dropped():
                 self._on_dropped(record)
+        for drop in drops_of(record):
+            self._on_dropped(drop)
 
     def _store_subscription(self, subscription: Subscription, at_us: int) -> None:
         if subscription.id == self._identity and self._published is None:
@@ -121,6 +158,19 @@ class Explanation:
             self._ended = None
             if self._submitted_us is None:
                 self._submitted_us = at_us
+
+    def apply_elsewhere(self, record: records.Published) -> None:
+        """Apply the record of the event in the log of another server, if the server of the subscription has none."""
+        if self._submitted_us is not None and self._submitted_us > record.at_us:
+            self._submitted_us = None
+        if self._ended is not None and self._ended.at_us > record.at_us:
+            self._ended = None
+        self._published, self._is_elsewhere = record, True
+
+    def _leave_server(self) -> None:
+        """Forget the subscription, whose session belongs to another server from now on."""
+        if self._published is None:
+            self._submitted_us = None
 
     def _on_published(self, record: records.Published) -> None:
         ours = next((each for each in record.delivery.notified if self._identity in each.subscriptions), None)
@@ -196,6 +246,8 @@ class Explanation:
             self._left_us = at_us
 
     def _on_dropped(self, record: records.Dropped) -> None:
+        if (record.user, record.session) != (self._subscription.owner, self._subscription.session):
+            return
         if self._number is None or not record.first <= self._number <= record.last:
             return
         if not record.subscriptions or self._waits_for in record.subscriptions:
@@ -232,28 +284,51 @@ class Explanation:
         subscription, event = self._subscription, published.event
         if subscription.language == PATTERN:
             return None if self._number is not None else self._in_pattern(published)
-        if not concerns(subscription.subject, event.subject):
-            why = f"the subject of the event is {event.subject!r}, that of the subscription {subscription.subject!r}"
-            return self._outcome("wrong_subject", why)
         if self._number is not None:
             return None
+        if not any(concerns(subscription.subject, subject) for subject in self._lineage(event.subject)):
+            why = f"the subject of the event is {event.subject!r}, that of the subscription {subscription.subject!r}"
+            return self._outcome("wrong_subject", why)
+        if self._identity in dict(published.delivery.restricted):
+            return self._restricted(published)
         expression = filters.parse(subscription.expression, subscription.language)
-        if not expression.matches(event):
+        units = work_of(expression.root).units(Sizes(event.attributes))
+        if units > self._work_max and not self._waits_for_engine:
+            return self._outcome("undecided", f"not evaluated: {_too_much(units)}; the limit is {self._work_max}")
+        if units <= self._work_max and not expression.matches(event):
             predicates = deciding(expression.root, event)
             return self._outcome("filtered", "; ".join(map(in_words, predicates)), predicates=predicates)
         if self._waits_for_engine:
             return self._outcome("queued", "the event waits in the log for the matching engine")
-        return self._restricted(published)
+        return self._not_arrived("its filter matches") if self._is_elsewhere else self._restricted(published)
 
     def _in_pattern(self, published: records.Published) -> Explained:
         """Return the outcome of an event, or of a blocked detection, for a subscription to a pattern."""
-        if published.delivery.restricted and not published.acceptance.user:
+        if self._identity in dict(published.delivery.restricted):
             return self._restricted(published)
+        if self._is_elsewhere and self._fits_a_step(published.event):
+            return self._not_arrived("it matches a step of the pattern")
         steps = compiled(self._subscription.expression).declaration.steps
         if not (leaves := dict(published.delivery.steps).get(self._identity, 0)):
             return self._outcome("filtered", "it matches no step of the pattern")
         names = ", ".join(step.name for place, step in enumerate(steps) if leaves >> place & 1)
         return self._outcome("took_part", f"it matches the pattern's steps {names}; detections have ids of their own")
+
+    def _fits_a_step(self, event: Event) -> bool:
+        """Return whether an event matches a step of the pattern, or a filter of one takes too much work for it."""
+        sizes, lineage = Sizes(event.attributes), self._lineage(event.subject)
+        concerned = [
+            entry.interest.filter
+            for entry in entries_of(self._subscription)
+            if any(concerns(entry.subject, subject) for subject in lineage)
+        ]
+        return any(work_of(each.root).units(sizes) > self._work_max or each.matches(event) for each in concerned)
+
+    def _not_arrived(self, why: str) -> Explained:
+        origin = self._event.origin
+        return self._outcome(
+            "not_arrived", f"{why}, but the event has not come from {origin} to the server of the subscription"
+        )
 
     def _restricted(self, published: records.Published) -> Explained:
         subscription = self._subscription
@@ -291,13 +366,21 @@ class Explanation:
         return self._outcome("queued", reason, devices=devices)
 
     def _not_evaluated(self, at: str) -> str | None:
-        """Return the reason for which the filter was not evaluated, None if it was."""
+        """Return the reason for which the filter was not evaluated or the restrictions not checked, None if both were.
+
+        The record names the bound alone. ``filter_work_max`` is a bound of the filter; the others bound the work of
+        both.
+        """
         if self._dropped not in BOUNDS or self._published is None or self._subscription.language == PATTERN:
             return None
         expression = filters.parse(self._subscription.expression, self._subscription.language)
         units = work_of(expression.root).units(Sizes(self._published.event.attributes))
         bound = setting_of(self._dropped)
-        return f"not evaluated at {at} because of {bound}: the filter takes up to {units} units of work for this event"
+        count = len(self._subscription.restrictions)
+        if not count or self._dropped == "filter_work_max":
+            return f"not evaluated at {at} because of {bound}: {_too_much(units)}"
+        own = f"its restrictions take {RESTRICTION_WORK * count}, besides other subscriptions of the user"
+        return f"not decided at {at} because of {bound}: {_too_much(units)}, {own}"
 
     def _reached(self, device: str) -> Reached:
         assert self._published is not None
@@ -331,6 +414,10 @@ class Explanation:
             restriction=restriction,
             devices=devices,
         )
+
+
+def _too_much(units: int) -> str:
+    return f"the filter takes up to {units} units of work for this event"
 
 
 def in_words(predicate: Deciding) -> str:

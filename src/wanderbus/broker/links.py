@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Final, TypeAlias, cast
 
 import msgspec
 
 from wanderbus import protocol, records
+from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.broker.messages import LinkDropped, SendOnLink
 from wanderbus.broker.queues.queue import SessionQueue
 from wanderbus.broker.queues.queue_items import Hole, Item, Queued
 from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.queues.return_pace import ReturnPace
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.rollback.earlier_positions import EarlierPositions
 from wanderbus.broker.servers.whole_sessions import WholeSessions
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.event import Loss
-from wanderbus.machine import SetTimer
+from wanderbus.event import Loss, Position
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import BrokerMessage
 from wanderbus.protocol.presentation import in_xml
-from wanderbus.tokens import TokenBucket
 
 _REASONS_MAX: Final = 100
 """Reasons that a gap lists separately, so that it fits a message."""
@@ -44,14 +45,16 @@ class Links:
     """All open links; delivers notifications over them in order, a window ahead of the acknowledgements."""
 
     def __init__(self, state: BrokerState, journal: Journal, queue_limits: QueueLimits, config: BrokerConfig) -> None:
-        self.now = 0.0
-        """The monotonic second of the current step."""
         self._state = state
         self._journal = journal
         self._queue_limits = queue_limits
         self._windows = ReaderWindows(config)
         self._whole_sessions = WholeSessions(self._windows, self.send, _losses)
-        self._backlog_per_s = config.backlog_per_s
+        self._earlier = EarlierPositions(state)
+        self.pace = ReturnPace(journal, config)
+        """Pace of the backlogs."""
+        self.event_bytes_max = config.event_bytes_max
+        """Bytes of an event that the devices may publish here."""
         self._closed: list[int] = []
         self._by_id: dict[int, Link] = {}
         self._by_device: dict[str, Link] = {}
@@ -59,10 +62,21 @@ class Links:
         self._by_session: dict[str, list[Link]] = {}
         self._handed: dict[str, dict[str, int]] = {}
         """Highest unacknowledged number sent on earlier links, by device and subscription."""
+        self._handed_by_others: dict[str, dict[str, int]] = {}
+        """Highest of these numbers of devices that have left, by session and subscription."""
         self._before = {key: state.sessions[key].next - 1 for key, _ in state.queue.waiting()}
         """Highest number that an earlier life of this broker may have sent, by session."""
         self.ready: dict[int, dict[int, Reader]] = {}
         """Readers to which something may be sent since the last flush, by link and handle."""
+
+    @property
+    def now(self) -> float:
+        """The monotonic second of the current step."""
+        return self.pace.now
+
+    def begin_step(self, now: float) -> None:
+        """Begin a step at monotonic second ``now``."""
+        self.pace.begin_step(now)
 
     def get(self, link: int) -> Link | None:
         """Return the open link with this id, or None."""
@@ -133,9 +147,11 @@ class Links:
         """Return the User Status: CONNECTED while any device of the user can be reached (SPEC E-06, E-07)."""
         return "CONNECTED" if user in self._by_user else "DISCONNECTED"
 
-    def forget(self, device: str) -> None:
+    def forget(self, session: str, device: str) -> None:
         """Forget the numbers sent to a device that has left its session; it is a new device if it comes back."""
-        self._handed.pop(device, None)
+        handed = self._handed.pop(device, None)
+        if handed and self._state.queue.get(session) is not None:
+            _raise_to(self._handed_by_others.setdefault(session, {}), handed)
 
     def take_over(self, session: SessionRow) -> None:
         """Count everything in an imported session as possibly sent by its former owner."""
@@ -143,9 +159,10 @@ class Links:
 
     def release(self, session: SessionRow) -> None:
         """Forget the numbers that were sent to the devices of a session, which has no links any more."""
-        self._before.pop(session.key, None)
         for device in session.devices:
-            self.forget(device_key(session.user, device))
+            self.forget(session.key, device_key(session.user, device))
+        self._before.pop(session.key, None)
+        self._handed_by_others.pop(session.key, None)
 
     def turn_away(self, link: int, user: str, refusal: protocol.RequestRefused) -> None:
         """Refuse and drop a link of ``user``; nothing is stored about it."""
@@ -182,7 +199,17 @@ class Links:
             former = None if reader is None else reader.handle
             reader = Reader(handle, subscription, cursor, former, group=group)
             link.open(reader)
+            if (gap := self._earlier.take(link, subscription, handle)) is not None:
+                self.send(link, gap)
         self._is_ready(link, reader)
+
+    def pause_s(self, user: str, events: int) -> float:
+        """Return the pause after so many events of the past for a user."""
+        return self.pace.pause_s(events, self._by_user.get(user, ()))
+
+    def is_contested(self, user: str) -> bool:
+        """Return whether others than a user are active."""
+        return self.pace.is_contested(self._by_user.get(user, ()))
 
     def stop_reading(self, link: Link, handle: int) -> None:
         """End a reader; unacknowledged items wait for the next one, and acknowledged ones are never sent again."""
@@ -201,8 +228,8 @@ class Links:
 
     def rename(self, session: SessionRow, ended: str, heir: str) -> None:
         """Move the readers of an ended subscription to the one that inherits its queue."""
-        for device in session.devices:
-            handed = self._handed.get(device_key(session.user, device))
+        by_device = [self._handed.get(device_key(session.user, device)) for device in session.devices]
+        for handed in (*by_device, self._handed_by_others.get(session.key)):
             if handed is not None and ended in handed:
                 handed[heir] = handed.pop(ended)
         for link in self.of_session(session.key):
@@ -227,6 +254,19 @@ class Links:
         self.acknowledge(session, link.device, number)
         whole.take(min(number, session.next - 1))
         self.notify(session, ())
+
+    def begin(self, link: Link, session: SessionRow, resume: Position | None, *, is_first: bool) -> None:
+        """Go on behind the position that the application has committed; ``is_first`` if this begins a life of it."""
+        if is_first:
+            self._earlier.begin(link, session, resume)
+        if resume is not None:
+            self.acknowledge(session, link.device, session.in_common(resume), resumed=True)
+
+    def resume(self, link: Link, session: SessionRow, position: Position, subscription: str) -> None:
+        """Go on with one subscription behind the position that the application has committed, in a new reader."""
+        if (reader := link.reader(subscription)) is None or reader.is_inherited:
+            self._earlier.resume(link, session, position, (subscription,))
+        self.acknowledge(session, link.device, session.in_common(position), (subscription,), resumed=True)
 
     def acknowledge(
         self,
@@ -267,12 +307,21 @@ class Links:
         return max(handed, self._before.get(session_key(link.user, link.session), 0))
 
     def may_have_seen(self, link: Link, name: str) -> tuple[tuple[str, int], ...]:
-        """Return the numbers that an earlier life of a device may have seen unacknowledged, by subscription."""
+        """Return the numbers that may have been seen unacknowledged, by subscription.
+
+        Those of an earlier life of the device, or for a new member of the session those of any other device.
+        """
         key = session_key(link.user, name)
         session, queue = self._state.sessions.get(key), self._state.queue.get(key)
-        if session is None or queue is None or link.device not in session.devices:
+        if session is None or queue is None:
             return ()
-        handed, before = self._handed.get(link.key, {}), self._before.get(key, 0)
+        if link.device in session.devices:
+            # Marks from when it became a member; its lives since may have been sent nothing.
+            handed = dict(self._state.devices[link.key].redelivered or {})
+            _raise_to(handed, self._handed.get(link.key, {}))
+        else:
+            handed = self._handed_to_others(session)
+        before = self._before.get(key, 0)
         seen = []
         for identity in queue.queues:
             row = self._state.known(identity)
@@ -284,6 +333,36 @@ class Links:
             ):
                 seen.append((identity, number))
         return tuple(seen)
+
+    def _handed_to_others(self, session: SessionRow) -> dict[str, int]:
+        """Return the highest number of each subscription of a session that was sent to any device."""
+        handed = self._handed_by_others.get(session.key, {})
+        queue = self._state.queue.get(session.key)
+        for identity in [each for each in handed if queue is None or each not in queue.queues]:
+            del handed[identity]
+        handed = dict(handed)
+        for device in session.devices:
+            _raise_to(handed, self._handed.get(device_key(session.user, device), {}))
+        for link in self.of_session(session.key):
+            _raise_to(handed, {reader.subscription: reader.sent for reader in link.readers()})
+        return handed
+
+    def taken_by_others(self, link: Link, name: str) -> tuple[tuple[str, int], ...]:
+        """Return the numbers up to which the devices of a session have acknowledged what waits, by subscription.
+
+        The device of ``link``, which is about to be a member, begins behind them. Empty if it is one already.
+        """
+        key = session_key(link.user, name)
+        session, queue = self._state.sessions.get(key), self._state.queue.get(key)
+        if session is None or queue is None or link.device in session.devices:
+            return ()
+        taken = []
+        for identity in queue.queues:
+            row = self._state.known(identity)
+            if row is not None and row.subscription.device is None:
+                number = max(row.taken, *(row.cursors or {}).values(), 0)
+                taken += [(identity, number)] if number else []
+        return tuple(taken)
 
     # Delivery ---------------------------------------------------------------------------------------------------
 
@@ -353,7 +432,7 @@ class Links:
             if self._is_too_old(session, reader, item):
                 self._look_up(queue, link, reader, coming, held)
                 continue
-            if number <= link.backlog and not self._has_pace(link):
+            if number <= link.backlog and not self.pace.may_send(link, _units_of(item)):
                 return
             served = [reader]
             if type(item) is Hole:
@@ -393,15 +472,6 @@ class Links:
         self._queue_limits.expire(session)
         return True
 
-    def _has_pace(self, link: Link) -> bool:
-        """Return whether the next notification of the backlog must wait; set a timer if so."""
-        if link.pace is None:
-            link.pace = TokenBucket(self._backlog_per_s, self.now)
-        if link.pace.take(self.now):
-            return True
-        self._journal.emit(SetTimer(("pace", link.link), link.pace.full_at()))
-        return False
-
     def _send_notification(self, link: Link, device: DeviceRow, entry: Queued, readers: Sequence[Reader]) -> None:
         """Send a notification to these readers, in two messages if only some of them may have seen it."""
         self._journal.owed += _OWED_UNITS
@@ -430,7 +500,8 @@ class Links:
         for each in served or subscriptions:
             # A forgotten subscription asks for nothing.
             if (row := known(each)) is not None and row.subscription.format == "xml":
-                return in_xml(notify, self._state.sessions[session_key(device.user, device.session)].epoch)
+                session = self._state.sessions[session_key(device.user, device.session)]
+                return in_xml(notify, session.position(entry.number).epoch)
         return notify
 
     def _send_unattended(self, session: SessionRow, queue: SessionQueue, link: Link) -> None:
@@ -445,6 +516,16 @@ class Links:
             if entry is not None and entry.subscriptions_for(device.device):
                 self.send(link, self._notification(entry, device, (), redelivered=False))
         self.acknowledge(session, link.device, session.next - 1)
+
+
+def _raise_to(numbers: dict[str, int], others: Mapping[str, int]) -> None:
+    """Raise each of the ``numbers`` to that of ``others`` with the same key."""
+    for key, number in others.items():
+        numbers[key] = max(numbers.get(key, 0), number)
+
+
+def _units_of(item: Item) -> float:
+    return 1.0 if type(item) is Hole else 1 + _OWED_UNITS + len(item.event.data) / BYTES_A_UNIT
 
 
 def _gap(hole: Hole, reader: Reader) -> BrokerMessage:

@@ -19,7 +19,7 @@ from wanderbus.broker.readers import Reader
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Loss
-from wanderbus.limits import MESSAGE_BYTES_MAX
+from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
 from wanderbus.parameters.broker import BrokerConfig
 
 Row: TypeAlias = Mapping[str, Any]
@@ -53,13 +53,15 @@ class Listings:
     def session(self, session: SessionRow) -> Row:
         """Return a session, its devices and its counters of matches (SPEC G-21).
 
-        ``status`` is the User Status of its user (SPEC E-07).
+        ``status`` is CONNECTED while one of its devices is; the user may have others, and make requests as an operator.
         """
+        devices = [self._device(session, device) for device in session.devices]
+        is_connected = any(device["status"] == "CONNECTED" for device in devices)
         return {
             "user": session.user,
             "session": session.name,
-            "status": self._links.status(session.user),
-            "devices": [self._device(session, device) for device in session.devices],
+            "status": "CONNECTED" if is_connected else "DISCONNECTED",
+            "devices": devices,
             "subscriptions": len(session.subscriptions),
             "generated": session.generated,
             "delivered": session.delivered,
@@ -68,6 +70,28 @@ class Listings:
             "dropped": session.dropped,
             "restricted": session.restricted,
             **self._unread(session),
+        }
+
+    def past_sessions(self, user: str) -> Row | None:
+        """Return the sum of the sessions of a user that are over, as a session without a name; None if there are none.
+
+        A session without notifications leaves nothing.
+        """
+        former = self._state.former.get(user)
+        if former is None or (past := former.sessions) is None:
+            return None
+        return {
+            "user": user,
+            "session": "",
+            "status": "DISCONNECTED",
+            "devices": [],
+            "subscriptions": 0,
+            "generated": past.generated,
+            "delivered": past.delivered,
+            "queued": 0,
+            "queued_bytes": 0,
+            "dropped": past.dropped,
+            "restricted": past.restricted,
         }
 
     def _unread(self, session: SessionRow) -> Row:
@@ -164,7 +188,8 @@ class Listings:
     def _row(self, session: SessionRow, group: Sequence[tuple[str, Item]]) -> Row:
         """Return a row for the items that begin at one number."""
         last = max(item.last for _, item in group)
-        row: dict[str, Any] = {"epoch": session.epoch, "first": group[0][1].number, "last": last}
+        first = group[0][1].number
+        row: dict[str, Any] = {"epoch": session.position(first).epoch, "first": first, "last": last}
         waiting = [identity for identity, item in group if isinstance(item, Queued)]
         entry = next((item for _, item in group if isinstance(item, Queued)), None)
         if entry is not None:
@@ -206,12 +231,16 @@ def listing(request: int, rows: Iterable[bytes], after: str | None) -> Iterator[
     yield _message(request, part, next=after)
 
 
-def encoded_row(row: Row) -> bytes:
-    """Return the bytes of a row; a row too large for a message loses its large fields, the last first."""
+def encoded_row(row: Row, event_bytes_max: int = EVENT_BYTES_MAX) -> bytes:
+    """Return the bytes of a row; a row too large for a message loses its large fields, the last first.
+
+    A message has room for an event of ``event_bytes_max`` bytes.
+    """
+    bytes_max = _ROW_BYTES_MAX + event_bytes_max - EVENT_BYTES_MAX
     data = msgspec.msgpack.encode(row)
     left, cut = dict(row), list[str]()
     for name in reversed(list(row)):
-        if len(data) <= _ROW_BYTES_MAX:
+        if len(data) <= bytes_max:
             break
         if len(msgspec.msgpack.encode(row[name])) > _FIELD_BYTES_MAX:
             del left[name]

@@ -16,10 +16,6 @@ from wanderbus.matching import Kernel
 from wanderbus.subscription import Since, Subscription
 
 
-class ServerStarted(Input, frozen=True):
-    """The server begins to serve; first input after a start or restart."""
-
-
 class LinkOpened(Input, frozen=True):
     """A data channel to ``device`` of the authenticated ``user`` is open; it replaces an earlier one of the device.
 
@@ -86,7 +82,7 @@ class KernelLoaded(Input, frozen=True):
 class EventArrived(Input, frozen=True, gc=False):
     """An event of this server's session at the server ``leader``: the content of a :class:`protocol.NotifyServer`.
 
-    ``epoch`` is that of the session; ``encoded`` are the bytes of the event, if they are at hand. Either
+    ``epoch`` is that of the number; ``encoded`` are the bytes of the event, if they are at hand. Either
     :class:`ArrivalsTaken` acknowledges it or :class:`ArrivalsWanted` asks for an earlier one.
     """
 
@@ -402,7 +398,8 @@ class HistoryRead(Input, frozen=True):
     """Answer to :class:`HistoryWanted`: all matching ``events`` below offset ``end``, in order.
 
     ``failed`` is the reason for which the piece cannot be read, "" if it was read. With ``retry_s`` it can be requested
-    again after so many seconds; else it is lost. ``is_at_end`` tells of another server's log that all of it was read.
+    again after so many seconds; else it is lost. ``is_at_end`` tells of another server's log that all of it was read,
+    and ``epoch`` is the present one of that log.
     """
 
     piece: int
@@ -411,6 +408,7 @@ class HistoryRead(Input, frozen=True):
     failed: str = ""
     retry_s: float = 0.0
     is_at_end: bool = False
+    epoch: int = 0
 
 
 class HistoryFailed(Output, frozen=True):
@@ -547,6 +545,12 @@ class SendOnLink(Output, frozen=True, gc=False):
 
     link: int
     payload: bytes
+
+
+class DevicesDoubted(Output, frozen=True):
+    """A bound counts the connected devices of ``user``: check whether they still answer, so that dead ones give way."""
+
+    user: str
 
 
 class LinkDropped(Output, frozen=True):

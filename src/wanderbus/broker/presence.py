@@ -10,10 +10,11 @@ from wanderbus import protocol, records
 from wanderbus.broker.device_changes import AS_ALWAYS, DeviceChange, Handling
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import UserStatusChanged
+from wanderbus.broker.messages import DevicesDoubted, UserStatusChanged
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.server_users import ServerUsers
+from wanderbus.broker.session_ends import SessionEnds
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -23,6 +24,9 @@ from wanderbus.parameters.broker import BrokerConfig
 
 LOOK_AGAIN_S: Final = 60.0
 """Least pause before the last device of a session is checked again."""
+
+_FOR_GOOD: Final = frozenset(("asked", "kicked"))
+"""Reasons of devices that do not return, so that nobody will renew the ended subscriptions of their session."""
 
 
 class Presence:
@@ -37,6 +41,7 @@ class Presence:
         config: BrokerConfig,
         hook: DisconnectionHook,
         servers: ServerUsers,
+        ends: SessionEnds,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -44,7 +49,10 @@ class Presence:
         self._queue_limits = queue_limits
         self._hook = hook
         self._grace_s = config.device_grace_s
+        self._sessions_max = config.sessions_max
+        self._members_max = config.devices_max
         self._devices_max = config.user_devices_max
+        self._ends = ends
         self._visitors = VisitorLimit(state, config)
         self._servers = servers
 
@@ -67,30 +75,55 @@ class Presence:
         *,
         is_server: bool = False,
     ) -> protocol.RequestRefused | None:
-        """Return the reason of a refusal, None if ``device`` may have a link; it never displaces another device.
+        """Return the reason of a refusal, None if ``device`` may have a link.
 
         ``others`` counts further devices of the user that the layer below knows, attached or not; ``present`` are the
-        devices of all users there. A user that is reserved for a server ``is_server``, and no other user is.
+        devices of all users there. A user that is reserved for a server ``is_server``, and no other user is. At the
+        bound, the user's device that is away for longest gives way, if there is one.
         """
         refusal = self._servers.refusal(user, is_server=is_server)
         if is_server or refusal:
             return refusal
         if device_key(user, device) in self._state.devices:
             return None
-        members = sum(len(session.devices) for session in self._state.sessions_of(user))
-        unattached = sum(not self._state.devices[link.key].session for link in self._links.of_user(user))
-        if max(members + unattached, others) >= self._devices_max:
+        if max(self._count(user), others) >= self._devices_max and self._idle(user) is None:
             return protocol.limit_reached("user_devices_max", self._devices_max)
         return self._visitors.refusal(user, device, chain(present, self._links.devices))
+
+    def twin_refusal(self, link: Link, epoch: int) -> protocol.RequestRefused | None:
+        """Return the refusal of an agent that comes back after another one of its device, None otherwise.
+
+        An agent that ended never comes back, so both are running: the state directory of the device was copied.
+        """
+        device = self._state.devices.get(link.key)
+        if link.is_server or device is None or epoch not in device.former:
+            return None
+        reason = (
+            f"another agent with the same device {link.device} is running: the state directory was copied; "
+            "give each device its own"
+        )
+        return protocol.RequestRefused(0, reason, limit=protocol.DEVICE_USED_TWICE)
+
+    def _count(self, user: str) -> int:
+        """Return the number of a user's devices: members of sessions, and connected ones in none."""
+        members = sum(len(session.devices) for session in self._state.sessions_of(user))
+        return members + sum(not self._state.devices[link.key].session for link in self._links.of_user(user))
+
+    def _idle(self, user: str) -> DeviceRow | None:
+        return self._ends.idle_device(self._state.sessions_of(user))
 
     def opened(self, link: int, user: str, device: str, *, unattended: bool = False, is_server: bool = False) -> None:
         """Open a device's new link, which replaces its previous one; refuse one device too many."""
         if refusal := self.refusal(user, device, is_server=is_server):
             self._links.turn_away(link, user, refusal)
+            self._journal.emit(DevicesDoubted(user))
             return
         if is_server:
             self._servers.opened(user)
         before = self._links.status(user)
+        if device_key(user, device) not in self._state.devices:
+            while not is_server and self._count(user) >= self._devices_max and (idle := self._idle(user)):
+                self.left(user, idle.session, idle.device, "user_devices_max")
         if previous := self._links.of_device(user, device):
             self._links.close(previous)
         self._links.open(link, user, device, unattended=unattended, is_server=is_server)
@@ -127,10 +160,69 @@ class Presence:
             ),
             urgent=reason != "grace",
         )
-        self._links.forget(device_key(user, device))
+        self._links.forget(session_key(user, session), device_key(user, device))
         self._forget_former(user)
         if change is not None:
             self._hook.decide(change)
+        former = self._state.sessions.get(session_key(user, session))
+        if former is not None:
+            self._ends.let_go(former, device, is_gone=True)
+            if reason in _FOR_GOOD or not former.ended:
+                self._ends.remove(former)
+
+    def make_room(self, link: Link, name: str) -> protocol.RequestRefused | None:
+        """Make room for the device of ``link`` in its session ``name``; return the refusal if everything is in use."""
+        refusal = self._make_room(link, name)
+        if refusal is not None:
+            self._journal.emit(DevicesDoubted(link.user))
+        return refusal
+
+    def _make_room(self, link: Link, name: str) -> protocol.RequestRefused | None:
+        session = self._state.sessions.get(session_key(link.user, name))
+        if session is None:
+            return self._make_session_room(link, name)
+        if link.device not in session.devices and len(session.devices) >= self._members_max:
+            if (idle := self._ends.idle_device([session])) is None:
+                return protocol.limit_reached("devices_max", self._members_max)
+            self.left(link.user, name, idle.device, "devices_max")
+        return None
+
+    def _make_session_room(self, link: Link, name: str) -> protocol.RequestRefused | None:
+        if name == protocol.OPERATIONS:
+            return None
+        former = self._state.sessions.get(session_key(link.user, self._state.devices[link.key].session))
+        if len(self._ends.counted(link.user)) - self._leaves_behind(link, former) < self._sessions_max:
+            return None
+        if (unused := self._ends.unused(link.user, self._is_overdue)) is None:
+            return protocol.limit_reached("sessions_max", self._sessions_max)
+        for device in list(unused.devices):
+            self.left(link.user, unused.name, device, "sessions_max")
+        if self._state.sessions.get(unused.key) is unused:
+            self._ends.give_up(unused)
+        return None
+
+    def _leaves_behind(self, link: Link, former: SessionRow | None) -> bool:
+        """Return whether the session ``former`` is over once its last device has moved to another one."""
+        if former is None or former.devices != [link.device] or former.ended:
+            return False
+        return not self._ends.holds_something(former)
+
+    def moved(self, link: Link, former: SessionRow | None, session: SessionRow) -> None:
+        """Tidy up after a device has moved from the session ``former``, if any, to another one."""
+        if former is None or former is session:
+            return
+        self._links.forget(former.key, link.key)
+        self._ends.let_go(former, link.device, is_gone=True)
+        if not former.ended:
+            self._ends.remove(former)
+
+    def reason_of_removal(self, link: Link) -> str:
+        """Return why the device of a link was removed from its session since it was attached, "" if it was not."""
+        former = self._state.former.get(link.user)
+        return "" if former is None else former.reasons.get(link.device, "")
+
+    def _is_overdue(self, row: DeviceRow) -> bool:
+        return row.status == "DISCONNECTED" and self._grace_left_s(row) <= 0
 
     def _forget_former(self, user: str) -> None:
         """Bound the removed devices whose repeated publishes are still recognised."""
@@ -142,15 +234,18 @@ class Presence:
             self._journal.write(forgotten, urgent=False)
 
     def grace_over(self, user: str, device: str) -> None:
-        """End the membership of a device away for too long, unless it is the session's last (SPEC X40).
+        """End the membership of a device away for too long (SPEC X40).
 
-        The broker's clock decides how long it was away; that clock may run slower than the timer.
+        The last one of a session stays as long as the session holds something. The broker's clock decides how long it
+        was away; that clock may run slower than the timer.
         """
         row = self._state.devices.get(device_key(user, device))
         if row is None or row.status == "CONNECTED":
             return
         session = self._state.sessions.get(session_key(user, row.session))
-        if session and session.devices == [device]:
+        if session and session.devices == [device] and self._grace_left_s(row) <= 0:
+            self._ends.let_go(session, device, is_gone=False)
+        if session and session.devices == [device] and self._ends.holds_something(session):
             self._journal.emit(SetTimer(("grace", user, device), self._links.now + self._look_again_s(row)))
         elif self._grace_left_s(row) > 0:
             self._journal.emit(self._grace_timer(row))

@@ -68,6 +68,8 @@ class Link(msgspec.Struct):
     unattended: bool = False
     """True if items are sent at once and count as acknowledged, because nobody acknowledges on this link."""
     session: str | None = None
+    knows_waits: bool = False
+    """True if the agent understands :class:`~wanderbus.protocol.PublishesWait`."""
     reading: int = 0
     """Number of readers."""
     grouped: int = 0

@@ -12,6 +12,8 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.interest_requests import subscription_of
+from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pace import Pace
@@ -27,6 +29,9 @@ WAITING_CHARACTERS_MAX: Final = 2**20
 _DOUBLE_CHARACTERS: Final = 1_024
 """Length at which an expression counts twice; one of *n* times this length counts *n* + 1 times. All other users wait
 while an expression is read, so a few long expressions delay them more than many short ones."""
+
+_WORK_A_CHARACTER: Final = 100
+"""Units of work of merging a filter that count as one character."""
 
 _LIMIT: Final = "user_filter_characters_per_s"
 _REQUEST_CHARACTERS: Final = 64
@@ -85,6 +90,13 @@ class SubscribePacing:
         if pace.waiting:
             self._journal.emit(SetTimer(("submissions", user), pace.paid_at - AT_ONCE_S))
 
+    def pay(self, given: InterestMerged) -> None:
+        """Charge the user of a subscription with the work of merging that is known after its request."""
+        if (row := self._state.known(subscription_of(given.name))) is None:
+            return
+        pace = self._paces.setdefault(row.subscription.owner, Pace(self._links.now))
+        pace.paid_at = max(pace.paid_at, self._links.now) + given.units / _WORK_A_CHARACTER / self._per_s
+
     def _characters(self, request: protocol.OfSessions) -> int:
         """Return how many characters of a request have to be parsed, 0 if its expression was parsed earlier."""
         match request:
@@ -95,6 +107,8 @@ class SubscribePacing:
         return 0
 
     def _serve(self, pace: Pace, link: Link, request: protocol.OfSessions, characters: int) -> None:
-        counted = characters * (1 + characters / _DOUBLE_CHARACTERS)
-        pace.paid_at = max(pace.paid_at, self._links.now) + counted / self._per_s
+        before = self._journal.merging
         self._answer(link, request)
+        counted = characters * (1 + characters / _DOUBLE_CHARACTERS)
+        counted += (self._journal.merging - before) / _WORK_A_CHARACTER
+        pace.paid_at = max(pace.paid_at, self._links.now) + counted / self._per_s

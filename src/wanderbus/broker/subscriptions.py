@@ -42,6 +42,9 @@ from wanderbus.subscription import PATTERN, Subscription
 SWEEP_MAX: Final = 500
 """Subscriptions that one sweep ends, and that it forgets; bounds the time that others wait for a sweep."""
 
+LEFT_BEHIND: Final = "left_behind"
+"""Reason of the end of a subscription whose devices are gone, and whose application did not want to keep it."""
+
 EXPIRED_PER_PUBLISH_MAX: Final = 16
 """Expired subscriptions that one publish ends beside those it matches; bounds the wait of its publisher."""
 
@@ -211,15 +214,14 @@ class Subscriptions:
         if row is None or not _is_of(link, row.subscription) or row.subscription.device not in (None, link.device):
             return
         session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
-        if taken is not None and taken.epoch == session.epoch:
-            self._links.acknowledge(session, link.device, taken.number, (subscription,))
+        if taken is not None:
+            self._links.acknowledge(session, link.device, session.in_common(taken), (subscription,))
         self._links.read(link, handle, subscription, group)
 
     def _read_at_once(self, link: Link, request: protocol.Subscribe, subscription: str) -> None:
-        resume = request.resume
         session = self._state.sessions[session_key(link.user, link.session or "")]
-        if resume is not None and resume.epoch == session.epoch:
-            self._links.acknowledge(session, link.device, resume.number, (subscription,), resumed=True)
+        if request.resume is not None:
+            self._links.resume(link, session, request.resume, subscription)
         reader = link.reader(subscription)
         if request.reader is not None and (reader is None or reader.is_inherited):
             self.read(link, request.reader, subscription, None)
@@ -239,6 +241,14 @@ class Subscriptions:
         for subscription in subscriptions:
             if not has_its_events(subscription, self._engine):
                 self.end(subscription, "matched_by_engine")
+
+    def end_expired_of(self, user: str) -> None:
+        """End the expired subscriptions of a user."""
+        self._without_expired(list(self._live.of_user(user)))
+
+    def forget_session(self, session: SessionRow) -> None:
+        """Forget a session that is over, together with its ended subscriptions."""
+        self._ended.forget_session(session)
 
     def sweep(self) -> bool:
         """End expired subscriptions, forget those ended ``tombstone_s`` ago; return whether some are left (X18)."""
@@ -311,7 +321,7 @@ class Subscriptions:
             subject = check_pattern(link.user, request, self._permissions, self._engine)
         else:
             subject = request.subject
-            admission.check_subject(subject)
+            admission.check_subject(subject, is_server=link.is_server)
             if not link.is_server and (refusal := self._permissions.refusal(link.user, subject)):
                 raise Refused(refusal)
         if request.since is not None:
@@ -340,6 +350,7 @@ class Subscriptions:
     ) -> Subscription:
         wanted = self._wanted(link, request)
         if (subscription := self._live_as(wanted)) is not None:
+            self._hold(subscription, link.device, is_kept=request.is_kept)
             if subscription.expires_us == wanted.expires_us:
                 return subscription
             return self._change(subscription, expires_us=wanted.expires_us)
@@ -357,12 +368,45 @@ class Subscriptions:
             inherits=inherits,
             history=first.next if first is not None and has_past else None,
             log=(first.server, first.incarnation) if first is not None and is_elsewhere else None,
+            holder="" if request.is_kept else link.device,
         )
         self._journal.write(subscribed, urgent=True)
         self._take_up(accepted, entries)
         if inherits is not None:
             self._links.rename(self._state.sessions[session_key(link.user, session)], inherits, accepted.id)
         return accepted
+
+    def _hold(self, subscription: Subscription, device: str, *, is_kept: bool) -> None:
+        """Record that a device has asked for a live subscription too; one that is kept stays so."""
+        holders = self._state.subscriptions[subscription.id].holders
+        if holders and is_kept:
+            self._change(subscription, holders=())
+        elif holders and device not in holders:
+            self._change(subscription, holders=(*holders, device))
+
+    def let_go(self, session: SessionRow, device: str, *, is_gone: bool) -> None:
+        """End the subscriptions that ``device`` alone holds: it has left its session, or is away for too long.
+
+        A device that ``is_gone`` does not read what still waits; one that is only away may come back for it (G-07).
+        """
+        for identity in list(session.subscriptions):
+            row = self._state.subscriptions[identity]
+            if row.holders == (device,):
+                self.end(row.subscription, LEFT_BEHIND, device if is_gone else "")
+                if is_gone:
+                    self._queue_limits.abandon(session, row, device)
+            elif is_gone and device in row.holders:
+                self._change(row.subscription, holders=tuple([each for each in row.holders if each != device]))
+
+    def end_left_behind(self) -> None:
+        """End what is held by devices that have left: the server may have stopped before it could record that."""
+        left: dict[tuple[str, str], SessionRow] = {}
+        for row in self._state.subscriptions.values():
+            if row.holders:
+                session = self._state.sessions[session_key(row.subscription.owner, row.subscription.session)]
+                left |= {(session.key, device): session for device in row.holders if device not in session.devices}
+        for (_, device), session in left.items():
+            self.let_go(session, device, is_gone=True)
 
     def _abandon(self, link: Link, identity: str) -> None:
         """Drop what a subscription that this device has ended keeps for it; the device will not read it."""
@@ -375,29 +419,42 @@ class Subscriptions:
     def _renew(self, link: Link, request: protocol.Renew) -> Subscription:
         """Give a subscription another expiry, also if it ended less than ``tombstone_s`` ago (SPEC X21).
 
-        If a newer subscription has the same request, renew that one: it may have inherited the queue.
+        If a newer subscription has the same request or has inherited the queue, renew that one.
         """
         expires_us = self._expiry_us(request)
         subscription = self._own(link, request.subscription)
         if subscription is None and (ended := self._own_ended(link, request.subscription)):
             subscription = self._live_as(ended)
-            if subscription is None:
-                if ended.language == PATTERN:
-                    check_engine(ended.expression, self._engine)
-                entries = entries_of(ended)
-                self._check_quota(ended, entries)  # it may make the broker forget the ended ones
-                if latest := self._ended.latest(ended):
-                    return self._change(latest, entries, expires_us=expires_us)
+            if subscription is None and (latest := self._ended.latest(ended)):
+                if latest.id not in self._state.subscriptions:
+                    return self._revive(link, latest, expires_us)
+                subscription = latest
         if subscription is None:
             raise _unknown(request.subscription)
         return self._change(subscription, expires_us=expires_us)
 
-    def _change(self, subscription: Subscription, revived: Sequence[IndexEntry] = (), **fields: object) -> Subscription:
+    def _revive(self, link: Link, ended: Subscription, expires_us: int | None) -> Subscription:
+        """Let an ended subscription live again, with another expiry; if it is not kept, this device holds it."""
+        if ended.language == PATTERN:
+            check_engine(ended.expression, self._engine)
+        entries = entries_of(ended)
+        self._check_quota(ended, entries)  # it may make the broker forget the ended ones
+        if (row := self._state.tombstones.get(ended.id)) is None:
+            raise _unknown(ended.id)
+        return self._change(ended, entries, (link.device,) if row.holders else None, expires_us=expires_us)
+
+    def _change(
+        self,
+        subscription: Subscription,
+        revived: Sequence[IndexEntry] = (),
+        holders: tuple[str, ...] | None = None,
+        **fields: object,
+    ) -> Subscription:
         """Record a subscription with other ``fields``; ``revived`` are the entries of one that had ended."""
         changed = msgspec.structs.replace(subscription, **fields)
         admission.check_size(changed)
         self._journal.write(
-            records.Changed(at_us=self._state.wall_us, subscription=changed),
+            records.Changed(at_us=self._state.wall_us, subscription=changed, holders=holders),
             urgent=True,
         )
         if revived:

@@ -7,6 +7,7 @@ import msgspec
 from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.readers import Link
+from wanderbus.broker.state.engine_events import heir_of
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -53,16 +54,32 @@ class Tombstones:
         self._forget([identity for identity in over if not self._still_waits(self._state.tombstones[identity])])
         return len(over) == most
 
+    def forget_session(self, session: SessionRow) -> None:
+        """Forget a session that is over, together with its ended subscriptions."""
+        for identity in session.ended:
+            self._index.drop(identity, session.user)
+        forgotten = records.Forgotten(
+            at_us=self._state.wall_us,
+            subscriptions=tuple(session.ended),
+            sessions=((session.user, session.name),),
+        )
+        self._journal.write(forgotten, urgent=False)
+
     def renewable(self, identity: str) -> Subscription | None:
         """Return a subscription that has ended and can still be renewed."""
         row = self._state.tombstones.get(identity)
         return None if row is None or self._state.wall_us >= self._forgotten_us(row) else row.subscription
 
     def latest(self, ended: Subscription) -> Subscription | None:
-        """Return the latest one with the same request as ``ended``, which has the queue; None if it is forgotten."""
+        """Return the subscription that stands for ``ended``; None if it is forgotten.
+
+        That is the latest ended one with the same request. If another one has inherited its queue and was changed
+        since, it is that one, which may be live.
+        """
         session = self._state.sessions[session_key(ended.owner, ended.session)]
-        known = (self._state.tombstones[identity].subscription for identity in reversed(session.ended))
-        return next((each for each in known if is_same_request(each, ended)), None)
+        known = (self._state.tombstones[identity] for identity in reversed(session.ended))
+        latest = next((each for each in known if is_same_request(each.subscription, ended)), None)
+        return None if latest is None else heir_of(self._state, latest).subscription
 
     def inheritable(self, link: Link, wanted: Subscription, request: protocol.Subscribe) -> str | None:
         """Return the last ended subscription with the same request that left notifications (SPEC G-07).
@@ -78,8 +95,11 @@ class Tombstones:
         for identity in reversed(session.ended):
             ended = self._state.tombstones[identity]
             has_left = ended.history or (queue is not None and identity in queue.queues)
-            if (has_left or self._engine.is_coming(ended)) and is_same_request(ended.subscription, wanted):
-                return None if request.reader is not None and link.reader(identity) is not None else identity
+            if not has_left and not self._engine.is_coming(ended):
+                continue
+            latest = heir_of(self._state, ended).subscription
+            if latest.id not in self._state.subscriptions and is_same_request(latest, wanted):
+                return None if request.reader is not None and link.reader(latest.id) is not None else latest.id
         return None
 
     def _put(self, row: SubscriptionRow) -> None:

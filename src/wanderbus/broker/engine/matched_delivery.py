@@ -55,12 +55,13 @@ class MatchedDelivery:
             self._decide(each, decided)
         return decided
 
+    def bound(self, decided: Decided) -> tuple[records.Drop, ...]:
+        """Return what the notifications displace, which is dropped then."""
+        return self._queue_limits.bound(decided.notified)
+
     def send(self, decided: Decided) -> None:
-        """Bound the queues, and send what the windows allow."""
-        for session, notified, undecided in decided.notified:
-            if undecided:
-                self._queue_limits.leave_undecided(session, notified, undecided)
-            self._queue_limits.enforce(session, notified)
+        """Send what the windows allow."""
+        for session, notified, _ in decided.notified:
             self._links.notify(session, notified.subscriptions)
         for session, number, identity, device in decided.abandoned:
             self._links.acknowledge(session, device, number, (identity,))
@@ -110,7 +111,7 @@ class MatchedDelivery:
 
     def _is_own(self, event: PastEvent) -> bool:
         """Return whether this server has accepted an event."""
-        return event.id == self._state.identity(event.offset)
+        return (event.id.origin, event.id.number) == (self._state.server, event.offset)
 
     def _receiving(
         self, matched: EngineEvent, decided: Decided, behind: list[str]

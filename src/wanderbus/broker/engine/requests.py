@@ -7,6 +7,7 @@ is asked again from the last durable record on, and nothing is repeated or misse
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from wanderbus import records
@@ -118,7 +119,8 @@ class EngineRequests:
         is_late = passed >= WATERMARK_RECORDS_MIN and is_waited_for(self._state)
         if decided.events or is_late:
             matched = records.Matched(at_us=self._state.wall_us, next=given.next, events=tuple(decided.events))
-            self._journal.write(matched, urgent=bool(decided.events))
+            bound = partial(self._delivery.bound, decided)
+            self._journal.write_delivery(matched, bound, urgent=bool(decided.events))
         self._events.arrivals.reach(given.next, decided.matched)
         self._delivery.send(decided)
 

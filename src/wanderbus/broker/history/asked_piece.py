@@ -21,7 +21,7 @@ class AskedPiece(msgspec.Struct):
         if self.held is None:
             return
         if self.leader:
-            if (event.id.origin, event.id.incarnation) != (self.wanted.server, self.wanted.incarnation):
+            if event.id.origin != self.wanted.server:
                 return
             event = msgspec.structs.replace(event, offset=event.id.number)
         elif event.offset < self.wanted.end:

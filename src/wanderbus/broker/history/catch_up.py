@@ -51,6 +51,9 @@ PIECE_EVENTS_MAX: Final = 256
 PIECE_BYTES_MAX: Final = 256 * 2**10
 """Matching events of one piece, and their bytes: they are written as one record."""
 
+PIECE_EVENTS_BESIDE: Final = 16
+"""Matching events of one piece while others are active, who wait meanwhile."""
+
 CURSOR_RECORDS_MIN: Final = 65_536
 """Records after which a cursor is written although no event matched. If each piece wrote its own, the records of many
 subscriptions would keep the end of the log away from all of them."""
@@ -95,7 +98,6 @@ class CatchUp:
         self._links = links
         self._queue_limits = queue_limits
         self._room = QueueRoom(state, queue_limits, config)
-        self._per_s = config.backlog_per_s
         self._filter_work_max = config.filter_work_max
         self._kinds = kinds
         self._matched_below = matched_below
@@ -258,6 +260,8 @@ class CatchUp:
     def _wanted(self, session: SessionRow, row: SubscriptionRow, end: int) -> HistoryWanted:
         span = row.history[0]
         events, size = self._room.left(session, row)
+        is_alone = not self._links.is_contested(row.subscription.owner)
+        most = PIECE_EVENTS_MAX if is_alone else min(PIECE_EVENTS_BESIDE, PIECE_EVENTS_MAX)
         self._pieces += 1
         return HistoryWanted(
             self._pieces,
@@ -266,7 +270,7 @@ class CatchUp:
             span.incarnation,
             self._next(row),
             end,
-            min(PIECE_EVENTS_MAX, events),
+            min(most, events),
             min(PIECE_BYTES_MAX, size),
             self._filter_work_max,
             self._below(row.subscription.subject),
@@ -284,7 +288,7 @@ class CatchUp:
                 taken.last_us, list(taken.events), list(taken.is_history), taken.restricted, taken.bytes
             )
             if self._take(session, row, taken, asked.held, is_history=False) is None:
-                self._write(session, row, taken, None, end=given.end)
+                self._write(session, row, taken, None, given)
                 return
             taken = before
         self._write(session, row, taken, given.end)
@@ -315,11 +319,16 @@ class CatchUp:
         return None
 
     def _write(
-        self, session: SessionRow, row: SubscriptionRow, taken: TakenEvents, cursor: int | None, end: int = 0
+        self,
+        session: SessionRow,
+        row: SubscriptionRow,
+        taken: TakenEvents,
+        cursor: int | None,
+        last: HistoryRead | None = None,
     ) -> None:
         """Write cursor and notifications as one record, and send what the windows allow.
 
-        Without a ``cursor`` the subscription is live, and ``end`` is that of its history.
+        Without a ``cursor`` the subscription is live, and ``last`` is the end of its history.
         """
         identity, first = row.subscription.id, session.next
         if cursor is not None and not taken.events and not taken.restricted and self._is_early(row, cursor):
@@ -330,10 +339,11 @@ class CatchUp:
             records.ReplayedEvent(each.id, each.at_us, msgspec.Raw(each.event), past)
             for each, past in zip(taken.events, taken.is_history, strict=True)
         ]
-        span, live_from, read_below = leader_span(row, self._state.server), 0, 0
-        if cursor is None:
-            live_from = max(0 if span else end, self._matched_below())
-            read_below = 0 if span is None else end
+        span = leader_span(row, self._state.server)
+        live_from = read_below = read_epoch = 0
+        if last is not None:
+            live_from = max(0 if span else last.end, self._matched_below())
+            read_below, read_epoch = (0, 0) if span is None else (last.end, last.epoch)
         replayed = records.Replayed(
             at_us=self._state.wall_us,
             user=session.user,
@@ -346,14 +356,13 @@ class CatchUp:
             live_from=live_from,
             log=None if span is None else (span.server, span.incarnation),
             read_below=read_below,
+            read_epoch=read_epoch,
         )
-        self._journal.write(replayed, urgent=bool(events))
-        for number, event in enumerate(taken.events, first):
-            notified = notified_of(row, number)
-            if event.undecided:
-                undecided = {identity: Undecided(event.undecided, 0)}
-                self._queue_limits.leave_undecided(session, notified, undecided)
-            self._queue_limits.enforce(session, notified)
+        added = [
+            (session, notified_of(row, number), {identity: Undecided(event.undecided, 0)} if event.undecided else {})
+            for number, event in enumerate(taken.events, first)
+        ]
+        self._journal.write_delivery(replayed, lambda: self._queue_limits.bound(added), urgent=bool(events))
         if events:
             self._links.notify(session, (identity,))
         if row.history:
@@ -381,11 +390,12 @@ class CatchUp:
         return (span.server, span.incarnation, self._next(row)) == (wanted.server, wanted.incarnation, wanted.first)
 
     def _pace(self, identity: str, events: int) -> None:
-        """Let a subscription read on at the rate of a backlog."""
-        if not events:
+        """Let a subscription read on at the pace of a backlog."""
+        pause_s = self._links.pause_s(self._state.subscriptions[identity].subscription.owner, events)
+        if not pause_s:
             self._let_read(identity)
             return
-        self._let_read_at(identity, self._links.now + events / self._per_s)
+        self._let_read_at(identity, self._links.now + pause_s)
 
     def _let_read_at(self, identity: str, at: float) -> None:
         """Give a subscription its turn at monotonic second ``at``."""

@@ -24,9 +24,11 @@ from wanderbus.broker.messages import EventsRead, EventsWanted
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.start import readable_as
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import LimitExceeded, Refused
+from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import EVERY_SUBJECT
 
@@ -120,7 +122,7 @@ class ChannelHistory:
     def _check(self, link: Link, request: protocol.ListEvents) -> None:
         """Raise :class:`Refused` for a request that is not permitted or not valid."""
         subject, channels = request.subject, self._channels
-        check_subject(subject)
+        check_subject(subject, is_server=link.is_server)
         if _is_for_subscription(request):
             self._check_reading_server(link, request)
             return
@@ -179,7 +181,7 @@ class ChannelHistory:
     def _rows(self, request: protocol.ListEvents, given: EventsRead) -> Iterator[bytes]:
         epoch = 0 if self._channels is None else self._channels.directory.lookup(request.subject).epoch
         if _is_for_subscription(request):
-            log = {"incarnation": self._state.incarnation, "end": given.end}
+            log = {"incarnation": readable_as(self._state), "epoch": self._state.epoch, "end": given.end}
             yield encoded_row({**log, "failed": protocol.shortened(given.failed)} if given.failed else log)
         if given.kept_from:
             yield encoded_row({"kept_from": given.kept_from})
@@ -187,7 +189,7 @@ class ChannelHistory:
             row = {"number": each.offset, "epoch": epoch, "id": each.id, "user": each.user, "at_us": each.at_us}
             if each.undecided:
                 row["undecided"] = each.undecided
-            yield encoded_row({**row, "event": msgspec.Raw(each.event)})
+            yield encoded_row({**row, "event": msgspec.Raw(each.event)}, EVENT_BYTES_MOST)
 
     def _take(self, number: int) -> tuple[Link, protocol.ListEvents]:
         """Remove a request that waited."""

@@ -108,4 +108,4 @@ def _piece(wanted: HistoryWanted, rows: Rows, *, is_at_end: bool) -> HistoryRead
         for row in rows
         if row.id is not None and row.event is not None
     ]
-    return HistoryRead(wanted.piece, head.end, tuple(events), is_at_end=is_at_end)
+    return HistoryRead(wanted.piece, head.end, tuple(events), is_at_end=is_at_end, epoch=head.epoch)

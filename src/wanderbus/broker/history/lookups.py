@@ -12,6 +12,7 @@ from wanderbus.broker.messages import OffsetFound, OffsetWanted
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.start import has_id
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import LimitExceeded, Refused
 from wanderbus.parameters.broker import BrokerConfig
@@ -58,7 +59,7 @@ class Lookups:
                     "position means nothing; give the id of the event, or a time"
                 )
             session = self._state.sessions[session_key(link.user, link.session or "")]
-            if position.epoch != session.epoch or not 0 < position.number < session.next:
+            if position.number <= 0 or not session.has(position):
                 raise Refused(
                     f"since position {position.number} of epoch {position.epoch}: the session {session.name!r} has no "
                     "such notification; give one of this session"
@@ -72,9 +73,5 @@ def check_point(since: Since, state: BrokerState) -> None:
     if since.at_us is not None and since.at_us > state.wall_us:
         now = instant_shown(state.wall_us)
         raise Refused(f"since {instant_shown(since.at_us)} is in the future (now {now}); leave it out to begin now")
-    if (event := since.event) is not None:
-        ours = (event.origin, event.incarnation) == (state.server, state.incarnation)
-        if not ours or event.number >= state.offset:
-            raise Refused(
-                f"since {event}: the log of {state.server} has no such event; give the id of one of its events"
-            )
+    if (event := since.event) is not None and (event.origin != state.server or not has_id(state, event)):
+        raise Refused(f"since {event}: the log of {state.server} has no such event; give the id of one of its events")

@@ -14,6 +14,7 @@ class PageRow(msgspec.Struct, frozen=True):
     """A row: the log and the end of what was read, the lowest number that is kept, or an event."""
 
     incarnation: Number = 0
+    epoch: Number = 0
     end: Number = 0
     failed: str = ""
     kept_from: Number = 0

@@ -25,12 +25,20 @@ SAMPLE_CHARACTERS: Final = 256
 """Length of the texts of the sample event; a filter that exceeds ``filter_work_max`` for it is refused."""
 
 
+SERVER_SHARES: Final = 4
+"""Users whose work the filters of one server of the domain may do; they stand for those of all its users."""
+
+
 class FilterWork:
     """Evaluates the filters that the index asks for, within the bounds of their owners."""
 
-    def __init__(self, config: BrokerConfig, wall_us: Callable[[], int], unbounded: Container[str] = ()) -> None:
-        """Create it without filters; those of the users in ``unbounded`` are always evaluated."""
-        self._unbounded = unbounded
+    def __init__(self, config: BrokerConfig, wall_us: Callable[[], int], servers: Container[str] = ()) -> None:
+        """Create it without filters.
+
+        Those of ``servers`` of the domain count as satisfied beyond their bounds: these match each event that they get
+        again, within the bounds of their users.
+        """
+        self._servers = servers
         self._filter_max = config.filter_work_max
         self._event_max = config.user_event_filter_work_max
         self._per_s = config.user_filter_work_per_s
@@ -77,15 +85,27 @@ class FilterWork:
         account = self._accounts.get(owner)
         if account is None or account.turn != self._turn:
             account = self._refreshed(owner, account)
-        exceeds = units > self._filter_max or units > account.for_event or units > account.units
-        if exceeds and owner not in self._unbounded:
-            self._undecided.setdefault(id(attributes), {})[identity] = Undecided(
-                self._exceeded_bound(account, units), units
-            )
+        if units > self._filter_max * account.shares or units > account.for_event or units > account.units:
+            if account.shares == 1:
+                undecided = Undecided(self._exceeded_bound(account, units), units)
+                self._undecided.setdefault(id(attributes), {})[identity] = undecided
             return True
         account.for_event -= units
         account.units -= units
         return test(attributes) is True
+
+    def exceeded(self, owner: str, event: Event, units: int) -> Undecided | None:
+        """Count ``units`` of other work of a user for ``event``; return the bound if they are too many to be done."""
+        if event.attributes is not self._attributes:
+            self._attributes, self._sizes, self._turn = event.attributes, None, self._turn + 1
+        account = self._accounts.get(owner)
+        if account is None or account.turn != self._turn:
+            account = self._refreshed(owner, account)
+        if units > account.for_event or units > account.units:
+            return Undecided(self._exceeded_bound(account, units), units)
+        account.for_event -= units
+        account.units -= units
+        return None
 
     def take_undecided(self, event: Event) -> dict[str, Undecided]:
         """Return and remove the undecided subscriptions of ``event``."""
@@ -100,11 +120,12 @@ class FilterWork:
         """Return the account of ``owner``, None if there is none yet, as it is at the event of this turn."""
         now_us = self._wall_us()
         if account is None:
-            account = self._accounts[owner] = FilterAccount(self._per_s, now_us)
-        elif now_us != account.at_us:
-            account.units = min(self._per_s, account.units + (now_us - account.at_us) * self._per_s / 1e6)
-            account.at_us = now_us
-        account.turn, account.for_event = self._turn, self._event_max
+            shares = SERVER_SHARES if owner in self._servers else 1
+            account = self._accounts[owner] = FilterAccount(self._per_s * shares, now_us, shares=shares)
+        else:
+            per_s = self._per_s * account.shares
+            account.refill(now_us, per_s, per_s)
+        account.turn, account.for_event = self._turn, self._event_max * account.shares
         return account
 
     def _exceeded_bound(self, account: FilterAccount, units: int) -> str:

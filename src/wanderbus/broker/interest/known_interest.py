@@ -12,14 +12,14 @@ class KnownInterest:
     """Tells which subscriptions concern a subject, and whether all of them are known.
 
     :param channels: the channels of the domain; None if this server is alone
-    :param knows_routes: whether the interest of all servers in a decentralised subject is known here
+    :param knows_all: whether the interest of all servers in a subject is known here, unless another server leads it
     """
 
-    def __init__(self, channels: OwnChannels | None, knows_routes: Callable[[str], bool]) -> None:
+    def __init__(self, channels: OwnChannels | None, knows_all: Callable[[str], bool]) -> None:
         self.is_alone = channels is None
         self._channels = channels
         self._direct = None if channels is None else channels.direct
-        self._knows_routes = knows_routes
+        self._knows_all = knows_all
 
     def lineage(self, subject: str) -> tuple[str, ...]:
         """Return a subject, its parent and so on."""
@@ -36,6 +36,8 @@ class KnownInterest:
         """
         if self._direct is not None and self._direct.takes(subject):
             # What is not advertised has to be refused, so it is sent.
-            is_known = self._knows_routes(subject) and not self._direct.requires_advertisement(subject)
+            is_known = self._knows_all(subject) and not self._direct.requires_advertisement(subject)
             return is_known and not for_server
-        return not for_server or (self._channels is not None and self._channels.leads(subject))
+        if self._channels is None or self._channels.leads(subject):
+            return self._knows_all(subject) and not (for_server and self._channels is None)
+        return not for_server

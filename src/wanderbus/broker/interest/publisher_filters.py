@@ -18,6 +18,7 @@ from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subj
 from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters
 from wanderbus.broker.interest.leader_lease import Waiting
 from wanderbus.broker.interest.lease_marks import LeaseMarks
+from wanderbus.broker.interest.merge_pace import MERGE_ALL_WORK_MAX, MergePace
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.interest.subject_filter import SubjectFilter
 from wanderbus.broker.interest.wanted_filters import WantedFilters
@@ -28,12 +29,15 @@ from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
+from wanderbus.channels.interest.interest_forms import interest_form
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
+from wanderbus.limits import MERGE_WORK_MAX
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
+from wanderbus.work import WorkBudget
 
 TIMER: Final = ("filter leases",)
 """Key of the timer for leases that somebody waits for."""
@@ -50,7 +54,7 @@ class PublisherFilters:
 
     :param channels: the channels of the domain; None if this server is alone
     :param is_for_engine: whether the matching engine matches the events of a subject
-    :param knows_routes: whether the interest of all servers in a decentralised subject is known here
+    :param knows_all: whether the interest of all servers in a subject is known here, unless another server leads it
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class PublisherFilters:
         channels: OwnChannels | None,
         servers: ServerUsers,
         is_for_engine: Callable[[str], bool],
-        knows_routes: Callable[[str], bool],
+        knows_all: Callable[[str], bool],
         counts: PhaseCounts,
     ) -> None:
         self.lease_s = config.publisher_filter_lease_s
@@ -70,7 +74,7 @@ class PublisherFilters:
         self._state = state
         self._journal = journal
         self._links = links
-        self._wanted = WantedFilters(state, channels, knows_routes)
+        self._wanted = WantedFilters(state, channels, knows_all)
         self.leaders = LeaderFilters(journal, links, channels)
         """Filters of channels that other servers lead."""
         self._is_for_engine = is_for_engine
@@ -87,6 +91,7 @@ class PublisherFilters:
         self._paused: dict[str, float] = {}
         """Time until which each of these users gets no filters."""
         self._marks = LeaseMarks(state, journal, links, servers)
+        self._pace = MergePace(journal, links)
 
     def start(self) -> None:
         """Count the leases of the server's previous life from now on."""
@@ -97,7 +102,10 @@ class PublisherFilters:
     def add(self, subscription: Subscription, entries: Sequence[IndexEntry]) -> None:
         """Add a new live subscription; :meth:`when_used` sends wider filters to the agents that need them."""
         self._wanted.add(subscription.id, subjects_of(subscription))
-        self._widen(subscription.id, [(each.subject, each.interest.filter) for each in entries])
+        wanted = [(each.subject, each.interest.filter) for each in entries]
+        if not self._widen(subscription.id, wanted):
+            reason = "its filters are not merged, and agents publish every event"
+            self._journal.tally.note("limits.MERGE_WORK_MAX", subscription.owner, reason)
 
     def add_many(self, subscriptions: Iterable[Subscription]) -> None:
         """Add live subscriptions that were accepted earlier; one that cannot be parsed any more matches nothing."""
@@ -146,15 +154,26 @@ class PublisherFilters:
         self._waiting.append(WaitingAnswer(versions, answer))
         self._go_on()
 
-    def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> None:
-        """Add subjects and filters of one identity to what is watched; :meth:`when_used` sends it to the agents."""
-        for subject, each in self._watched(one for one, _ in wanted):
-            each.add([(identity, self._wanted.concerned(wanted, subject))], self._next_version())
+    def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> bool:
+        """Add subjects and filters of one identity to what is watched; :meth:`when_used` sends it to the agents.
+
+        Return whether the work was within its bound.
+        """
+        if not (watched := list(self._watched(one for one, _ in wanted))):
+            return True
+        work = WorkBudget(MERGE_WORK_MAX * len(wanted))
+        forms = [(subject, interest_form(each, work)) for subject, each in wanted]
+        for subject, each in watched:
+            each.add([(identity, self._wanted.concerned(forms, subject))], self._next_version(), work)
+        self._pace.count(work)
+        return bool(work.left)
 
     def _narrow(self, identity: str, subjects: Iterable[str]) -> None:
         """Remove one identity from what is watched."""
+        work = WorkBudget(MERGE_WORK_MAX)
         for _, each in self._watched(subjects):
-            each.remove(identity, self._next_version())
+            each.remove(identity, self._next_version(), work)
+        self._pace.count(work)
 
     def _watched(self, subjects: Iterable[str]) -> Iterator[tuple[str, SubjectFilter]]:
         """Yield the filters that subscriptions to ``subjects`` here are part of."""
@@ -204,7 +223,10 @@ class PublisherFilters:
                 found.version = self._next_version()
                 self._send_nothing(link, subject, watch, found.version, number)
             return
-        found = self._filters.get(subject) or self._make(subject)
+        found = self._filters.get(subject) or (self._make(link, subject) if self._pace.may_merge(link) else None)
+        if found is None:
+            self._links.send(link, protocol.Filters(number, subject, 0, 0.0, None))
+            return
         if found.expressions is None and watch is None:
             self._drop_unwatched(subject)
             self._links.send(link, protocol.Filters(number, subject, 0, 0.0, None))
@@ -276,7 +298,9 @@ class PublisherFilters:
             case FiltersArrived(filters=protocol.Filters(subject=subject)):
                 waiting = self.leaders.arrived(given)
                 if (found := self._filters.get(subject)) is not None:
-                    found.replace(self.leaders.filters(subject), self._next_version())
+                    work = WorkBudget(MERGE_ALL_WORK_MAX)
+                    found.replace(self.leaders.filters(subject), self._next_version(), work)
+                    self._pace.count(work)
                 self._answer_waiting(waiting)
                 watched = [] if found is None else [(subject, found)]
                 self._when_used(watched, self.leaders.confirmation(given))
@@ -296,6 +320,7 @@ class PublisherFilters:
         """Forget leases that have run out."""
         now = self._links.now
         self._paused = {user: until for user, until in self._paused.items() if until > now}
+        self._pace.sweep()
         self.timer_fired()
         self.leaders.sweep(self._filters)
         self._marks.sweep({key for key, _ in self._links_of})
@@ -320,17 +345,19 @@ class PublisherFilters:
         subjects, most = self._subjects.get(link.link, ()), LEASES_MAX if link.is_server else SUBJECTS_MAX
         return subject in subjects or len(subjects) < most
 
-    def _make(self, subject: str) -> SubjectFilter:
-        """Return new filters of a subject, merged from its subscriptions unless they are too many."""
+    def _make(self, link: Link, subject: str) -> SubjectFilter:
+        """Return new filters of a subject for the agent on ``link``, merged from its subscriptions if they are few."""
+        work = WorkBudget(MERGE_ALL_WORK_MAX)
         is_leaders = self.leaders.takes(subject)
         found = self._filters[subject] = SubjectFilter(self._next_version(), is_leaders=is_leaders)
         if is_leaders:
-            found.replace(self.leaders.filters(subject), found.version)
+            found.replace(self.leaders.filters(subject), found.version, work)
         elif (wanted := self._wanted.of_subject(subject)) is None:
             found.give_up(found.version)
         else:
-            found.add(wanted, found.version)
+            found.add(wanted, found.version, work)
             self._journal.work += sum(len(filters) for _, filters in wanted)
+        self._pace.pay(link, work)
         return found
 
     def _push(self, subject: str, found: SubjectFilter) -> None:

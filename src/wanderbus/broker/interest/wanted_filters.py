@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from wanderbus.broker.interest.index_entries import entries_of
 from wanderbus.broker.interest.known_interest import KnownInterest
@@ -13,16 +14,18 @@ from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
 from wanderbus.subscription import EVERY_SUBJECT
 
+T = TypeVar("T")
+
 
 class WantedFilters:
     """Live subscriptions and routes by subject.
 
     :param channels: the channels of the domain; None if this server is alone
-    :param knows_routes: whether the interest of all servers in a decentralised subject is known here
+    :param knows_all: whether the interest of all servers in a subject is known here, unless another server leads it
     """
 
-    def __init__(self, state: BrokerState, channels: OwnChannels | None, knows_routes: Callable[[str], bool]) -> None:
-        self.interest = KnownInterest(channels, knows_routes)
+    def __init__(self, state: BrokerState, channels: OwnChannels | None, knows_all: Callable[[str], bool]) -> None:
+        self.interest = KnownInterest(channels, knows_all)
         """Which interest is known here, and concerns which subject."""
         self._state = state
         self._by_subject: dict[str, dict[str, None]] = {}
@@ -67,7 +70,7 @@ class WantedFilters:
             return None
         return [(each, self.concerned(self._filters(each), subject)) for each in identities]
 
-    def concerned(self, filters: Sequence[tuple[str, Filter]], subject: str) -> list[Filter]:
+    def concerned(self, filters: Sequence[tuple[str, T]], subject: str) -> list[T]:
         """Return those of several filters, each with its subject, that concern events of ``subject``."""
         return [each for one, each in filters if self.interest.concerns(one, subject)]
 

@@ -6,43 +6,53 @@ timer follows each event, and one each end of a time within which something must
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from wanderbus import protocol, records
+from wanderbus import records
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import PastEvent
-from wanderbus.broker.publish.acceptance import checked_bytes
+from wanderbus.broker.patterns.outcome import TOO_LARGE, Outcome, lost_event, outcome_of
+from wanderbus.broker.patterns.pattern_work import PER_S, TURN_UNITS, PatternWork
 from wanderbus.broker.publish.notifying import notification_of
-from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.queues.queue_limits import Added, QueueLimits
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
+from wanderbus.broker.state.rows import SubscriptionRow, session_key
+from wanderbus.broker.state.running_pattern import Advance
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.errors import EventError
-from wanderbus.event import Event, EventId
+from wanderbus.event import EventId
 from wanderbus.machine import SetTimer
-from wanderbus.patterns import Detection
+from wanderbus.parameters.broker import BrokerConfig, setting_of
+from wanderbus.patterns.turns import Turn
 from wanderbus.subscription import Subscription
 
 TIMER: Final = ("detections",)
 """Key of the timer of the next match."""
 
-A_STEP_MAX: Final = 64
-"""Patterns that one step of the broker matches; bounds the time that others wait."""
+RECORD_UNITS: Final = 8_000
+"""Work of one turn of a pattern beside its steps: an event that waits for it, its record, and its stored row."""
 
-TOO_LARGE: Final = "event_bytes_max"
-"""Bound under which a detection is lost that cannot be an event, because its attributes are too large."""
+A_STEP_MAX: Final = 64
+"""Patterns that one step of the broker matches, as far as the work of :data:`TURN_UNITS` allows."""
 
 
 class Detections:
     """Matches the patterns that are due, and notifies their subscriptions."""
 
     def __init__(
-        self, state: BrokerState, journal: Journal, links: Links, queue_limits: QueueLimits, kinds: CustomRestrictions
+        self,
+        state: BrokerState,
+        journal: Journal,
+        links: Links,
+        queue_limits: QueueLimits,
+        config: BrokerConfig,
+        kinds: CustomRestrictions,
     ) -> None:
         self.is_paused = False
         """True if nothing is matched because the disk has no room for the records."""
@@ -53,6 +63,9 @@ class Detections:
         self._links = links
         self._queue_limits = queue_limits
         self._kinds = kinds
+        self._work = PatternWork(config)
+        self._event_work_max = config.pattern_work_max
+        self._kept_max = config.user_pattern_events_max
         self._timer_us: int | None = None
         """Time of the broker's clock for which the timer is set."""
 
@@ -61,76 +74,107 @@ class Detections:
         if self.is_paused:
             return
         state = self._state
-        for identity in state.patterns.due(state.wall_us, A_STEP_MAX):
-            self._match(state.subscriptions[identity], state.wall_us)
-        next_us = state.patterns.next_us
+        units: float = TURN_UNITS
+        for _ in range(A_STEP_MAX):
+            if units <= 0 or (identity := self._next_due()) is None:
+                break
+            units -= self._match(state.subscriptions[identity], state.wall_us, units)
+        times = [each for each in (state.patterns.next_us, self._work.next_us) if each is not None]
+        next_us = min(times, default=None)
         if next_us != self._timer_us and next_us is not None:
             self._journal.emit_now(SetTimer(TIMER, now + max(0, next_us - state.wall_us) / 1e6))
         self._timer_us = next_us
+
+    def _next_due(self) -> str | None:
+        """Return a pattern that is due and whose owner has work left; let those wait whose owner has none."""
+        state, now_us = self._state, self._state.wall_us
+        while (identity := self._work.take_ready(now_us)) is not None:
+            if state.patterns.is_due(identity, now_us):
+                return identity
+        for identity in iter(lambda: next(iter(state.patterns.due(now_us, 1)), None), None):
+            owner = state.subscriptions[identity].subscription.owner
+            if self._work.left(owner, now_us) > 0:
+                return identity
+            self._work.wait(owner, identity, now_us)
+            self._journal.tally.note(setting_of(PER_S), owner, "events of patterns are matched later")
+        return None
 
     def timer_fired(self) -> None:
         """Forget the timer, which is set again if the clock has not reached its time yet."""
         self._timer_us = None
 
     def finish(self, subscription: Subscription) -> None:
-        """Match what has happened before a subscription ends; does nothing for one without a pattern."""
-        end_us = self._state.wall_us + 1
-        if self._state.patterns.is_due(subscription.id, end_us):
-            self._match(self._state.subscriptions[subscription.id], end_us)
+        """Match what has happened before a subscription ends; does nothing for one without a pattern.
 
-    def _match(self, row: SubscriptionRow, now_us: int) -> None:
-        """Match a pattern up to ``now_us`` of the broker's clock; record and send what it detects."""
+        If its owner has no work left for all of it, the subscription gets a gap for the rest.
+        """
+        state = self._state
+        end_us = state.wall_us + 1
+        if state.patterns.is_due(subscription.id, end_us):
+            self._match(state.subscriptions[subscription.id], end_us, math.inf, is_last=True)
+
+    def _match(self, row: SubscriptionRow, now_us: int, units: float, *, is_last: bool = False) -> float:
+        """Match a pattern up to ``now_us`` of the broker's clock, with at most ``units`` of work; return the work done.
+
+        Record and send what it detects.
+        """
         state, subscription = self._state, row.subscription
-        watermark_us, detections = state.patterns.advance(subscription.id, now_us)
+        owner, patterns = subscription.owner, state.patterns
+        room = self._kept_max - patterns.kept_of(owner) + (patterns.kept(subscription.id) or 0)
+        may = min(units, self._work.left(owner, state.wall_us))
+        turn = Turn(may, self._event_work_max, room)
+        advance = patterns.advance(subscription.id, now_us, turn)
+        done = may - turn.units + RECORD_UNITS
+        self._work.spend(owner, done, state.wall_us)
+        pattern = advance.pattern
+        outcomes = [outcome_of(pattern, match, self._event_work_max) for match in advance.matches]
+        outcomes += [
+            lost_event(pattern, seen.time_us, seen.id, Undecided(bound, value)) for seen, bound, value in turn.left_out
+        ]
+        if is_last and advance.steps is not None:
+            outcomes.append(lost_event(pattern, state.wall_us - 1, "", Undecided(PER_S, 0)))
+        self._record(row, advance, outcomes, tuple([seen.offset for seen, *_ in turn.left_out]))
+        return done
+
+    def _record(
+        self, row: SubscriptionRow, advance: Advance, outcomes: Sequence[Outcome], left_out: tuple[int, ...]
+    ) -> None:
+        """Record how far a pattern was matched, and send what its subscription gets."""
+        state, subscription = self._state, row.subscription
         session = state.sessions[session_key(subscription.owner, subscription.session)]
         decided: list[records.MatchedEvent] = []
-        too_large: set[EventId] = set()
+        added: list[Added] = []
         number, last_us = session.next, row.last_us
-        for detection in detections:
-            if subscription.expires_us is not None and detection.at_us >= subscription.expires_us:
+        for at_us, data, undecided in outcomes:
+            if subscription.expires_us is not None and at_us >= subscription.expires_us:
                 continue
-            data = _event_of(detection)
-            event = self._event(len(decided), data or _short(detection))
-            place = past_blocked_by(subscription, event, last_us, self._links, self._kinds)
-            notified = (notification_of(session, number, [row]),) if place is None else ()
+            event = self._event(len(decided), data)
+            place = None
+            if undecided is None or undecided.bound == TOO_LARGE:
+                place = past_blocked_by(subscription, event, last_us, self._links, self._kinds)
+            notified = [notification_of(session, number, [row])] if place is None else []
             restricted = () if place is None else ((subscription.id, place),)
-            if notified:
+            for notification in notified:
                 number, last_us = number + 1, event.at_us
-            if data is None:
-                too_large.add(event.id)
+                added.append((session, notification, {} if undecided is None else {subscription.id: undecided}))
             raw = msgspec.Raw(event.event)
-            decided.append(records.MatchedEvent(event.id, event.at_us, raw, notified, restricted))
+            decided.append(records.MatchedEvent(event.id, event.at_us, raw, tuple(notified), restricted))
         record = records.Detected(
-            at_us=state.wall_us, subscription=subscription.id, watermark_us=watermark_us, events=tuple(decided)
+            at_us=state.wall_us,
+            subscription=subscription.id,
+            watermark_us=advance.watermark_us,
+            events=tuple(decided),
+            left_out=left_out,
+            steps=advance.steps,
+            taken=advance.taken,
         )
-        self._journal.write(record, urgent=bool(decided))
-        for each in decided:
-            self._send(session, each, is_too_large=each.id in too_large)
+        self._journal.write_delivery(record, lambda: self._queue_limits.bound(added), urgent=bool(decided))
+        for _, notification, _ in added:
+            self._links.notify(session, notification.subscriptions)
 
     def _event(self, place: int, data: bytes) -> PastEvent:
         """Return the detection at ``place`` in the next record as an event with an id of its own."""
         state = self._state
         origin = f"{state.server}#{place}" if place else state.server
-        identity = EventId(origin, state.incarnation, state.offset)
+        identity = EventId(origin, state.epoch, state.offset)
         return PastEvent(state.offset, identity, state.wall_us, self.received_us, data)
-
-    def _send(self, session: SessionRow, event: records.MatchedEvent, *, is_too_large: bool) -> None:
-        """Bound the queue, and send what the windows allow; a detection that is too large becomes a gap."""
-        for notified in event.notified:
-            if is_too_large:
-                undecided = dict.fromkeys(notified.subscriptions, Undecided(TOO_LARGE, 0))
-                self._queue_limits.leave_undecided(session, notified, undecided)
-            self._queue_limits.enforce(session, notified)
-            self._links.notify(session, notified.subscriptions)
-
-
-def _event_of(detection: Detection) -> bytes | None:
-    """Return the bytes of a detection as an event, None if it is too large for one."""
-    try:
-        return checked_bytes(detection.to_event())
-    except EventError:
-        return None
-
-
-def _short(detection: Detection) -> bytes:
-    return protocol.encode_event(Event(detection.subject, {"detection": detection.id}, detection.at_us))

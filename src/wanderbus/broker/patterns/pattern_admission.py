@@ -8,7 +8,7 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.state.pattern_states import PatternStates, compiled
 from wanderbus.errors import LimitExceeded, PatternError, Refused
-from wanderbus.subscription import PATTERN, Subscription
+from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 
 
 def check_pattern(user: str, request: protocol.Subscribe, permissions: Permissions, engine: EngineEvents) -> str:
@@ -19,6 +19,8 @@ def check_pattern(user: str, request: protocol.Subscribe, permissions: Permissio
     pattern = compiled(request.expression)
     subject = pattern.declaration.subject
     admission.check_subject(subject)
+    if subject == EVERY_SUBJECT:
+        raise Refused("the subject of detections cannot be '*', which is every subject; give one subject")
     if request.subject not in ("", subject):
         raise Refused(f"the subject of a subscription to a pattern is that of its detections: {subject!r}")
     if request.since is not None:

@@ -6,18 +6,27 @@ see :mod:`wanderbus.broker.publish.delivery`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.publish.decisions import Conditions, Rejected, Repeated, Source
 from wanderbus.broker.state.rows import PublisherRow
-from wanderbus.errors import EventError
-from wanderbus.event import Event, EventId, check_event
-from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.errors import EventError, LimitExceeded
+from wanderbus.event import Event, EventId, check_event, too_large
+from wanderbus.limits import EVENT_BYTES_MAX, EVENT_BYTES_MOST
 from wanderbus.records import Acceptance
+from wanderbus.subscription import check_event_subject
 
+NUMBER_USED: Final = Rejected(
+    "its number was another event's: the publisher was restored from a copy, or is in use twice", protocol.NUMBER_USED
+)
+ANSWER_UNKNOWN: Final = Rejected(
+    "its number was used, and the answer is not remembered: publish it in another epoch", protocol.NUMBER_USED
+)
 DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try again later"
 
 
@@ -29,16 +38,17 @@ def accept(
     publisher: PublisherRow | None,
     next_id: EventId,
     now: Conditions,
+    identity: Callable[[int], EventId],
 ) -> Acceptance | Repeated | Rejected:
     """Return the decision about ``event``, which ``source`` identifies; nothing changes.
 
     ``publisher`` is the row of its publisher, ``held_up`` that outbox's event that was refused temporarily, and the
     bound that it met. ``encoded`` are the bytes of the event if it was checked already. It gets ``next_id`` if its
-    record is the next one.
+    record is the next one. ``identity`` returns the id of an event that this server has accepted, by its number.
     """
     number = source.number
     if publisher is not None and is_repeated(publisher, source.epoch, number):
-        return Repeated(_first_answer(publisher, number, next_id) if publisher.epoch == source.epoch else None)
+        return _answer_again(event, source, publisher, identity)
     if source.is_outbox and not is_in_turn(number, held_up):
         return out_of_turn(held_up)
     if now.is_disk_full:
@@ -46,16 +56,53 @@ def accept(
     if refusal := now.permissions.refusal(source.user, event.subject):
         return Rejected(refusal)
     try:
-        raw = msgspec.Raw(encoded or checked_bytes(event))
-    except EventError as error:
-        return Rejected(protocol.shortened(error))
+        raw = msgspec.Raw(encoded or checked_bytes(event, now.event_bytes_max))
+    except (EventError, LimitExceeded) as error:
+        return rejection(error)
     received_us = None if source.received_us == now.at_us else source.received_us
     return Acceptance(next_id, raw, source.user, source.device, source.epoch, number, source.is_outbox, received_us)
 
 
-def _first_answer(publisher: PublisherRow, number: int, next_id: EventId) -> EventId | None:
+def accepted_as(
+    event: Event, source: Source, publisher: PublisherRow | None, identity: Callable[[int], EventId]
+) -> EventId | None:
+    """Return the id that ``event`` has got here, or with a session that has moved here; None if it is not known."""
+    if publisher is None or publisher.epoch != source.epoch:
+        return None
+    answer = _first_answer(publisher, source.number, identity)
+    return answer if answer is not None and _is_same(event, source.number, publisher) else None
+
+
+def _answer_again(
+    event: Event, source: Source, publisher: PublisherRow, identity: Callable[[int], EventId]
+) -> Repeated | Rejected:
+    """Return the first answer if ``event`` is the one that had the number then; refuse another event.
+
+    A publisher that was restored from a copy, or copied while it ran, uses numbers again for other events. An outbox
+    waits for its answers with fewer numbers than are remembered, and begins an epoch when it waits for none: without an
+    answer, an event of it was another one, or was refused, so that it can be published in another epoch.
+    """
+    number = source.number
+    is_earlier = publisher.epoch != source.epoch
+    if is_earlier and source.is_forwarded:
+        return Repeated(None)
+    answer = None if is_earlier else _first_answer(publisher, number, identity)
+    if answer is None:
+        return ANSWER_UNKNOWN if source.is_outbox else Repeated(None)
+    return Repeated(answer) if _is_same(event, number, publisher) else NUMBER_USED
+
+
+def _is_same(event: Event, number: int, publisher: PublisherRow) -> bool:
+    """Return whether ``event`` is the one that had ``number``, as far as that is remembered."""
+    try:
+        return publisher.digests.get(number) in (None, crc32(checked_bytes(event, EVENT_BYTES_MOST)))
+    except EventError:
+        return False
+
+
+def _first_answer(publisher: PublisherRow, number: int, identity: Callable[[int], EventId]) -> EventId | None:
     if (own := publisher.recent.get(number)) is not None:
-        return EventId(next_id.origin, next_id.incarnation, own)
+        return identity(own)
     return publisher.elsewhere.get(number)
 
 
@@ -77,10 +124,19 @@ def out_of_turn(held_up: tuple[int, str] | None) -> Rejected:
     return Rejected("an earlier event of the outbox must be accepted first", held_up[1] if held_up else None)
 
 
-def checked_bytes(event: Event) -> bytes:
-    """Return the bytes of an event; :class:`EventError` for one that may not be published or fits no notification."""
+def rejection(error: EventError | LimitExceeded) -> Rejected:
+    """Return the refusal of an event that failed with ``error``."""
+    return Rejected(protocol.shortened(error), error.limit if isinstance(error, LimitExceeded) else None)
+
+
+def checked_bytes(event: Event, bytes_max: int = EVENT_BYTES_MAX) -> bytes:
+    """Return the bytes of an event.
+
+    Raise :class:`EventError` for one that may not be published, :class:`LimitExceeded` for one above ``bytes_max``.
+    """
     check_event(event)
+    check_event_subject(event.subject)
     encoded = protocol.encode_event(event)
-    if len(encoded) > EVENT_BYTES_MAX:
-        raise EventError(f"the event takes {len(encoded)} bytes; the limit is {EVENT_BYTES_MAX} (event_bytes_max)")
+    if len(encoded) > bytes_max:
+        raise too_large(len(encoded), bytes_max)
     return encoded

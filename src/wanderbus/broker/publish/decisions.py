@@ -9,6 +9,7 @@ from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import EventId
+from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.subscription import Subscription
 
 
@@ -20,6 +21,7 @@ class Conditions(msgspec.Struct):
     """The broker's clock."""
     received_us: int = 0
     """The last reading of the wall clock (DESIGN 5.8)."""
+    event_bytes_max: int = EVENT_BYTES_MAX
     is_disk_full: bool = False
     """True if every event is refused because the log has no room."""
 
@@ -38,6 +40,8 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     """Number under which the sender of the message knows the event."""
     received_us: int
     """The wall clock as read when it was received (DESIGN 5.8)."""
+    is_forwarded: bool = False
+    """True if another server sent it, which may repeat an event after the publisher has begun another epoch."""
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):

@@ -6,6 +6,7 @@ The event may have been accepted by this server or by another one: see :mod:`wan
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import partial
 
 import msgspec
 
@@ -18,7 +19,8 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.publish.decisions import Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
-from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK, blocked_by
+from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -28,11 +30,12 @@ from wanderbus.subscription import Subscription
 
 
 class Delivery:
-    """Decides which sessions get an event; :meth:`send` follows the record of the decision."""
+    """Decides which sessions get an event; :meth:`write` records the decision and sends the notifications."""
 
     def __init__(
         self,
         state: BrokerState,
+        journal: Journal,
         links: Links,
         subscriptions: Subscriptions,
         queue_limits: QueueLimits,
@@ -44,6 +47,7 @@ class Delivery:
         """Counts of events that the channel and the destination have examined."""
         self._catch_up = catch_up
         self._state = state
+        self._journal = journal
         self._links = links
         self._subscriptions = subscriptions
         self._matcher = subscriptions.matcher
@@ -76,7 +80,7 @@ class Delivery:
             rows = [row for row in rows if row.subscription.owner not in excluded]
         if arrived is not None:
             rows = [row for row in rows if row.read_below is None or not is_read(arrived, row.read_below)]
-        matched, restricted = self._generated(rows, event, received_us, expired, behind)
+        matched, restricted = self._generated(rows, event, received_us, expired, behind, undecided)
         if matcher.is_kernel_due:
             self._subscriptions.ask_for_kernel()
         notified: list[tuple[SessionRow, records.Notified]] = []
@@ -90,19 +94,23 @@ class Delivery:
         if undecided:
             decided = [each for each in recorded if not all(one in undecided for one in each.subscriptions)]
         full = self._queue_limits.refuses(event.subject, encoded, decided)
-        delivery = records.Delivery(tuple(recorded), tuple(restricted), tuple(steps))
+        displaced: dict[str, tuple[int, ...]] = {}
+        if notified and not undecided:
+            displaced = self._queue_limits.displaced_by(notified, matched.values(), len(bytes(encoded)))
+        delivery = records.Delivery(tuple(recorded), tuple(restricted), tuple(steps), displaced)
         return Delivered(delivery, notified, undecided, expired, behind, full)
 
-    def send(self, delivered: Delivered, offset: int, record: records.Published | records.Arrived) -> None:
-        """Bound the queues after the record at ``offset`` was written, and send what the windows allow."""
+    def write(self, delivered: Delivered, record: records.Published | records.Arrived) -> None:
+        """Write the record of an event, with what its notifications displace, and send what the windows allow."""
+        undecided = delivered.undecided
+        added = [(session, notification, undecided) for session, notification in delivered.notified]
+        bound = partial(self._queue_limits.bound, added, record.delivery)
+        offset = self._journal.write_delivery(record, bound, urgent=True)
         if delivered.behind:
             is_undecided = any(each in delivered.undecided for each in delivered.behind)
             self._catch_up.hold(delivered.behind, past_event(offset, record), is_undecided=is_undecided)
         # Notify the subscribers before the publisher is answered: they wait for the event itself.
         for session, notification in delivered.notified:
-            if delivered.undecided:
-                self._queue_limits.leave_undecided(session, notification, delivered.undecided)
-            self._queue_limits.enforce(session, notification)
             self._links.notify(session, notification.subscriptions)
 
     def _patterns_apart(
@@ -140,12 +148,13 @@ class Delivery:
         received_us: int,
         expired: list[Subscription],
         behind: list[str],
+        undecided: dict[str, Undecided],
     ) -> tuple[dict[str, list[SubscriptionRow]], list[tuple[str, int]]]:
         """Return the subscriptions that ``event`` notifies, of the matching ``rows``, by the key of their session.
 
         Also return the subscriptions whose restrictions blocked a notification, with the place of the first such
-        restriction. Add the matching subscriptions that have expired to ``expired``, and those that are not live yet
-        to ``behind``.
+        restriction. Add the matching subscriptions that have expired to ``expired``, those that are not live yet to
+        ``behind``, and those whose restrictions would take too much work to ``undecided``.
         """
         matched: dict[str, list[SubscriptionRow]] = {}
         restricted: list[tuple[str, int]] = []
@@ -158,7 +167,7 @@ class Delivery:
                 expired.append(subscription)
             elif row.history:
                 behind.append(subscription.id)
-            elif subscription.restrictions and (place := self._blocked(row, event, received_us)) is not None:
+            elif subscription.restrictions and (place := self._blocked(row, event, received_us, undecided)) is not None:
                 restricted.append((subscription.id, place))
             elif (key := session_key(subscription.owner, subscription.session)) in matched:
                 matched[key].append(row)
@@ -166,7 +175,14 @@ class Delivery:
                 matched[key] = [row]
         return matched, restricted
 
-    def _blocked(self, row: SubscriptionRow, event: Event, received_us: int) -> int | None:
+    def _blocked(
+        self, row: SubscriptionRow, event: Event, received_us: int, undecided: dict[str, Undecided]
+    ) -> int | None:
+        subscription = row.subscription
+        units = RESTRICTION_WORK * len(subscription.restrictions)
+        if (bound := self._matcher.work.exceeded(subscription.owner, event, units)) is not None:
+            undecided[subscription.id] = bound
+            return None
         return blocked_by(
             row.subscription.restrictions,
             now_us=self._state.wall_us,

@@ -11,19 +11,30 @@ from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.links import Links
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.publish.acceptance import accept, checked_bytes, is_in_turn, is_repeated, out_of_turn
+from wanderbus.broker.publish.acceptance import (
+    accept,
+    accepted_as,
+    checked_bytes,
+    is_in_turn,
+    is_repeated,
+    out_of_turn,
+)
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.publish.held_publishes import HeldPublishes
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
+from wanderbus.broker.servers.leader_messages import InterestAwaited
+from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import device_key, publisher_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.errors import EventError
+from wanderbus.errors import EventError, LimitExceeded
 from wanderbus.event import Event, EventId
+from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.records import Acceptance
 
 OfPublishers: TypeAlias = protocol.Publish | protocol.PublishFor
@@ -46,9 +57,11 @@ class Publishing:
         delivery: Delivery,
         forwarding: Forwarding,
         advertisements: Advertisements,
+        settled: SettledInterest,
         direct: DirectEvents | None = None,
+        event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        self.conditions = Conditions(permissions, state.wall_us)
+        self.conditions = Conditions(permissions, state.wall_us, event_bytes_max=event_bytes_max)
         """The state of the server that the acceptance of an event needs."""
         self._state = state
         self._journal = journal
@@ -58,6 +71,8 @@ class Publishing:
         self._delivery = delivery
         self._forwarding = forwarding
         self._advertisements = advertisements
+        self._settled = settled
+        self._held: HeldPublishes[OfPublishers] = HeldPublishes(links)
         self._direct = direct
         self._encoded: dict[int, tuple[Event, bytes]] = {}
         """Prematched events and the bytes of each, by object identity."""
@@ -78,8 +93,8 @@ class Publishing:
             if self._engine.takes(event.subject) or self._forwarding.takes(event.subject):
                 continue
             try:
-                self._encoded[id(event)] = event, checked_bytes(event)
-            except EventError:
+                self._encoded[id(event)] = event, checked_bytes(event, self.conditions.event_bytes_max)
+            except (EventError, LimitExceeded):
                 continue  # publish() refuses it with the reason
         if len(self._encoded) > 1:
             self._subscriptions.matcher.prematch([event for event, _ in self._encoded.values()])
@@ -94,13 +109,16 @@ class Publishing:
         if encoded is None and self._forwarding.takes(message.event.subject):
             self._forward(link, source, message.event, held_up)
             return
+        if self._settled.missing and self._waits(link, source, message):
+            return
         publisher = state.publishers.get(source.key)
-        decided = accept(message.event, encoded, source, held_up, publisher, state.next_id, self.conditions)
+        known = publisher, state.next_id, self.conditions, state.identity
+        decided = accept(message.event, encoded, source, held_up, *known)
         if type(decided) is Repeated:
             self._answer_repeat(link, source, decided)
             return
-        if link.held_up and source.is_outbox and is_in_turn(source.number, held_up):
-            link.held_up.pop(source.key, None)
+        if link.held_up and held_up is not None and source.is_outbox and source.number == held_up[0]:
+            del link.held_up[source.key]
         if type(decided) is Rejected:
             self._refuse(link, source, decided.reason, decided.limit)
             return
@@ -119,6 +137,35 @@ class Publishing:
             self._answer(link, source, self._write(decided, delivered))
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
+
+    def settle(self, link: Link) -> None:
+        """Take the report of a server about its interest; process what has waited for the last such report."""
+        self._settled.settle(link.user)
+        if not self._settled.missing and len(self._held):
+            self._journal.emit(InterestAwaited())
+            several = list(self._held.take())
+            for waiting in {each.link: each for each, _ in several if each.knows_waits}.values():
+                self._links.send(waiting, protocol.PublishesWait(""))
+            for waiting, message in several:
+                self.publish(waiting, message)
+
+    def _waits(self, link: Link, source: Source, message: OfPublishers) -> bool:
+        """Return whether an event waits, or is refused, because this leader does not know yet who wants it."""
+        refused = self._settled.refusal(message.event.subject)
+        if refused is None and not self._held.has(source.key):
+            return False
+        if not len(self._held):
+            self._journal.emit(InterestAwaited(tuple(self._settled.missing)))
+        if link.knows_waits and not self._held.is_from(link):
+            names = " and ".join(self._settled.missing)
+            reason = (
+                f"{names} {'has' if len(self._settled.missing) == 1 else 'have'} not reported yet which events to send"
+            )
+            self._links.send(link, protocol.PublishesWait(protocol.shortened(reason)))
+        if not self._held.add(link, source.key, protocol.size_of(message.event), message):
+            reason = "too many events wait until all servers have reported which they want; try again later"
+            self._refuse(link, source, reason, "routes_unknown")
+        return True
 
     def _publish_directly(
         self, link: Link, source: Source, event: Event, acceptance: Acceptance, direct: DirectEvents
@@ -145,7 +192,15 @@ class Publishing:
             self._subscriptions.end(subscription, "expired")
 
     def _forward(self, link: Link, source: Source, event: Event, held_up: tuple[int, str] | None) -> None:
-        """Send an event to the server that leads its channel, or refuse it."""
+        """Send an event to the server that leads its channel, or refuse it.
+
+        One that this server accepted itself, while the channel was decentralised, gets that answer again.
+        """
+        if (
+            known := accepted_as(event, source, self._state.publishers.get(source.key), self._state.identity)
+        ) is not None:
+            self._answer(link, source, known)
+            return
         if source.is_outbox and not is_in_turn(source.number, held_up):
             rejected: Rejected | None = out_of_turn(held_up)
         else:
@@ -163,12 +218,11 @@ class Publishing:
         return acceptance if acceptance.id.number == state.offset else structs.replace(acceptance, id=state.next_id)
 
     def _write(self, acceptance: Acceptance, delivered: Delivered, causal: bytes = b"") -> EventId:
-        """Write the record, bound the queues, and send what the windows allow; return the event's id."""
+        """Write the record and send what the windows allow; return the event's id."""
         state, acceptance = self._state, self._renumbered(acceptance)
         delivery = delivered.delivery
         published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivery, causal=causal)
-        offset = self._journal.write(published, urgent=True)
-        self._delivery.send(delivered, offset, published)
+        self._delivery.write(delivered, published)
         return acceptance.id
 
     def _source(self, link: Link, message: OfPublishers) -> Source:
@@ -183,7 +237,9 @@ class Publishing:
         assert type(message) is protocol.PublishFor
         user, device, is_outbox = message.user, message.device, message.is_outbox
         key = publisher_key(device_key(user, device), outbox=is_outbox)
-        return Source(user, device, message.epoch, number, is_outbox, key, message.request, message.received_us)
+        return Source(
+            user, device, message.epoch, number, is_outbox, key, message.request, message.received_us, is_forwarded=True
+        )
 
     def _answer_repeat(self, link: Link, source: Source, repeated: Repeated) -> None:
         if repeated.id is None:

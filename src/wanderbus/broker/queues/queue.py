@@ -63,6 +63,13 @@ class SubscriptionQueue:
         for index in range(len(self._items) - 1, self._start - 1, -1):
             yield self._items[index]
 
+    def first_behind_gap(self) -> int:
+        """Return the number of the first notification if a gap is before it, else 0."""
+        items, start = self._items, self._start
+        if len(items) - start > 1 and type(items[start]) is Hole and type(entry := items[start + 1]) is Queued:
+            return entry.number
+        return 0
+
     def oldest(self) -> Queued | None:
         """Return the notification that has waited longest."""
         items = self._items
@@ -179,6 +186,10 @@ class SessionQueue:
         """Gaps by block, then by subscription and first number."""
         self._changed = changed
         self._last: Queued | None = None
+        self._added = self._displaced = -1
+        """Blocks of the last notifications that :meth:`displace` added and removed; they are marked as changed."""
+        self._grown: Hole | None = None
+        """The gap that grew last; its block is marked with that of the removed notification."""
 
     def __len__(self) -> int:
         """Return how many notifications and gaps there are."""
@@ -263,6 +274,57 @@ class SessionQueue:
                     self._keep_hole(subscription, rest)
         return len(entries), self._released(entries)
 
+    def displace(self, subscription: str, number: int, reason: str, newest: Queued | None = None) -> Queued | None:
+        """Drop a subscription's first notification like :meth:`drop`, if a gap is before it and none behind it.
+
+        A full queue loses that one for each ``newest`` one of this subscription alone, which is added like by
+        :meth:`append`, and the gap grows in place. Return the first notification; None, with nothing done, if it is not
+        ``number`` or has no such place.
+        """
+        if (own := self.queues.get(subscription)) is None or len(own) < 2:
+            return None
+        items, start = own._items, own._start
+        hole, entry = items[start], items[start + 1]
+        if entry.number != number or type(hole) is not Hole or type(entry) is not Queued:
+            return None
+        if len(items) > start + 2 and type(items[start + 2]) is Hole:
+            return None
+        more, entries = -len(entry.event.data), self._entries
+        if newest is not None:
+            if (last := self._last) is not None and last.subscriptions == newest.subscriptions:
+                newest.subscriptions = last.subscriptions
+            self._last = newest
+            newest.waiting = 1
+            items.append(newest)
+            entries[newest.number] = newest
+            more += len(newest.event.data)
+            if (block := newest.number // _BLOCK) != self._added:
+                self._added = block
+                self._changed[self.key, block] = None
+        hole.add(number, reason)
+        items[start], items[start + 1] = _REMOVED, hole
+        own._start = start = start + 1
+        if start > 1_000 and start * 2 > len(items):
+            del items[:start]
+            own._start = 0
+        if more:
+            own.queued_bytes += more
+        entry.waiting = waiting = entry.waiting - 1
+        if not waiting:
+            del entries[number]
+        if (block := number // _BLOCK) != self._displaced or hole is not self._grown:
+            self._displaced, self._grown = block, hole
+            self._changed[self.key, block] = self._changed[self.key, hole.number // _BLOCK] = None
+        return entry
+
+    def pass_over(self, subscription: str, number: int, reason: str) -> bool:
+        """Drop a subscription's newest notification, which is not added, by the gap that is last; False without one."""
+        if (own := self.queues.get(subscription)) is None or type(hole := own._items[-1]) is not Hole:
+            return False
+        hole.add(number, reason)
+        self._changed[self.key, hole.number // _BLOCK] = None
+        return True
+
     def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
         """Drop a subscription's notifications numbered ``first`` to ``last``; return the same as :meth:`take`."""
         if (queue := self.queues.get(subscription)) is None:
@@ -332,6 +394,10 @@ class SessionQueue:
         holes = sorted(self._holes.get(number, {}).items())
         stored = tuple(_stored(subscription, hole) for (subscription, _), hole in holes)
         return Block(tuple(origins), tuple(matches), tuple(entries), stored) if entries or stored else None
+
+    def saved(self) -> None:
+        """Note that the collected blocks were stored."""
+        self._added = self._displaced = -1
 
     def blocks(self) -> Sequence[int]:
         """Return the number of every block in which an item begins."""

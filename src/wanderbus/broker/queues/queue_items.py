@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, TypeAlias, final
 
@@ -56,7 +56,7 @@ class Hole(msgspec.Struct, gc=False):
     """A gap in one subscription's queue: the count of notifications dropped between two numbers, by reason.
 
     ``numbers`` are the first dropped numbers, by reason: a device that has acknowledged some of them misses only the
-    others.
+    others. A gap that covers every number for one reason needs none.
     """
 
     number: int
@@ -68,6 +68,25 @@ class Hole(msgspec.Struct, gc=False):
     def count(self) -> int:
         """Return how many notifications were dropped."""
         return sum(self.lost.values())
+
+    def first_numbers(self) -> dict[str, array[int]]:
+        """Return the first dropped numbers, by reason; {} if they are unknown."""
+        if not self.numbers and _covers_all(self.lost, self.number, self.last):
+            numbers = range(self.number, self.number + min(self.count, _NUMBERED_MAX))
+            return {reason: array("q", numbers) for reason in self.lost}
+        return self.numbers
+
+    def add(self, number: int, reason: str) -> None:
+        """Extend the gap by the next notification, which is dropped for ``reason``."""
+        before = self.lost.get(reason, 0)
+        if before == number - self.number:
+            self.numbers = {}  # it covers every number, also this one
+        else:
+            self.numbers = self.first_numbers()
+            if sum(map(len, self.numbers.values())) == self.count < _NUMBERED_MAX:
+                self.numbers.setdefault(reason, array("q")).append(number)
+        self.lost[reason] = before + 1
+        self.last = number
 
     def beyond(self, number: int) -> Hole:
         """Return the part of the gap behind ``number``, which is less than its last.
@@ -91,7 +110,13 @@ def gap_over(items: Sequence[Item], reason: str) -> Hole:
     for item in items:
         for why, count in ({reason: 1} if isinstance(item, Queued) else item.lost).items():
             lost[why] = lost.get(why, 0) + count
-    return Hole(items[0].number, items[-1].last, lost, _numbers_of(items, reason))
+    first, last = items[0].number, items[-1].last
+    return Hole(first, last, lost, {} if _covers_all(lost, first, last) else _numbers_of(items, reason))
+
+
+def _covers_all(lost: Mapping[str, int], first: int, last: int) -> bool:
+    """Return whether every number from ``first`` to ``last`` was dropped for the same reason."""
+    return last - first + 1 in lost.values()
 
 
 def is_in(gaps: Sequence[Hole], number: int) -> bool:
@@ -105,7 +130,7 @@ def _numbers_of(items: Iterable[Item], reason: str) -> dict[str, array[int]]:
     numbers: dict[str, array[int]] = {}
     room = _NUMBERED_MAX
     for item in items:
-        own = {reason: array("q", [item.number])} if isinstance(item, Queued) else item.numbers
+        own = {reason: array("q", [item.number])} if isinstance(item, Queued) else item.first_numbers()
         count = sum(map(len, own.values()))
         if count > room:
             break

@@ -8,9 +8,10 @@ subscription does not displace notifications of those that are read (SPEC G-25).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from heapq import heapify, heapreplace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby, islice
+from math import inf
 from typing import Final, TypeAlias
 
 import msgspec
@@ -18,12 +19,15 @@ import msgspec
 from wanderbus import records
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.filter_work import BOUNDS
+from wanderbus.broker.patterns.pattern_work import BOUNDS as PATTERN_BOUNDS
+from wanderbus.broker.queues.longest_sessions import LongestSessions
 from wanderbus.broker.queues.policy_arguments import SHOWN_MAX, Queue
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Item, Queued
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.queues.waiting_notification import Waiting
 from wanderbus.broker.servers.server_users import ServerUsers
+from wanderbus.broker.state.drops import alone, drop
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -44,14 +48,21 @@ _OURS: Final = frozenset(
         "user_queued_bytes_max",
         "queued_bytes_max",
         *BOUNDS,
+        *PATTERN_BOUNDS,
     }
 )
 """Bounds that the operator sets, which are reported; a subscription's own bounds are the user's choice."""
+
+_NEAR: Final = 0.9
+"""Part of the broker's bound above which its longest queues stay known."""
 
 _UNBOUNDED: Final = QueuePolicy()
 
 _Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
 """Subscriptions by the range of numbers to drop, first and last, and the reason."""
+
+Added: TypeAlias = tuple[SessionRow, records.Notified, Mapping[str, Undecided]]
+"""A notification that was added to the queues of a session, and the subscriptions whose filters were not evaluated."""
 
 
 class QueueLimits:
@@ -75,7 +86,13 @@ class QueueLimits:
         self._system = config.queue
         self._user_bytes_max = config.user_queued_bytes_max
         self._bytes_max = config.queued_bytes_max
+        self._notifications_most = inf if self._system.notifications_max is None else self._system.notifications_max
+        self._bytes_most = inf if self._system.bytes_max is None else self._system.bytes_max
+        self._shared_bytes_max = min(self._user_bytes_max, self._bytes_max)
         self._refused = any_of(config.refuse_when_full)
+        self._longest = LongestSessions(self._of_users, state.sessions.get)
+        self._displaced: list[records.Drop] | None = None
+        """Drops so far that belong into the record whose notifications are bounded; None while there is none."""
 
     # By number and bytes ----------------------------------------------------------------------------------------
 
@@ -111,7 +128,93 @@ class QueueLimits:
         """Return the bound of the session that one more notification would exceed."""
         return _exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
 
-    def enforce(self, session: SessionRow, notified: records.Notified) -> None:
+    def displaced_by(
+        self,
+        notified: Sequence[tuple[SessionRow, records.Notified]],
+        matched: Collection[Sequence[SubscriptionRow]],
+        size: int,
+    ) -> dict[str, tuple[int, ...]]:
+        """Return what leaves full queues for these notifications of an event of ``size`` bytes.
+
+        It is as ``displaced`` of :class:`wanderbus.records.Delivery`. Only notifications of one subscription whose
+        queue alone can lose one are decided here, as most are; the others follow in :meth:`bound`.
+        """
+        if self._system.policy is not None:
+            return {}
+        found: dict[str, list[int]] = {}
+        most, bytes_most = self._notifications_most, self._bytes_most - size
+        is_user_full = self._state.queued_bytes + len(notified) * size > self._user_bytes_max
+        for place, ((session, notification), rows) in enumerate(zip(notified, matched, strict=True)):
+            is_full = session.waiting >= most or session.queued_bytes > bytes_most or is_user_full
+            if (not is_full and rows[0].subscription.queue == _UNBOUNDED) or len(rows) > 1:
+                continue
+            reason, number = self._leaving(session, rows[0], notification.number, size)
+            if number:
+                if (numbers := found.get(reason)) is None:
+                    numbers = found[reason] = [0] * len(notified)
+                numbers[place] = number
+        return {reason: tuple(numbers) for reason, numbers in found.items()}
+
+    def _leaving(self, session: SessionRow, row: SubscriptionRow, number: int, size: int) -> tuple[str, int]:
+        """Return the bound that the new notification ``number`` exceeds, and the number of the one that leaves for it.
+
+        The latter is 0 if no bound is exceeded, or more than the queue of the subscription has to be compared.
+        """
+        subscription, queue = row.subscription, self._state.queue.get(session.key)
+        if queue is None or (own := queue.queues.get(subscription.id)) is None:
+            return "", 0
+        when_full, policy = self._system.when_full, subscription.queue
+        if subscription.device is not None or policy.policy is not None or session.user in self._servers.users:
+            return "", 0
+        if policy != _UNBOUNDED and (exceeded := _exceeded(policy, own.waiting + 1, own.queued_bytes + size)):
+            reason, when_full = f"{_OWN}{exceeded}", policy.when_full or when_full
+        elif len(queue.queues) > 1:
+            return "", 0
+        elif session.waiting >= self._notifications_most:
+            reason = "queue.notifications_max"
+        elif session.queued_bytes + size > self._bytes_most:
+            reason = "queue.bytes_max"
+        elif session.queued_bytes + size > self._user_bytes_max and len(self._state.sessions_of(session.user)) == 1:
+            reason = "user_queued_bytes_max"
+        else:
+            return "", 0
+        return reason, number if when_full == "drop_newest" else own.first_behind_gap()
+
+    def bound(self, added: Sequence[Added], delivery: records.Delivery | None = None) -> tuple[records.Drop, ...]:
+        """Drop what the notifications of one record displace besides ``delivery.displaced``, and return it."""
+        if self._longest.is_kept:
+            is_near = self._state.queued_bytes > self._bytes_max * _NEAR
+            servers = self._servers.users
+            self._longest.grew([row for row, *_ in added if row.user not in servers], is_near=is_near)
+        drops: list[records.Drop] = []
+        self._displaced = drops
+        # What becomes a gap counts for no bound, so it is left first.
+        for session, notified, undecided in added:
+            if undecided:
+                self._leave_undecided(session, notified, undecided)
+        if delivery is not None and delivery.displaced:
+            added = self._still_to_bound(added, delivery)
+        for session, notified, _ in added:
+            self._enforce(session, notified)
+        self._displaced = None
+        return tuple(drops)
+
+    def _still_to_bound(self, added: Sequence[Added], delivery: records.Delivery) -> Sequence[Added]:
+        """Report what ``delivery`` displaced; return the notifications that may exceed a bound nevertheless."""
+        note, most, bytes_most = self._journal.tally.note, self._notifications_most, self._bytes_most
+        bounds = [each for each in delivery.displaced.items() if each[0] in _OURS]
+        left: list[Added] = []
+        for reason, numbers in bounds:
+            limit = setting_of(reason)
+            for each, number in zip(added, numbers, strict=True):
+                session = each[0]
+                if number:
+                    note(limit, session.user, _dropped_from(session.name))
+                if not number or session.waiting > most or session.queued_bytes > bytes_most:
+                    left.append(each)
+        return added if len(bounds) != 1 or self._state.queued_bytes > self._shared_bytes_max else left
+
+    def _enforce(self, session: SessionRow, notified: records.Notified) -> None:
         """Drop notifications beyond a bound after ``notified`` was added to the queues of ``session``."""
         queue = self._state.queue.get(session.key)
         if queue is None or session.user in self._servers.users:
@@ -129,14 +232,16 @@ class QueueLimits:
                 self._give_way_each(session, queue, bounded)
         while reason := _exceeded(system, session.waiting, session.queued_bytes):
             self._give_way(session, reason)
+        if state.queued_bytes <= self._shared_bytes_max:
+            return
         while state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
             self._give_way(max(state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
-        if state.queued_bytes > self._bytes_max < self.users_bytes:
-            self._give_way(max(self._of_users(), key=_queued_bytes), "queued_bytes_max")
-            if self.users_bytes > self._bytes_max:
-                self._relieve()
+        if state.queued_bytes <= self._bytes_max:
+            return
+        while self.users_bytes > self._bytes_max:
+            self._give_way(self._longest.first(), "queued_bytes_max")
 
-    def leave_undecided(
+    def _leave_undecided(
         self, session: SessionRow, notified: records.Notified, undecided: Mapping[str, Undecided]
     ) -> None:
         """Replace ``notified`` by a gap for the undecided subscriptions."""
@@ -161,16 +266,6 @@ class QueueLimits:
         oldest, newest = _first_of(own), _first_of(own.newest_first())[::-1]
         counts = own.waiting, own.queued_bytes
         return Queue(row.subscription.id, self._state.wall_us, *counts, over, oldest, newest)
-
-    def _relieve(self) -> None:
-        """Drop from the longest queues of the broker; the queues are sorted once, not for each drop."""
-        sessions = self._of_users()
-        longest = [(-session.queued_bytes, place) for place, session in enumerate(sessions)]
-        heapify(longest)
-        while self.users_bytes > self._bytes_max:
-            place = longest[0][1]
-            self._give_way(sessions[place], "queued_bytes_max")
-            heapreplace(longest, (-sessions[place].queued_bytes, place))
 
     def _of_users(self) -> list[SessionRow]:
         return [each for each in self._state.sessions.values() if each.user not in self._servers.users]
@@ -228,7 +323,7 @@ class QueueLimits:
         queue = self._state.queue.get(session.key)
         if queue is None or (own := queue.queues.get(identity)) is None or not own.waiting:
             return
-        if session.devices == [device] or row.subscription.device == device:
+        if session.devices in ([], [device]) or row.subscription.device == device:
             self._drop(session, 1, session.next - 1, "unsubscribed", (identity,))
 
     # By age -----------------------------------------------------------------------------------------------------
@@ -267,8 +362,7 @@ class QueueLimits:
 
     def _is_below(self, event: EventId, first: int) -> bool:
         """Return whether an event is of this log, and of a record below offset ``first``."""
-        own = event.origin, event.incarnation
-        return own == (self._state.server, self._state.incarnation) and event.number < first
+        return event.origin == self._state.server and event.number < first
 
     def expire(self, session: SessionRow) -> None:
         """Drop what has waited for too long in a session."""
@@ -307,21 +401,23 @@ class QueueLimits:
             self._drop(session, first, last, reason, tuple(subscriptions))
 
     def _drop(self, session: SessionRow, first: int, last: int, reason: str, subscriptions: tuple[str, ...]) -> None:
-        dropped = records.Dropped(
-            at_us=self._state.wall_us,
-            user=session.user,
-            session=session.name,
-            first=first,
-            last=last,
-            reason=reason,
-            subscriptions=subscriptions,
-        )
-        before = session.dropped.get(reason, 0)
-        # Urgent: a device that has received a gap must not count as served after a crash.
-        self._journal.write(dropped, urgent=True)
-        if reason in _OURS:
+        """Drop notifications, in the record that displaces them or in one of its own."""
+        dropped = records.Drop(session.user, session.name, first, last, reason, subscriptions)
+        if self._displaced is not None:
+            count = drop(self._state, session, first, last, reason, subscriptions)
+            self._displaced.append(dropped)
+        else:
+            before = session.dropped.get(reason, 0)
+            # Urgent: a device that has received a gap must not count as served after a crash.
+            self._journal.write(alone(self._state.wall_us, dropped), urgent=True)
             count = session.dropped.get(reason, 0) - before
-            self._journal.tally.note(setting_of(reason), session.user, f"dropped from session {session.name}", count)
+        if reason in _OURS:
+            self._journal.tally.note(setting_of(reason), session.user, _dropped_from(session.name), count)
+
+
+@lru_cache(maxsize=1_024)
+def _dropped_from(session: str) -> str:
+    return f"dropped from session {session}"
 
 
 def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:

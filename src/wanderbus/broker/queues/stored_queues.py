@@ -162,8 +162,10 @@ class StoredQueues:
         encode = msgspec.msgpack.encode
         changed: dict[str, bytes | None] = {}
         for key, number in self._changed:
-            queue = self._queues.get(key)
-            block = None if queue is None else queue.block(number)
+            block = None
+            if (queue := self._queues.get(key)) is not None:
+                block = queue.block(number)
+                queue.saved()
             changed[f"{key}/{number}"] = None if block is None else encode(block)
         self._changed.clear()
         return changed

@@ -28,6 +28,12 @@ from wanderbus.event import Event
 from wanderbus.limits import RESTRICTIONS_MAX
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction
 
+RESTRICTION_WORK: Final = 60
+"""Units of work to check one restriction, about 10 ns each; a user may have thousands that one event asks for."""
+
+_ZONES: Final = 1_024
+"""More than there are names of zones, so that a user who names all of them does not empty the cache."""
+
 _TIME_OF_DAY: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 
 
@@ -139,13 +145,13 @@ def _second_of_day(text: str) -> int:
     return int(hour) * 3600 + int(minute) * 60 + int(second)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=_ZONES)
 def _zone(name: str | None) -> ZoneInfo:
     """Return the zone of this name; None is UTC."""
     return ZoneInfo("UTC" if name is None else name)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=_ZONES)
 def _local_time(zone: str | None, instant_s: int) -> tuple[int, int, int]:
     """Return the local time in ``zone``: second of the day, weekday, and weekday of the day before.
 

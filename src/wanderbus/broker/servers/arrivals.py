@@ -15,8 +15,16 @@ from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import ArrivalMatched, ArrivalsLost, ArrivalsTaken, ArrivalsWanted, EventArrived
+from wanderbus.broker.messages import (
+    ArrivalMatched,
+    ArrivalsLost,
+    ArrivalsTaken,
+    ArrivalsWanted,
+    EventArrived,
+)
 from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.rollback.messages import ArrivalsRewound
+from wanderbus.broker.rollback.rollback import GAP_REASON as RESTORED
 from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
@@ -57,12 +65,17 @@ class Arrivals:
         self._catch_up = catch_up
         self._wanted: dict[str, tuple[int, int]] = {}
         """Epoch and number from which on a leader was asked again, until its next event in order."""
+        self._missed: list[str] = []
+        """Leaders that have sent too little while the disk was full."""
         self._is_full = False
 
     def disk_full(self, *, is_full: bool) -> None:
         """Take nothing while the disk has no room; ask for what came meanwhile when it has."""
         self._is_full = is_full
         if not is_full:
+            missed, self._missed = self._missed, []
+            for leader in missed:
+                self.missed(leader)
             for leader, (epoch, number) in self._wanted.items():
                 self._journal.emit(ArrivalsWanted(leader, epoch, number))
 
@@ -74,8 +87,7 @@ class Arrivals:
         events: list[Event] = []
         for given in coming:
             row = reached.get(given.leader) or self._state.leaders.get(given.leader) or _NONE
-            number = row.number if given.epoch == row.epoch else 0
-            if given.epoch >= row.epoch and given.before <= number < given.number:
+            if given.epoch >= row.epoch and given.before <= row.number < given.number:
                 reached[given.leader] = LeaderRow(given.epoch, given.number)
                 if not self._engine.takes(given.event.subject):
                     events.append(given.event)
@@ -92,6 +104,25 @@ class Arrivals:
         """Record that events are lost, with a gap for each subscription that they may have matched."""
         if not self._is_next(given):
             return
+        self._lose(given, given.count, given.reason)
+
+    def rewind(self, given: ArrivalsRewound) -> None:
+        """Go on at another place of the session at a leader, with a gap for what nobody knows any more."""
+        if self._is_full:
+            self._wanted[given.leader] = given.epoch, given.number
+            return
+        self._wanted.pop(given.leader, None)
+        self._lose(given, 1, RESTORED)
+
+    def missed(self, leader: str) -> None:
+        """Record that events of a leader may be missing which it did not send; the next one is that after the last."""
+        if self._is_full:
+            self._missed.append(leader)
+            return
+        row = self._state.leaders.get(leader) or _NONE
+        self._lose(ArrivalsRewound(leader, row.epoch, row.number, is_own=False), 1, RESTORED)
+
+    def _lose(self, given: ArrivalsLost | ArrivalsRewound, count: int, reason: str) -> None:
         state = self._state
         self._catch_up.lost(given.leader)
         lost = records.ArrivalsLost(
@@ -99,8 +130,8 @@ class Arrivals:
             leader=given.leader,
             epoch=given.epoch,
             number=given.number,
-            count=given.count,
-            reason=given.reason,
+            count=count,
+            reason=reason,
             notified=self._concerned(given.leader),
         )
         self._journal.write(lost, urgent=True)
@@ -111,7 +142,7 @@ class Arrivals:
     def _is_next(self, given: EventArrived | ArrivalsLost) -> bool:
         """Return whether ``given`` follows what has arrived; else acknowledge a repeat, or ask for what is missing."""
         row = self._state.leaders.get(given.leader) or _NONE
-        number = row.number if given.epoch == row.epoch else 0
+        number = row.number
         if given.epoch < row.epoch:
             return False  # of a stream that the leader has replaced
         if given.number <= number:
@@ -169,7 +200,6 @@ class Arrivals:
         if (report := self._report(given)) is not None:
             self._journal.emit_now(report(delivered.is_matched))
         record = records.Arrived(at_us=self._state.wall_us, arrival=arrival, delivery=delivered.delivery)
-        offset = self._journal.write(record, urgent=True)
-        self._delivery.send(delivered, offset, record)
+        self._delivery.write(delivered, record)
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")

@@ -29,6 +29,7 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.publish.delivery import Delivery
+from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.sending import Sending
@@ -36,16 +37,18 @@ from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.direct_state import encode_change, encode_header
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.start import has_lost
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.channels.causal import interface as causal
 from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.payload import decode_payload, encode_payload
 from wanderbus.channels.causal.server import CausalServer
+from wanderbus.channels.causal.state import MARK
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
-from wanderbus.channels.interest.messages import FromSender, InterestChanged, InterestConfirmed
+from wanderbus.channels.interest.messages import FromSender, InterestChanged, InterestConfirmed, InterestPosition
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import Event
+from wanderbus.event import Event, EventId
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.records import Acceptance
 
@@ -70,6 +73,7 @@ class DirectEvents:
         index: RouteIndex,
         publisher_filters: PublisherFilters,
         engine: EngineEvents,
+        rollback: Rollback,
     ) -> None:
         self.received_us = 0
         """The last reading of the wall clock."""
@@ -85,6 +89,8 @@ class DirectEvents:
         self._servers = servers
         self._publisher_filters = publisher_filters
         self._engine = engine
+        self._rollback = rollback
+        rollback.has_decentralised(self)
         self._machine: CausalServer | None = None
         self._links_to: dict[int, int] = {}
         """The present link to each server that has one, by the number of the server."""
@@ -95,6 +101,7 @@ class DirectEvents:
     def start(self) -> None:
         """Begin, once the log has an incarnation."""
         self._machine = CausalServer(self._state.direct.causal)
+        self.index.start()
         self._ask_for_kernel()
 
     @property
@@ -102,14 +109,39 @@ class DirectEvents:
         """Return the users that get no event of a decentralised channel: servers get theirs directly."""
         return self._servers.users
 
+    def stale_routes(self) -> tuple[str, ...]:
+        """Stop using the routes that may have changed since a copy of the log was made; return their keys."""
+        stale = self._state.direct.stale_routes()
+        for _, route in stale:
+            self.index.forget(route)
+        return tuple(key for key, _ in stale)
+
+    def begin_again(self) -> None:
+        """Go on in the incarnation that the state has begun, on new links."""
+        if self._machine is not None:
+            self._machine.begin_again()
+        links = list(self._links_to.values())
+        self._links_to.clear()  # what still comes there follows messages that are forgotten
+        for link in links:
+            self._journal.emit(LinkDropped(link, "the log of this server is an earlier copy"))
+
     def disk_full(self, *, is_full: bool) -> None:
-        """Take nothing while the disk has no room; close all links when it has, so that all is sent again."""
+        """Take nothing while the disk has no room; close all links when it has, so that all is sent again.
+
+        A message that still comes on such a link follows one that was not taken.
+        """
         was_full, self._is_full = self._is_full, is_full
         if was_full and not is_full:
-            for link in self._links_to.values():
+            links, self._links_to = self._links_to, {}
+            for number, link in links.items():
                 self._journal.emit_now(LinkDropped(link, "the disk was full"))
+                self._step(causal.LinkClosed(number))
 
     # Publishing -------------------------------------------------------------------------------------------------
+
+    def knows(self, subject: str) -> bool:
+        """Return whether the interest of all servers in ``subject`` is known here, if that is sent directly."""
+        return not self.takes(subject) or self.index.missing(subject) is None
 
     def refusal(self, subject: str) -> Rejected | None:
         """Return why an event cannot be sent now, None if it can: its destinations must be known."""
@@ -162,12 +194,18 @@ class DirectEvents:
             message = _message.decode(given.payload)
             if isinstance(message, causal.Hello) and message.numbering != self.channels.numbering:
                 raise RemoteProtocolError("its domain file has other servers than ours; use the same file", None)
+            if isinstance(message, causal.Hello) and message.seen is not None and not self._has(given, message.seen):
+                return
             if isinstance(message, causal.Carried | causal.Answered) and message.payload:
                 # An event that was held is decoded again when it is delivered.
                 self._decoded = message.payload, _event_of(message.payload)
             self._step(causal.MessageCame(number, message))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RemoteProtocolError) as error:
             self._journal.emit_now(LinkDropped(given.link, f"{given.server}: {error}"))
+
+    def _has(self, given: CausalMessageArrived, seen: EventId) -> bool:
+        """Return whether the log has an event that another server has delivered; a rollback may have been found."""
+        return not has_lost(self._state, seen) or not self._rollback.found_by(given.server, seen.incarnation)
 
     def _on_routes(self, given: RoutesArrived) -> None:
         """Store a change of the interest of another server, and confirm it once it is durable and in use."""
@@ -176,6 +214,9 @@ class DirectEvents:
         state, leader, message = self._state, given.leader, given.message
         route = leader, message.stream
         before = state.direct.routes.position(route)
+        if _has_forgotten(message, before):
+            self._rollback.found_by(leader)
+            before = state.direct.routes.position(route)
         if given.is_multicast and not _is_next(message, before):
             return
         try:
@@ -219,9 +260,10 @@ class DirectEvents:
     def perform(self, outputs: Sequence[Output]) -> None:
         """Write the records of the causal order, deliver, and send."""
         changes: list[causal.AnyCausalRecord] = []
+        rewound_by: int | None = None
         for output in outputs:
             match output:
-                case causal.WriteRecord(record=causal.Accepted()):
+                case causal.WriteRecord(record=causal.Accepted(payload=payload)) if payload != MARK:
                     self._write(changes)
                 case causal.WriteRecord(record=record):
                     changes.append(record)
@@ -233,14 +275,28 @@ class DirectEvents:
                     self._write(changes)
                     if link := self._links_to.get(server):
                         if isinstance(message, causal.Hello):
-                            message = msgspec.structs.replace(message, numbering=self.channels.numbering)
+                            message = self._completed(server, message)
                         data = CAUSAL_PREFIX + msgspec.msgpack.encode(message)
                         self._journal.emit(SendOnLink(link, data), len(data))
                 case SetTimer(key=key, at=at):
                     self._journal.emit_now(SetTimer(("causal", key), at))
-                case causal.LogRewound():
-                    self._journal.emit_now(output)
+                case causal.LogRewound(server=server):
+                    rewound_by = server
         self._write(changes)
+        if rewound_by is not None:
+            self._rollback.found_by(self.channels.servers[rewound_by])
+
+    def _completed(self, server: int, hello: causal.Hello) -> causal.Hello:
+        row = self._state.direct.seen.get(self.channels.servers[server])
+        seen = None if row is None else row.id
+        own = self._state.servers[self._state.server]
+        return msgspec.structs.replace(
+            hello,
+            numbering=self.channels.numbering,
+            seen=seen,
+            is_rolled_back=own.rolled_back > 0,
+            is_marked=own.is_marked,
+        )
 
     def _write(self, changes: list[causal.AnyCausalRecord]) -> None:
         """Write ``changes``, and clear the list. Cursors and marks may be lost: the other servers repeat them."""
@@ -252,9 +308,15 @@ class DirectEvents:
 
     def _deliver(self, header: Header, payload: bytes) -> None:
         """Record an event, and deliver it to the sessions here, unless the matching engine has to match it."""
+        arrival = self._arrival(header, payload)
+        known = self._state.direct.seen.get(arrival.leader)
+        if known is not None and arrival.id <= known.id:
+            # Its server has published it again, after a rollback of its log.
+            self._write([causal.Accepted(header, payload)])
+            return
         self._subscriptions.end_expired()
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
-        arrival, encoded = self._arrival(header, payload), encode_header(header)
+        encoded = encode_header(header)
         if self._engine.takes(event.subject):
             self._engine.take(arrival, partial(DirectArrivalMatched, event.subject), encoded)
             return
@@ -264,8 +326,7 @@ class DirectEvents:
         record = records.Arrived(
             at_us=self._state.wall_us, arrival=arrival, delivery=delivered.delivery, causal=encoded
         )
-        offset = self._journal.write(record, urgent=True)
-        self._delivery.send(delivered, offset, record)
+        self._delivery.write(delivered, record)
         for subscription in delivered.expired:
             self._subscriptions.end(subscription, "expired")
 
@@ -310,6 +371,13 @@ class DirectEvents:
 
 def _event_of(payload: bytes) -> Event:
     return protocol.decode_event(bytes(decode_payload(payload).event))
+
+
+def _has_forgotten(message: FromSender, position: tuple[int, int] | None) -> bool:
+    """Return whether this server has confirmed a later version than that of its ``position``."""
+    if not isinstance(message, InterestPosition) or position is None:
+        return False
+    return position[0] == message.incarnation and position[1] < message.confirmed
 
 
 def _is_next(message: FromSender, position: tuple[int, int] | None) -> bool:

@@ -19,3 +19,5 @@ class ForwardedPublish(NamedTuple):
     """Key of the device."""
     size: int
     """Bytes that it counts of the device's bound."""
+    leader: str
+    """Name of the server that leads its channel."""

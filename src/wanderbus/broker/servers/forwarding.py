@@ -12,13 +12,14 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ForwardPublish, PublishAnswered
-from wanderbus.broker.publish.acceptance import checked_bytes
+from wanderbus.broker.publish.acceptance import checked_bytes, rejection
 from wanderbus.broker.publish.decisions import Conditions, Rejected, Source
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
+from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.errors import EventError
+from wanderbus.errors import EventError, LimitExceeded
 from wanderbus.event import Event
 from wanderbus.limits import FORWARDED_BYTES_MAX
 
@@ -41,6 +42,10 @@ class Forwarding:
         self._request_of: dict[PublishId, int] = {}
         self._bytes_of: Counter[str] = Counter()
         """Bytes of the waiting events of each device."""
+        self._troubles: dict[str, str] = {}
+        """Reason why events wait for each of these leaders."""
+        self._warned: dict[str, set[int]] = {}
+        """Links that were notified of the trouble of a leader."""
 
     def takes(self, subject: str) -> bool:
         """Return whether another server leads the channel of ``subject``."""
@@ -58,9 +63,9 @@ class Forwarding:
             reason = "too many events wait for the servers that lead their channels; try again later"
             return Rejected(reason, "forwarded_bytes_max")
         try:
-            checked_bytes(event)
-        except EventError as error:
-            return Rejected(protocol.shortened(error))
+            checked_bytes(event, now.event_bytes_max)
+        except (EventError, LimitExceeded) as error:
+            return rejection(error)
         return None
 
     def forward(self, link: Link, source: Source, event: Event) -> None:
@@ -72,13 +77,24 @@ class Forwarding:
         request = self._requests = self._requests + 1
         size = _EVENT_BYTES + protocol.size_of(event)
         self._request_of[identity] = request
-        self._waiting[request] = ForwardedPublish(identity, link.link, source.request, source.is_outbox, link.key, size)
+        leader = "" if self._channels is None else self._channels.leader(event.subject)
+        self._waiting[request] = ForwardedPublish(
+            identity, link.link, source.request, source.is_outbox, link.key, size, leader
+        )
         self._bytes_of[link.key] += size
         publisher = source.user, source.device, source.epoch, source.number
+        self._warn(leader, link)
         publish = protocol.PublishFor(request, *publisher, event, source.received_us, source.is_outbox)
         self._journal.emit_now(ForwardPublish(publish))
 
-    def answered(self, given: PublishAnswered) -> None:
+    def take(self, given: PublishAnswered | LeaderTrouble) -> None:
+        """Take an answer of a leader, or a report about it."""
+        if isinstance(given, PublishAnswered):
+            self._answered(given)
+        else:
+            self._on_trouble(given)
+
+    def _answered(self, given: PublishAnswered) -> None:
         """Pass the answer of a leader to the device, unless its link is closed: then it publishes again."""
         forwarded = self._waiting.pop(given.request, None)
         if forwarded is None:
@@ -94,6 +110,31 @@ class Forwarding:
             self._links.send(link, protocol.PublishAccepted(number, given.id, is_outbox))
         else:
             self._links.send(link, protocol.PublishRefused(number, given.reason, given.limit, is_outbox))
+
+    def _on_trouble(self, given: LeaderTrouble) -> None:
+        """Tell the devices whose events wait for a leader why, and when that is over."""
+        if given.reason:
+            self._troubles[given.leader] = given.reason
+            self._warned.pop(given.leader, None)
+            for waiting in list(self._waiting.values()):
+                if waiting.leader == given.leader and (link := self._links.get(waiting.link)) is not None:
+                    self._warn(given.leader, link)
+            return
+        self._troubles.pop(given.leader, None)
+        for number in self._warned.pop(given.leader, ()):
+            if (warned := self._links.get(number)) is not None:
+                self._links.send(warned, protocol.PublishesWait(""))
+
+    def _warn(self, leader: str, link: Link) -> None:
+        """Tell a device, once, why its events wait for ``leader``."""
+        if (reason := self._troubles.get(leader)) is None or not link.knows_waits:
+            return
+        warned = self._warned.setdefault(leader, set())
+        if link.link not in warned:
+            warned.add(link.link)
+            self._links.send(
+                link, protocol.PublishesWait(protocol.shortened(f"{leader}, which leads their channels: {reason}"))
+            )
 
 
 def _id(source: Source) -> PublishId:

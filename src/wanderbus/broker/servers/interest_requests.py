@@ -21,6 +21,11 @@ from wanderbus.subscription import Subscription
 Answer = Callable[[], None]
 
 
+def subscription_of(name: str) -> str:
+    """Return the id of the subscription that has this name below."""
+    return name.rpartition(" ")[0]
+
+
 class InterestRequests:
     """Reports the subscriptions to the layer below, and holds their answers until they count.
 
@@ -38,6 +43,10 @@ class InterestRequests:
         self._names = 0
         self._missing: dict[str, int] = {}
         """Number of reports that a subscription waits for, by its name below: of leaders, of all servers."""
+        self.waits_for_others = False
+        """True while another server may accept events under a former file of the domain: then nothing new counts."""
+        self._waiting: list[str] = []
+        """Names below of the subscriptions that wait for the end of that."""
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
         """Report subscriptions, each with its entries, if other servers have to know them."""
@@ -48,11 +57,13 @@ class InterestRequests:
         for subscription, entries in subscriptions:
             has_leaders = bool(self._channels.other_leaders(each.subject for each in entries))
             sent = [] if direct is None else [each for each in entries if direct.concerns(each.subject)]
-            if has_leaders or sent:
+            if has_leaders or sent or self.waits_for_others:
                 self._names += 1
                 name = self._reported[subscription.id] = f"{subscription.id} {self._names}"
                 self._held[name] = []
-                self._missing[name] = has_leaders + bool(sent)
+                self._missing[name] = has_leaders + bool(sent) + self.waits_for_others
+                if self.waits_for_others:
+                    self._waiting.append(name)
                 if has_leaders:
                     added[name] = _wanted(entries)
                 if sent:
@@ -121,6 +132,12 @@ class InterestRequests:
                 self._missing[each] -= 1
                 if not self._missing[each]:
                     self._give([each])
+
+    def all_met(self) -> None:
+        """Take the report that all servers have the present file of the domain."""
+        self.waits_for_others = False
+        waiting, self._waiting = self._waiting, []
+        self.counts(waiting)
 
     def _give(self, names: Iterable[str]) -> None:
         for each in names:

@@ -26,7 +26,7 @@ _OWNER: Final = "servers"
 class RouteIndex:
     """Filters of the other servers in decentralised channels, by server.
 
-    Their servers have bounded the work of these filters already.
+    A filter that would take too much work for an event counts as satisfied: its server matches the event again.
     """
 
     def __init__(
@@ -44,8 +44,11 @@ class RouteIndex:
         self._matcher = Matcher(kernel, FilterWork(config, wall_us, {_OWNER}), channels.lineage)
         self._is_complete: set[str] = set()
         """Subjects of which the interest of all servers is known."""
-        for route in routes.routes():
-            self._add(route, routes.filters(route))
+
+    def start(self) -> None:
+        """Add what is known from earlier lives."""
+        for route in self._routes.routes():
+            self._add(route, self._routes.filters(route))
 
     def missing(self, subject: str) -> str | None:
         """Return a server whose interest in ``subject`` is unknown; None if that of all others is known."""
@@ -64,6 +67,11 @@ class RouteIndex:
             self._matcher.remove(_name(route, each))
             self._publisher_filters.remove_route(_name(route, each))
         self._add(route, taken.added)
+
+    def forget(self, route: Route) -> None:
+        """Remove a route whose interest is unknown from now on."""
+        self.change(route, Taken(None, removed=tuple(self._routes.filters(route))))
+        self._is_complete.clear()
 
     def destinations(self, event: Event) -> frozenset[int]:
         """Return the numbers of the servers that want ``event``."""

@@ -6,7 +6,7 @@ apply to it, because it stands for all its own users, whose server has applied t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from wanderbus import protocol
@@ -59,9 +59,12 @@ class ServerUsers:
         """Return the sessions of all servers."""
         return [session for user in sorted(self.users) for session in self._state.sessions_of(user)]
 
-    def rows(self, status: Callable[[str], str]) -> dict[str, Mapping[str, Any]]:
-        """Return the listed session of each server, by the name of the server; ``status`` is that of a user."""
-        return {
+    def rows(self, status: Callable[[str], str], unsettled: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """Return the listed session of each server, by the name of the server; ``status`` is that of a user.
+
+        ``unsettled`` are the servers whose interest here is not complete.
+        """
+        rows: dict[str, dict[str, Any]] = {
             session.user.removeprefix("sip:").removesuffix(self._ending): {
                 "is_linked_here": status(session.user) == "CONNECTED",
                 "subscriptions_here": len(session.subscriptions),
@@ -70,6 +73,9 @@ class ServerUsers:
             }
             for session in self.sessions
         }
+        for name in unsettled:
+            rows.setdefault(name, {})["is_settled_here"] = False
+        return {**rows}
 
     @property
     def queued_bytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
+from wanderbus.broker.state.drops import displacing, drop, drop_each
 from wanderbus.broker.state.rows import EventRow, LeaderRow
 from wanderbus.event import EventId
 
@@ -22,10 +23,11 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
     if delivery.steps:
         state.patterns.take(offset, arrival.id, record)
     state.count_restricted(delivery.restricted)
-    for notified in delivery.notified:
+    for notified, leaving, reason in displacing(delivery):
         # A session that was moved here may have brought the same event along.
         event = state.events.add_past(EventRow(arrival.id, record.at_us, bytes(arrival.event)))
-        state.enqueue(notified, event)
+        state.enqueue(notified, event, 0, leaving, reason)
+    drop_each(state, delivery.dropped)
 
 
 def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> None:
@@ -38,4 +40,4 @@ def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> Non
         absent = EventRow(EventId(record.leader, record.epoch, record.number), record.at_us, b"")
         state.enqueue(notified, state.events.add_past(absent))
         session = state.ensure_session(notified.user, notified.session)
-        state.drop(session, notified.number, notified.number, record.reason, notified.subscriptions)
+        drop(state, session, notified.number, notified.number, record.reason, notified.subscriptions)

@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.state.causal_tables import causal_tables
-from wanderbus.broker.state.rows import RouteRow, ServerRow
+from wanderbus.broker.state.rows import RouteRow, SeenRow, ServerRow
 from wanderbus.broker.state.tables import Stored, Table
 from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.interface import Accepted, AnyCausalRecord, Sent
@@ -35,14 +35,29 @@ class DirectState:
         self.ahead = 0
         self.routes = KnownRoutes()
         self._rows: Table[RouteRow] = Table("routes", RouteRow)
-        self.tables: tuple[Stored, ...] = (*causal_tables(self.causal), self._rows)
+        self.seen: Table[SeenRow] = Table("causal_seen", SeenRow)
+        """Last event of each other server that was delivered here, by its name."""
+        self.tables: tuple[Stored, ...] = (*causal_tables(self.causal), self._rows, self.seen)
 
     def begin(self, own: ServerRow) -> None:
         """Set the number and the incarnation of this server, and take over the loaded rows of routes."""
         if own.servers:
-            self.causal.begin((own.number, own.incarnation))
+            self.causal.begin((own.number, own.rolled_back or own.incarnation))
         for key, row in self._rows.items():
             self.routes.load(_route_of(key), row.incarnation, row.version, row.filters)
+
+    def roll_back(self, own: ServerRow, stale: Iterable[str]) -> None:
+        """Go on in another incarnation, without the routes that may have changed since the copy."""
+        if own.servers:
+            others = set(range(len(own.servers))) - {own.number} if own.is_marked else ()
+            self.causal.begin_again((own.number, own.rolled_back), others)
+        for key in stale:
+            self.routes.forget(_route_of(key))
+            self._rows.drop(key)
+
+    def stale_routes(self) -> list[tuple[str, Route]]:
+        """Return the routes, with their keys, that no leader has confirmed since the start of this server."""
+        return [(_key_of(route), route) for route in self.routes.routes() if not self.routes.is_current(route)]
 
     def published(self, record: records.Published) -> None:
         """Apply an event that this server published."""
@@ -53,6 +68,7 @@ class DirectState:
 
     def arrived(self, record: records.Arrived) -> None:
         """Apply an event of another server."""
+        self.seen.put(record.arrival.leader, SeenRow(record.arrival.id))
         if self._is_behind():
             arrival = record.arrival
             payload = encode_payload(arrival.id, arrival.accepted_us, arrival.event)
@@ -80,6 +96,12 @@ class DirectState:
             filters = sorted(self.routes.filters(route), key=lambda each: each.number)
             self._rows.put(_key_of(route), RouteRow(*position, tuple(filters)))
         return taken
+
+    def forget_routes(self) -> None:
+        """Forget what the other servers want: under another layout of channels it says nothing."""
+        self.routes.clear()
+        for key in list(self._rows):
+            self._rows.drop(key)
 
     def _is_behind(self) -> bool:
         """Return whether the next record of the log has to be applied."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from wanderbus import records
+from wanderbus.broker.state.drops import drop_each
 from wanderbus.broker.state.rows import EventRow, Life, SubscriptionRow
 from wanderbus.subscription import Subscription
 
@@ -40,6 +41,7 @@ def apply_matched(state: BrokerState, record: records.Matched) -> None:
     """Add the notifications of matched events to the queues, and advance the watermark."""
     state.servers[state.server].engine_next = record.next
     apply_events(state, record.events)
+    drop_each(state, record.dropped)
 
 
 def apply_events(state: BrokerState, events: Iterable[records.MatchedEvent]) -> None:

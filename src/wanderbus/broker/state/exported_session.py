@@ -29,7 +29,6 @@ from wanderbus.broker.state.rows import (
     session_key,
 )
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import EventId
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
@@ -116,5 +115,5 @@ def export_session(state: BrokerState, user: str, name: str, owner_epoch: int) -
 
 def _elsewhere(state: BrokerState, row: PublisherRow) -> PublisherRow:
     """Return the row as another server needs it: every answer with its whole id."""
-    own = {number: EventId(state.server, state.incarnation, each) for number, each in row.recent.items()}
-    return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own, row.former)
+    own = {number: state.identity(each) for number, each in row.recent.items()}
+    return PublisherRow(row.epoch, row.number, {}, row.elsewhere | own, row.digests, row.former)

@@ -1,14 +1,29 @@
-"""Removed devices that may come back in the same life: they repeat publishes, and may still hold back events."""
+"""Removed devices that may come back.
+
+A device that comes back in the same life repeats publishes, and may still hold back events. The
+broker sends it the reason of its removal.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 from wanderbus import records
-from wanderbus.broker.state.rows import DeviceRow, FormerLease, FormerRow, device_key, publisher_key
+from wanderbus.broker.state.rows import (
+    DeviceRow,
+    FormerLease,
+    FormerRow,
+    PublisherRow,
+    device_key,
+    publisher_key,
+)
 
 if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
+
+REASONS_MAX: Final = 128
+"""Removed devices of a user to which the broker can still send the reason."""
 
 
 def remove_device(state: BrokerState, record: records.Left) -> None:
@@ -21,6 +36,7 @@ def remove_device(state: BrokerState, record: records.Left) -> None:
         return
     if row is not None:
         keep_lease(state, row, record.at_us)
+    _keep_reason(state, record)
     if any(key in state.publishers for key in _publishers(user, device)):
         former = state.former.get(user) or FormerRow()
         former.devices.append(device)
@@ -34,6 +50,15 @@ def keep_lease(state: BrokerState, row: DeviceRow, at_us: int) -> None:
         former.leases = {device: each for device, each in former.leases.items() if each.left_s(at_us)}
         former.leases[row.device] = FormerLease(row.epoch, at_us, row.filter_lease_s)
         state.former.put(row.user, former)
+
+
+def _keep_reason(state: BrokerState, record: records.Left) -> None:
+    former = state.former.get(record.user) or FormerRow()
+    former.reasons.pop(record.device, None)
+    former.reasons[record.device] = record.reason
+    if len(former.reasons) > REASONS_MAX:
+        del former.reasons[next(iter(former.reasons))]
+    state.former.put(record.user, former)
 
 
 def forget_publishes(state: BrokerState, user: str, device: str) -> None:
@@ -50,6 +75,8 @@ def came_back(state: BrokerState, user: str, device: str, epoch: int) -> None:
     former = state.former.get(user)
     if former is None:
         return
+    if former.reasons.pop(device, None) is not None:
+        _put(state, user, former)
     if device in former.devices:
         former.devices.remove(device)
         _put(state, user, former)
@@ -59,11 +86,23 @@ def came_back(state: BrokerState, user: str, device: str, epoch: int) -> None:
 
 
 def _put(state: BrokerState, user: str, former: FormerRow) -> None:
-    if former.devices or former.leases:
-        state.former.put(user, former)
-    else:
+    if former.is_empty:
         state.former.drop(user)
+    else:
+        state.former.put(user, former)
 
 
 def _publishers(user: str, device: str) -> list[str]:
     return [publisher_key(device_key(user, device), outbox=outbox) for outbox in (False, True)]
+
+
+def remember_publish(state: BrokerState, acceptance: records.Acceptance) -> None:
+    """Remember the answer to a publish, by which a repeat is recognised."""
+    key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
+    publisher, number = state.publishers.get(key), acceptance.number
+    if publisher is None:
+        publisher = PublisherRow(acceptance.epoch)
+    elif publisher.epoch != acceptance.epoch:
+        publisher = publisher.in_epoch(acceptance.epoch)
+    publisher.remember(number, acceptance.id.number, crc32(acceptance.event), state.publishes_remembered)
+    state.publishers.put(key, publisher)

@@ -7,12 +7,14 @@ lost without harm are not urgent: a notify-ack is repeated, a status is detected
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.broker.messages import Append
+from wanderbus.broker.state.drops import Delivering, with_drops
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.machine import Output
-from wanderbus.records import SERVER_LOG, AnyRecord, encode_record
+from wanderbus.records import SERVER_LOG, AnyRecord, Drop, encode_record
 from wanderbus.refusal_table import Tally
 
 
@@ -28,6 +30,8 @@ class Journal:
         self._held: deque[tuple[int, Output]] = deque()
         self.work = 0.0
         """Units of work so far: one for each record and each output, and one for each KiB of them."""
+        self.merging = 0
+        """Units of work of filters that were compared and merged so far, :class:`wanderbus.work.WorkBudget`."""
         self.owed = 0.0
         """Work that notifications cause later, when they are sent and acknowledged."""
         self._marks: deque[tuple[int, float]] = deque()
@@ -42,9 +46,24 @@ class Journal:
 
     def write(self, record: AnyRecord, *, urgent: bool) -> int:
         """Apply ``record`` and queue it for the log; return its offset."""
+        offset = self._state.offset
+        self._state.apply(offset, record)
+        return self._queue(offset, record, urgent=urgent)
+
+    def write_delivery(self, record: Delivering, bound: Callable[[], tuple[Drop, ...]], *, urgent: bool) -> int:
+        """Apply ``record``, let ``bound`` drop what its notifications displace, and queue both as one for the log.
+
+        ``bound`` applies the drops that it returns, and writes no record. Return the offset.
+        """
+        offset = self._state.offset
+        self._state.apply(offset, record)
+        if dropped := bound():
+            record = with_drops(record, dropped)
+        assert self._state.offset == offset + 1, record
+        return self._queue(offset, record, urgent=urgent)
+
+    def _queue(self, offset: int, record: AnyRecord, *, urgent: bool) -> int:
         state = self._state
-        offset = state.offset
-        state.apply(offset, record)
         encoded = encode_record(record)
         self._entries.append((offset, record.at_us, encoded))
         if urgent:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.state.drops import drop_each
 from wanderbus.broker.state.engine_events import apply_events
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.rows import PatternRow
-from wanderbus.broker.state.running_pattern import RunningPattern
+from wanderbus.broker.state.running_pattern import Advance, RunningPattern
 from wanderbus.errors import PatternError
 from wanderbus.event import EventId
-from wanderbus.patterns import Counts, Detection, OtherPattern, compile_pattern
-from wanderbus.patterns.state import BEFORE_ALL_US, of_former_log
+from wanderbus.patterns import Counts, OtherPattern, compile_pattern
+from wanderbus.patterns.state import of_former_log
+from wanderbus.patterns.turns import Turn
 from wanderbus.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 _SHARED_MAX: Final = 1_024
 """Compiled patterns that are kept, to be shared by subscriptions with the same text."""
+
+WRITTEN_SIZE: Final = 1_000
+"""Size of the states that one save writes whole, unless they must be; it takes about 5 ms, while everybody waits."""
 
 compiled = lru_cache(maxsize=_SHARED_MAX)(compile_pattern)
 """Return the pattern of a text; :class:`PatternError` if it is none. It is compiled once for all subscriptions."""
@@ -76,29 +81,31 @@ class PatternStates:
             )
             if seen is None:
                 continue
-            late_below_us = running.watermark_us(at_us)
-            running.state, _ = running.pattern.advance(
-                running.state, (seen,), BEFORE_ALL_US, late_below_us=late_below_us
-            )
+            running.take(seen, at_us)
             # An event from the future would make all others late.
             running.latest_us = max(running.latest_us, min(seen.time_us, received_us))
             self._put(subscription, running)
 
-    def advance(self, subscription: str, now_us: int) -> tuple[int, list[Detection]]:
-        """Match what is certain at the broker's clock ``now_us``; return the watermark, and the detections in order.
+    def advance(self, subscription: str, now_us: int, turn: Turn) -> Advance:
+        """Match what is certain at the broker's clock ``now_us``, as far as ``turn`` allows.
 
-        The record of both has to follow at once: its fold repeats this, which changes nothing more.
+        The record of it has to follow at once: its fold repeats this, which changes nothing more.
         """
-        watermark_us = self._running[subscription].watermark_us(now_us)
-        return watermark_us, self.reach(subscription, watermark_us)
-
-    def reach(self, subscription: str, watermark_us: int) -> list[Detection]:
-        """Match the events below a watermark; return the detections in order."""
-        if (running := self._running.get(subscription)) is None:
-            return []
-        running.state, detections = running.pattern.advance(running.state, (), watermark_us)
+        running = self._running[subscription]
+        watermark_us = running.watermark_us(now_us)
+        matches = running.reach(watermark_us, turn)
         self._put(subscription, running)
-        return detections
+        state = running.state
+        is_whole = state.due_us >= state.watermark_us
+        return Advance(
+            running.pattern, watermark_us, matches, *((None, None) if is_whole else (state.steps, state.taken))
+        )
+
+    def repeat(self, record: records.Detected) -> None:
+        """Match a pattern as far as a record says; does nothing for one that has ended."""
+        if (running := self._running.get(record.subscription)) is not None:
+            running.repeat(record)
+            self._put(record.subscription, running)
 
     def take_over(self, subscription: str, row: PatternRow) -> None:
         """Continue with the state that another server has exported."""
@@ -108,11 +115,10 @@ class PatternStates:
             return  # a state of another version: the pattern detects nothing until it is subscribed again
 
     def row(self, subscription: str) -> PatternRow | None:
-        """Return the state of a subscription as it is stored, None if it has no pattern."""
+        """Return the state of a subscription, None if it has no pattern."""
         if (running := self._running.get(subscription)) is None:
             return None
-        state = running.pattern.save(running.state)
-        return PatternRow(running.pattern.text, running.owner, running.latest_us, state)
+        return running.whole_row()
 
     def is_due(self, subscription: str, now_us: int) -> bool:
         """Return whether a subscription has a pattern with something to match at the broker's clock ``now_us``."""
@@ -172,17 +178,26 @@ class PatternStates:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Return the rows changed since the last call, encoded; None for a row that is gone."""
-        rows = {identity: self.row(identity) for identity in self._changed}
+        rows: dict[str, bytes | None] = {}
+        size = WRITTEN_SIZE
+        for identity in self._changed:
+            running = self._running.get(identity)
+            if running is None:
+                rows[identity] = None
+                continue
+            former = running.stored
+            rows[identity] = msgspec.msgpack.encode(running.row(size))
+            size -= running.kept if running.stored is not former else 0
         self._changed.clear()
-        return {identity: None if row is None else msgspec.msgpack.encode(row) for identity, row in rows.items()}
+        return rows
 
 
 def _loaded(row: PatternRow) -> RunningPattern:
-    pattern = compiled(row.text)
-    return RunningPattern(row.owner, pattern, pattern.load(row.state), row.latest_us)
+    return RunningPattern.of_row(row, compiled(row.text))
 
 
 def apply_detected(state: BrokerState, record: records.Detected) -> None:
-    """Match a pattern up to the watermark of the record, and add the notifications of its detections to the queues."""
-    state.patterns.reach(record.subscription, record.watermark_us)
+    """Match a pattern as far as the record says, and add the notifications of its detections to the queues."""
+    state.patterns.repeat(record)
     apply_events(state, record.events)
+    drop_each(state, record.dropped)

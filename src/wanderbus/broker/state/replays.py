@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.state.drops import drop_each
 from wanderbus.broker.state.rows import EventRow, LogSpan, SubscriptionRow, session_key
 from wanderbus.event import EventId
 
@@ -24,6 +25,14 @@ def history_of(state: BrokerState, record: records.Subscribed) -> tuple[LogSpan,
     return (LogSpan(*(record.log or (state.server, state.incarnation)), record.history),)
 
 
+def first_of_history(state: BrokerState) -> int | None:
+    """Return the offset of the first record of this log that a subscription has to read, None if there is none."""
+    own = state.server, state.incarnation
+    rows = (row for table in (state.subscriptions, state.tombstones) for row in table.values() if row.history)
+    spans = (span for row in rows for span in row.history)
+    return min((span.next for span in spans if (span.server, span.incarnation) == own), default=None)
+
+
 def leader_span(row: SubscriptionRow, server: str) -> LogSpan | None:
     """Return what a subscription reads now, if that is the log of another leader than ``server``; None otherwise."""
     span = row.history[0] if row.history else None
@@ -31,9 +40,12 @@ def leader_span(row: SubscriptionRow, server: str) -> LogSpan | None:
 
 
 def is_read(arrived: EventId, read_below: EventId) -> bool:
-    """Return whether an event is of the log that was read below ``read_below``, and was read there."""
-    is_same_log = (arrived.origin, arrived.incarnation) == (read_below.origin, read_below.incarnation)
-    return is_same_log and arrived.number < read_below.number
+    """Return whether an event is of the log that was read below ``read_below``, and was read there.
+
+    An event of a later epoch was not: if it has a lower number, its log was replaced by an earlier copy.
+    """
+    is_earlier = arrived.incarnation <= read_below.incarnation and arrived.number < read_below.number
+    return arrived.origin == read_below.origin and is_earlier
 
 
 def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
@@ -43,13 +55,20 @@ def apply_replayed(state: BrokerState, record: records.Replayed) -> None:
     row.history = _advanced(row.history, record.next)
     if not row.history:
         row.live_from = record.live_from
-        row.read_below = None if record.log is None else EventId(*record.log, record.read_below)
+        row.read_below = None if record.log is None else read_below_of(record.log, record)
     session.restricted += record.restricted
     state.subscriptions.put(record.subscription, row)
     state.sessions.put(session.key, session)
     for number, each in enumerate(record.events, record.first):
         event = state.events.add_past(EventRow(each.id, each.at_us, bytes(each.event)))
         state.enqueue(notified_of(row, number), event, record.at_us if each.is_history else 0)
+    drop_each(state, record.dropped)
+
+
+def read_below_of(log: tuple[str, int], record: records.Replayed) -> EventId:
+    """Return the end of what a subscription has read in the ``log`` of another server, as an id of that server."""
+    server, incarnation = log
+    return EventId(server, record.read_epoch or incarnation, record.read_below)
 
 
 def notified_of(row: SubscriptionRow, number: int) -> records.Notified:
@@ -69,7 +88,7 @@ def closed(row: SubscriptionRow, server: str, end: int) -> SubscriptionRow:
 
 def continued(state: BrokerState, row: SubscriptionRow) -> None:
     """Let an imported subscription read this server's log from now on, after those of the former owners."""
-    row.live_from, row.former, row.heir = state.offset, (), ""
+    row.live_from, row.former = state.offset, ()
     if row.history and row.history[-1].end is not None:
         row.history = (*row.history, LogSpan(state.server, state.incarnation, state.offset))
 

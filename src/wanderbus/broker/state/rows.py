@@ -8,13 +8,18 @@ from typing import Final, Literal
 import msgspec
 
 from wanderbus.channels.interest.messages import NumberedFilter
-from wanderbus.event import EventId
+from wanderbus.epochs import Epochs, epoch_of, has_position, in_common, with_epoch
+from wanderbus.event import EventId, Position
+from wanderbus.patterns import Seen
 from wanderbus.subscription import Subscription
 
 Status = Literal["CONNECTED", "DISCONNECTED"]
 
 FORMER_EPOCHS_MAX: Final = 8
 """Earlier epochs of a publisher whose repeated events are recognised."""
+
+FORMER_LIVES_MAX: Final = 4
+"""Earlier lives of a device's agent that are recognised."""
 
 
 class SessionRow(msgspec.Struct, dict=True):
@@ -27,7 +32,7 @@ class SessionRow(msgspec.Struct, dict=True):
     user: str
     name: str
     epoch: int
-    """Start of the stream, µs since the Unix epoch; a broker that lost all its data begins a new stream."""
+    """Latest epoch of the stream, µs since the Unix epoch; at first the time at which the session was made."""
     owner_epoch: int = 1
     """Number of its owner among the servers that have owned it; it rises with each handover (DESIGN 5.3)."""
     is_fenced: bool = False
@@ -50,11 +55,39 @@ class SessionRow(msgspec.Struct, dict=True):
     """Live subscriptions, in the order of their creation."""
     ended: list[str] = msgspec.field(default_factory=list)
     """Subscriptions that can still be renewed: those in the table of tombstones (SPEC X21)."""
+    first: int = 1
+    """First number of the latest epoch."""
+    earlier: tuple[tuple[int, int], ...] = ()
+    """Earlier epochs, each with its first number."""
+    rolled_back: int = 0
+    """Epoch of the last rollback of the log of which its subscriptions have a gap, or before which it was made."""
 
     @cached_property
     def key(self) -> str:
         """Return the key of this row."""
         return session_key(self.user, self.name)
+
+    @property
+    def epochs(self) -> Epochs:
+        """Return all epochs, each with its first number."""
+        return (*self.earlier, (self.epoch, self.first))
+
+    def begin(self, epoch: int) -> None:
+        """Give the next numbers in a later ``epoch``."""
+        *earlier, (self.epoch, self.first) = with_epoch(self.epochs, epoch, self.next)
+        self.earlier = tuple(earlier)
+
+    def position(self, number: int) -> Position:
+        """Return the position of a notification."""
+        return Position(self.epoch if number >= self.first else epoch_of(self.earlier, number), number)
+
+    def in_common(self, position: Position) -> int:
+        """Return the highest number up to ``position`` that is the same here as where the position was given."""
+        return min(in_common(self.epochs, *msgspec.structs.astuple(position)), self.next - 1)
+
+    def has(self, position: Position) -> bool:
+        """Return whether the position was given in this stream."""
+        return has_position(self.epochs, position, self.next)
 
 
 class ExportRow(msgspec.Struct, frozen=True):
@@ -71,7 +104,8 @@ class DeviceRow(msgspec.Struct):
     session: str
     epoch: int = 0
     redelivered: dict[str, int] | None = None
-    """Highest number that an earlier life of its agent may have seen, by subscription."""
+    """Highest number that an earlier life of its agent, or another device before it was a member, may have seen, by
+    subscription."""
     status: Status = "DISCONNECTED"
     away_since_us: int | None = None
     grace_s: float | None = None
@@ -79,8 +113,24 @@ class DeviceRow(msgspec.Struct):
     binding: bytes | None = None
     address: str | None = None
     """Last address of its data, ``host:port``."""
+    taken: int = 0
+    """Highest number that it has acknowledged, if it is a server of the domain."""
     filter_lease_s: float = 0.0
     """Longest time for which its agent may hold back events by filters that it has; 0 if it may not (SPEC N-03)."""
+    former: tuple[int, ...] = ()
+    """Epochs of the last earlier lives of its agent."""
+
+    def begin_life(self, epoch: int) -> None:
+        """Enter the life ``epoch`` of the agent, after the present one."""
+        if self.epoch:
+            others = [each for each in self.former if each != epoch]
+            self.former = (*others, self.epoch)[-FORMER_LIVES_MAX:]
+        self.epoch = epoch
+
+    def having_taken(self, number: int) -> DeviceRow:
+        """Note the number up to which it has acknowledged everything; return itself."""
+        self.taken = max(self.taken, number)
+        return self
 
 
 class PublisherRow(msgspec.Struct):
@@ -92,6 +142,8 @@ class PublisherRow(msgspec.Struct):
     """Number in the id of each event that this server has accepted, in the present incarnation of its log."""
     elsewhere: dict[int, EventId] = msgspec.field(default_factory=dict)
     """Id of each event that another server has accepted."""
+    digests: dict[int, int] = msgspec.field(default_factory=dict)
+    """Checksum of each event that has an answer here; state of earlier versions has none."""
     former: dict[int, int] = msgspec.field(default_factory=dict)
     """Highest number of each of the last earlier epochs; a server may repeat an event of one after a new one began."""
 
@@ -100,17 +152,20 @@ class PublisherRow(msgspec.Struct):
         former = [*self.former.items(), (self.epoch, self.number)]
         return PublisherRow(epoch, former=dict(former[-FORMER_EPOCHS_MAX:]))
 
-    def remember(self, number: int, own: int, most: int) -> None:
-        """Add the answer to the publish ``number``, and keep those of the last ``most`` numbers."""
+    def remember(self, number: int, own: int, digest: int, most: int) -> None:
+        """Add answer and checksum of the publish ``number``, and keep those of the last ``most`` numbers."""
         oldest = number - most + 1
         if number == self.number + 1:
             self.recent.pop(oldest - 1, None)
+            self.digests.pop(oldest - 1, None)
         else:
             self.recent = {each: other for each, other in self.recent.items() if each >= oldest}
+            self.digests = {each: other for each, other in self.digests.items() if each >= oldest}
         if self.elsewhere:
             self.elsewhere = {each: other for each, other in self.elsewhere.items() if each >= oldest}
         self.number = number
         self.recent[number] = own
+        self.digests[number] = digest
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
@@ -120,12 +175,27 @@ class LeaderRow(msgspec.Struct, frozen=True):
     number: int = 0
 
 
+class SettledRow(msgspec.Struct, frozen=True):
+    """Another server that has had a link with this one under the present layout.
+
+    ``incarnation`` is that of this log when the server had all its interest here, 0 if it has not.
+    """
+
+    incarnation: int = 0
+
+
 class RouteRow(msgspec.Struct, frozen=True, array_like=True):
     """Interest of another server in channels of one leader, as of a version, with the filters by number."""
 
     incarnation: int
     version: int
     filters: tuple[NumberedFilter, ...]
+
+
+class SeenRow(msgspec.Struct, frozen=True, array_like=True):
+    """Id of the last event of another server that was delivered here in the decentralised model."""
+
+    id: EventId
 
 
 class FormerLease(msgspec.Struct, frozen=True, array_like=True):
@@ -140,13 +210,41 @@ class FormerLease(msgspec.Struct, frozen=True, array_like=True):
         return max(0.0, self.lease_s - max(0, at_us - self.removed_us) / 1e6)
 
 
+class PastSessions(msgspec.Struct):
+    """Sum of the counters of a user's sessions that are over, and the number with which another one continues."""
+
+    next: int = 1
+    generated: int = 0
+    delivered: int = 0
+    restricted: int = 0
+    dropped: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def add(self, session: SessionRow) -> None:
+        """Add the counters of a session that is over; nothing waits there."""
+        self.next = max(self.next, session.next)
+        self.generated += session.generated
+        self.delivered += session.delivered
+        self.restricted += session.restricted
+        for reason, count in session.dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
 class FormerRow(msgspec.Struct):
-    """Removed devices of a user that may come back."""
+    """Removed devices of a user that may come back, and the user's sessions that are over."""
 
     devices: list[str] = msgspec.field(default_factory=list)
     """Those whose repeated publishes are recognised; the earliest first."""
     leases: dict[str, FormerLease] = msgspec.field(default_factory=dict)
     """Those that may still hold back events by filters, without having noticed that they were removed (SPEC N-03)."""
+    reasons: dict[str, str] = msgspec.field(default_factory=dict)
+    """Reason of the removal of each of the last devices, until it attaches again (:class:`wanderbus.records.Left`)."""
+    sessions: PastSessions | None = None
+    """Counters of the sessions that are over; None if none of them ever had a notification."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is kept of the user."""
+        return not (self.devices or self.leases or self.reasons or self.sessions)
 
 
 class ServerRow(msgspec.Struct):
@@ -168,6 +266,16 @@ class ServerRow(msgspec.Struct):
     """Servers of the domain in the order of their numbers, if it has decentralised channels."""
     number: int = 0
     """Number of this server among them."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """Epochs of the log, each with the offset of its first record; one begins with each start."""
+    rolled_back: int = 0
+    """Epoch that began when the log was found to be an earlier copy of itself for the last time; 0 if it never was."""
+    layout: bytes = b""
+    """Identifier of what the domain's file says about where events and interest go; b"" without a domain."""
+    has_moved: bool = False
+    """True if this log has had another layout: events that were accepted under it may still be on their way here."""
+    is_marked: bool = False
+    """True if the other servers get a mark in place of what that copy lacked."""
 
 
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):
@@ -209,6 +317,8 @@ class SubscriptionRow(msgspec.Struct):
     """Acknowledged number by device. None while nothing waits; a member without an entry has acknowledged nothing."""
     settled: int = 0
     """Number up to which nothing waits for the subscription any more."""
+    taken: int = 0
+    """Highest number that any device has acknowledged; a new member of the session begins behind it."""
     ended_us: int = 0
     """Time of its end, 0 while it lives; ``reason`` is that of :class:`wanderbus.records.Unsubscribed`."""
     reason: str = ""
@@ -220,8 +330,10 @@ class SubscriptionRow(msgspec.Struct):
     """First event of the log of another server that it has not read there: earlier ones that arrive are not for it."""
     former: tuple[Life, ...] = ()
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
+    holders: tuple[str, ...] = ()
+    """Devices whose applications read it without keeping it: it ends with the last of them. Empty if it is kept."""
     heir: str = ""
-    """The subscription that gets the events of these times, because it has inherited the queue."""
+    """The subscription that has inherited the queue: it gets the events of these times, and is renewed instead."""
 
 
 class AdvertisementRow(msgspec.Struct):
@@ -237,6 +349,20 @@ class AdvertisementRow(msgspec.Struct):
     """True once this server knows what all servers want of these events, if the channel requires that (SPEC K-07)."""
 
 
+class PatternStep(msgspec.Struct, frozen=True, array_like=True):
+    """A step of a pattern: an event that it took, or without ``seen`` how far it was matched.
+
+    ``bound_us`` is the time below which events are late, or the watermark; ``steps``, ``taken`` and ``left_out`` are
+    those of the record :class:`wanderbus.records.Detected`.
+    """
+
+    seen: Seen | None
+    bound_us: int
+    steps: int | None = None
+    taken: int | None = None
+    left_out: tuple[int, ...] = ()
+
+
 class PatternRow(msgspec.Struct, frozen=True):
     """State of the pattern of one subscription (SPEC T-07)."""
 
@@ -245,6 +371,8 @@ class PatternRow(msgspec.Struct, frozen=True):
     latest_us: int
     """Latest time of its events so far."""
     state: bytes
+    since: tuple[msgspec.Raw, ...] = ()
+    """Steps since ``state`` was written, in order, each a :class:`PatternStep`."""
 
 
 class EventRow(msgspec.Struct, gc=False, array_like=True):

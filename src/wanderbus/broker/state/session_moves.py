@@ -39,6 +39,9 @@ def import_session(state: BrokerState, record: records.SessionImported) -> None:
     state.ensure_session(record.user, record.session)
     state.replace_session(session)
     server, ended = state.servers[state.server], {row.subscription.id for row in exported.ended}
+    # The epochs of two servers are not in one order.
+    session.begin(max(session.epoch + 1, state.epoch))
+    session.rolled_back = server.rolled_back
     for row in sorted((*exported.subscriptions, *exported.ended), key=lambda row: row.number):
         server.subscriptions += 1
         row.number = server.subscriptions

@@ -16,7 +16,9 @@ from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.advertised_events import AdvertisedEvents
 from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arrived
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
+from wanderbus.broker.state.device_changes import begin_behind, change_device
 from wanderbus.broker.state.direct_state import DirectState
+from wanderbus.broker.state.drops import displacing, drop, drop_each, exchange
 from wanderbus.broker.state.engine_events import (
     abandon_lives,
     accepted,
@@ -26,9 +28,11 @@ from wanderbus.broker.state.engine_events import (
     end_life,
     is_waited_for,
 )
-from wanderbus.broker.state.former_devices import came_back, forget_publishes, remove_device
+from wanderbus.broker.state.former_devices import came_back, forget_publishes, remember_publish, remove_device
+from wanderbus.broker.state.inheritance import inherit
+from wanderbus.broker.state.past_sessions import end_session, next_number
 from wanderbus.broker.state.pattern_states import PatternStates, apply_detected
-from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, history_of
+from wanderbus.broker.state.replays import HISTORY_FAILED, apply_replayed, first_of_history, history_of
 from wanderbus.broker.state.rows import (
     DeviceRow,
     EventRow,
@@ -38,6 +42,7 @@ from wanderbus.broker.state.rows import (
     PublisherRow,
     ServerRow,
     SessionRow,
+    SettledRow,
     Status,
     SubscriptionRow,
     device_key,
@@ -45,8 +50,9 @@ from wanderbus.broker.state.rows import (
     session_key,
 )
 from wanderbus.broker.state.session_moves import fence_session, import_session
-from wanderbus.broker.state.start import apply_started
+from wanderbus.broker.state.start import apply_events_lost, apply_rolled_back, apply_started, readable_as
 from wanderbus.broker.state.tables import Stored, Table
+from wanderbus.epochs import Epochs, epoch_of
 from wanderbus.event import EventId
 from wanderbus.records import AnyRecord
 from wanderbus.subscription import PATTERN
@@ -72,7 +78,8 @@ class BrokerState:
         self.offset = 0
         """Records below this have been applied."""
         self.incarnation = 0
-        """Incarnation of the log, 0 before its first record."""
+        """Incarnation of the log, which identifies it; 0 before its first record."""
+        self.epoch = 0  # the latest one of the log, which the ids of its events have
         self.wall_us = 0
         self._reported_offset = 0
         self.servers: Table[ServerRow] = Table("servers", ServerRow)
@@ -91,6 +98,8 @@ class BrokerState:
         """Fenced sessions whose next owner may not have them yet."""
         self.leaders: Table[LeaderRow] = Table("leaders", LeaderRow)
         """Position in the session at each other server, by the server's name."""
+        self.settled: Table[SettledRow] = Table("settled", SettledRow)
+        """Other servers that have the present layout, by name."""
         self.direct = DirectState()
         self.schemas = DeclaredSchemas()
         self.advertisements = AdvertisedEvents()
@@ -103,7 +112,9 @@ class BrokerState:
         self._relieved: list[str] = []
         """Observed sessions whose queues have lost notifications since; they are observed no further."""
         self._sessions_of: dict[str, list[SessionRow]] = {}
-        self._publishes_remembered = publishes_remembered
+        self.memberless: dict[str, None] = {}
+        """Keys of the sessions without devices, which may be over; not part of the stored state."""
+        self.publishes_remembered = publishes_remembered
 
     @property
     def tables(self) -> tuple[Stored, ...]:
@@ -119,6 +130,7 @@ class BrokerState:
             self.patterns,
             self.exports,
             self.leaders,
+            self.settled,
             self.schemas,
             self.events,
             self.queue,
@@ -132,9 +144,11 @@ class BrokerState:
             table.load(rows.get(table.name, ()))
         own = self.servers[self.server]
         self.wall_us, self.incarnation = own.at_us, own.incarnation
+        self.epoch = own.epochs[-1][0] if own.epochs else own.incarnation
         self.direct.begin(own)
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
+            self._note_members(session)
             self.queued_bytes += session.queued_bytes
         self.offset = self._reported_offset = offset
 
@@ -147,25 +161,25 @@ class BrokerState:
 
     def first_needed(self) -> Mapping[str, int]:
         """Return the offset of the first record that is still read, by reader: subscriptions, the matching engine."""
-        found = {"subscriptions": self._first_of_history()}
+        found = {"subscriptions": first_of_history(self)}
         if is_waited_for(self):
             found["engine"] = self.servers[self.server].engine_next
         return {name: offset for name, offset in found.items() if offset is not None}
 
-    def _first_of_history(self) -> int | None:
-        own = self.server, self.incarnation
-        rows = (row for table in (self.subscriptions, self.tombstones) for row in table.values() if row.history)
-        spans = (span for row in rows for span in row.history)
-        return min((span.next for span in spans if (span.server, span.incarnation) == own), default=None)
-
     @property
     def next_id(self) -> EventId:
         """Return the id of the event, or of the subscription, whose record is the next one."""
-        return EventId(self.server, self.incarnation, self.offset)
+        return EventId(self.server, self.epoch, self.offset)
 
     def identity(self, offset: int) -> EventId:
         """Return the id of the event, or of the subscription, whose record is at ``offset`` of this log."""
-        return EventId(self.server, self.incarnation, offset)
+        epochs = self.epochs
+        return EventId(self.server, self.epoch if offset >= epochs[-1][1] else epoch_of(epochs, offset), offset)
+
+    @property
+    def epochs(self) -> Epochs:
+        """Return the epochs of the log, each with its first offset."""
+        return self.servers[self.server].epochs or ((self.incarnation, 0),)
 
     @property
     def next_subscription(self) -> int:
@@ -181,6 +195,13 @@ class BrokerState:
         of_user = self._sessions_of[session.user]
         of_user[of_user.index(self.sessions[session.key])] = session
         self.sessions.put(session.key, session)
+        self._note_members(session)
+
+    def _note_members(self, session: SessionRow) -> None:
+        if session.devices:
+            self.memberless.pop(session.key, None)
+        else:
+            self.memberless[session.key] = None
 
     def known(self, subscription: str) -> SubscriptionRow | None:
         """Return the row of a subscription, live or ended, None if it is unknown or forgotten."""
@@ -213,6 +234,10 @@ class BrokerState:
                 self.direct.changed(changes)
             case records.RoutesChanged():
                 self.direct.route(record)
+            case records.ServerMet(server=server):
+                self.settled.put(server, self.settled.get(server) or SettledRow())
+            case records.InterestSettled(server=server):
+                self.settled.put(server, SettledRow(readable_as(self)))
             case records.Matched():
                 apply_matched(self, record)
             case records.Detected():
@@ -220,7 +245,8 @@ class BrokerState:
             case records.Acknowledged():
                 self._on_acknowledged(record)
             case records.Dropped():
-                self._on_dropped(record)
+                session = self.ensure_session(record.user, record.session)
+                drop(self, session, record.first, record.last, record.reason, record.subscriptions)
             case records.Subscribed():
                 self._on_subscribed(record)
             case records.Changed():
@@ -229,15 +255,12 @@ class BrokerState:
                 apply_replayed(self, record)
             case records.Unsubscribed():
                 self._on_unsubscribed(record)
-            case records.Forgotten(subscriptions=subscriptions, devices=devices):
-                for identity in subscriptions:
-                    self._forget_subscription(identity)
-                for user, device in devices:
-                    forget_publishes(self, user, device)
+            case records.Forgotten():
+                self._on_forgotten(record)
             case records.Attached():
                 self._on_attached(record)
             case records.DialogStored() | records.StatusChanged():
-                self._on_device_changed(record)
+                change_device(self, record)
             case records.Left():
                 self._on_left(record)
             case records.SessionFenced():
@@ -249,7 +272,11 @@ class BrokerState:
             case records.SchemaDeclared():
                 self.schemas.declare(offset, record)
             case records.Started():
-                apply_started(self, record)
+                apply_started(self, offset, record)
+            case records.RolledBack():
+                apply_rolled_back(self, offset, record)
+            case records.EventsLost():
+                apply_events_lost(self, offset, record)
             case records.Advertised() | records.AdvertisementsCounted() | records.AdvertisementsWithdrawn():
                 self.advertisements.apply(record)
 
@@ -257,16 +284,34 @@ class BrokerState:
         """Return a session, after creating it if needed."""
         key = session_key(user, name)
         if (session := self.sessions.get(key)) is None:
-            session = SessionRow(user, name, epoch=self.wall_us)
+            number, rolled_back = next_number(self, user), self.servers[self.server].rolled_back
+            session = SessionRow(user, name, epoch=self.wall_us, next=number, first=number, rolled_back=rolled_back)
             self.sessions.put(key, session)
             self._sessions_of.setdefault(user, []).append(session)
+            self._note_members(session)
         return session
+
+    def _on_forgotten(self, record: records.Forgotten) -> None:
+        for identity in record.subscriptions:
+            self._forget_subscription(identity)
+        for user, device in record.devices:
+            forget_publishes(self, user, device)
+        for user, name in record.sessions:
+            end_session(self, user, name)
+
+    def remove_session(self, session: SessionRow) -> None:
+        """Remove a session in which nothing waits."""
+        self.sessions.drop(session.key)
+        self.memberless.pop(session.key, None)
+        self._sessions_of[session.user] = [each for each in self._sessions_of[session.user] if each is not session]
+        if not self._sessions_of[session.user]:
+            del self._sessions_of[session.user]
 
     # Publishing -------------------------------------------------------------------------------------------------
 
     def _on_published(self, offset: int, record: records.Published) -> None:
         acceptance, delivery = record.acceptance, record.delivery
-        self._remember_publish(acceptance)
+        remember_publish(self, acceptance)
         if delivery.steps:
             self.patterns.take(offset, acceptance.id, record)
         if delivery.restricted:
@@ -274,8 +319,10 @@ class BrokerState:
         if delivery.notified:
             event = EventRow(acceptance.id, record.at_us, bytes(acceptance.event), len(delivery.notified))
             self.events.add(event)
-            for notified in delivery.notified:
-                self.enqueue(notified, event)
+            for notified, leaving, reason in displacing(delivery):
+                self.enqueue(notified, event, 0, leaving, reason)
+        if delivery.dropped:
+            drop_each(self, delivery.dropped)
 
     def count_restricted(self, restricted: Iterable[tuple[str, int]]) -> None:
         """Count notifications that restrictions of these subscriptions blocked."""
@@ -285,20 +332,17 @@ class BrokerState:
                 session.restricted += 1
                 self.sessions.put(session.key, session)
 
-    def _remember_publish(self, acceptance: records.Acceptance) -> None:
-        key = publisher_key(device_key(acceptance.user, acceptance.device), outbox=acceptance.outbox)
-        publisher, number = self.publishers.get(key), acceptance.number
-        if publisher is None:
-            publisher = PublisherRow(acceptance.epoch)
-        elif publisher.epoch != acceptance.epoch:
-            publisher = publisher.in_epoch(acceptance.epoch)
-        publisher.remember(number, acceptance.id.number, self._publishes_remembered)
-        self.publishers.put(key, publisher)
+    def enqueue(
+        self, notified: records.Notified, event: EventRow, history_us: int = 0, leaving: int = 0, reason: str = ""
+    ) -> None:
+        """Add a notification to the queues of its session; ``history_us`` is its time if the event is of the past.
 
-    def enqueue(self, notified: records.Notified, event: EventRow, history_us: int = 0) -> None:
-        """Add a notification to the queues of its session; ``history_us`` is its time if the event is of the past."""
+        The notification ``leaving`` then leaves the queue of its only subscription because of the bound ``reason``.
+        """
         session = self.ensure_session(notified.user, notified.session)
         size, number, subscriptions = len(event.data), notified.number, notified.subscriptions
+        if session.epoch < self.epoch:
+            session.begin(self.epoch)
         session.next = number + 1
         session.generated += len(subscriptions)
         rows, at_us = self.subscriptions, event.at_us
@@ -320,11 +364,17 @@ class BrokerState:
             self.events.release(event)
             return
         bound = tuple(pair for pair in notified.bound if pair[0] in subscriptions) if notified.bound else ()
-        self.queue.ensure(key).append(Queued(number, event, subscriptions, bound, history_us=history_us))
+        queue = self.queue.ensure(key)
+        entry = Queued(number, event, subscriptions, bound, history_us=history_us)
+        if leaving and exchange(self, session, queue, entry, leaving, reason):
+            return
+        queue.append(entry)
         session.waiting += 1
         session.queued += len(subscriptions)
         session.queued_bytes += size
         self.queued_bytes += size
+        if leaving:
+            drop(self, session, leaving, leaving, reason, subscriptions)
 
     # Leaving the queues -----------------------------------------------------------------------------------------
 
@@ -339,10 +389,13 @@ class BrokerState:
                         row.cursors = {}
                     if record.number > row.cursors.get(record.device, 0):
                         row.cursors[record.device] = record.number
+                    row.taken = max(row.taken, record.number)
                     self._trim(session, queue, row)
             self.queue.tidy(session.key)
         if device.redelivered is not None:
             self._forget_redelivered(device, record)
+        if not record.subscriptions:
+            self.devices.put(device_key(record.user, record.device), device.having_taken(record.number))
 
     def _forget_redelivered(self, device: DeviceRow, record: records.Acknowledged) -> None:
         """Remove the redelivery marks that the acknowledged number has reached."""
@@ -370,20 +423,7 @@ class BrokerState:
             self.settle(session, delivered, released)
         if identity not in queue.queues:
             row.cursors = None
-        self._put_known(row)
-
-    def _on_dropped(self, record: records.Dropped) -> None:
-        session = self.ensure_session(record.user, record.session)
-        self.drop(session, record.first, record.last, record.reason, record.subscriptions)
-
-    def drop(self, session: SessionRow, first: int, last: int, reason: str, subscriptions: Iterable[str]) -> None:
-        """Replace notifications of a session by gaps, in the queues of these subscriptions; of all without any."""
-        queue = self.queue.ensure(session.key)
-        for identity in subscriptions or list(queue.queues):
-            dropped, released = queue.drop(identity, first, last, reason)
-            _count(session, reason, dropped)
-            self.settle(session, dropped, released)
-        self.queue.tidy(session.key)
+        self.put_known(row)
 
     def _drop_all(self, session: SessionRow, row: SubscriptionRow, reason: str) -> None:
         """Drop everything that waits for a subscription, without a gap, because no device would receive it."""
@@ -393,7 +433,7 @@ class BrokerState:
             self.settle(session, dropped, released)
             self.queue.tidy(session.key)
         row.settled, row.cursors = session.next - 1, None
-        self._put_known(row)
+        self.put_known(row)
 
     def take_relieved(self) -> Sequence[str]:
         """Return the observed sessions whose queues have lost notifications since the last call."""
@@ -414,7 +454,8 @@ class BrokerState:
             self.events.release(entry.event)
         self.sessions.put(session.key, session)
 
-    def _put_known(self, row: SubscriptionRow) -> None:
+    def put_known(self, row: SubscriptionRow) -> None:
+        """Store the row of a subscription, live or ended."""
         identity = row.subscription.id
         (self.subscriptions if identity in self.subscriptions else self.tombstones).put(identity, row)
 
@@ -424,30 +465,17 @@ class BrokerState:
         subscription = record.subscription
         self.servers[self.server].subscriptions = record.number
         row = SubscriptionRow(subscription, record.number, history=history_of(self, record))
+        row.holders = tuple(filter(None, [record.holder]))
         begin_life(row, self.offset)
         self._revive(row)
-        if record.inherits is None or (ended := self.tombstones.get(record.inherits)) is None:
-            return
-        session = self.ensure_session(subscription.owner, subscription.session)
-        if (queue := self.queue.get(session.key)) is not None:
-            queue.rename(record.inherits, subscription.id)
-        row.cursors, row.settled, row.history = ended.cursors, ended.settled, ended.history
-        row.read_below = ended.read_below
-        ended.cursors, ended.settled, ended.history = None, session.next - 1, ()
-        ended.heir = subscription.id if is_waited_for(self) else ""
-        self.tombstones.put(record.inherits, ended)
-        for device in session.devices:
-            self._inherit_redelivered(self.devices[device_key(session.user, device)], record)
-
-    def _inherit_redelivered(self, device: DeviceRow, record: records.Subscribed) -> None:
-        if device.redelivered and record.inherits in device.redelivered:
-            device.redelivered[record.subscription.id] = device.redelivered.pop(record.inherits)
-            self.devices.put(device_key(device.user, device.device), device)
+        if record.inherits is not None and (ended := self.tombstones.get(record.inherits)) is not None:
+            inherit(self, row, ended)
 
     def _on_changed(self, record: records.Changed) -> None:
         """Change a subscription; an ended one lives again with its state (SPEC X21)."""
         subscription = record.subscription
         if (row := self.subscriptions.get(subscription.id)) is not None:
+            row.holders = row.holders if record.holders is None else record.holders
             change_life(self, row, subscription, record.at_us, self.offset)
             row.subscription = subscription
             self.subscriptions.put(subscription.id, row)
@@ -455,6 +483,7 @@ class BrokerState:
         row = self.tombstones[subscription.id]
         self._unbury(row)
         row.subscription, row.ended_us, row.reason = subscription, 0, ""
+        row.holders = row.holders if record.holders is None else record.holders
         begin_life(row, self.offset)
         self._revive(row)
 
@@ -492,10 +521,9 @@ class BrokerState:
             self._unbury(row)
 
     def _unbury(self, row: SubscriptionRow) -> None:
-        identity = row.subscription.id
-        self.tombstones.drop(identity)
+        self.tombstones.drop(row.subscription.id)
         session = self.ensure_session(row.subscription.owner, row.subscription.session)
-        session.ended.remove(identity)
+        session.ended.remove(row.subscription.id)
         self.sessions.put(session.key, session)
 
     # Devices ----------------------------------------------------------------------------------------------------
@@ -508,29 +536,17 @@ class BrokerState:
             self._leave_session(record.user, device.session, record.device)
         if record.device not in session.devices:
             session.devices.append(record.device)
-            device.session, device.redelivered = record.session, None
+            self._note_members(session)
+            device.session, device.redelivered = record.session, dict(record.redelivered) or None
+            begin_behind(self, record)
             self._trim_all(session)
         came_back(self, record.user, record.device, record.epoch)
         if device.epoch != record.epoch:
-            device.epoch, device.redelivered = record.epoch, dict(record.redelivered) or None
+            device.begin_life(record.epoch)
+            device.redelivered = dict(record.redelivered) or None
         device.filter_lease_s = record.filter_lease_s
         self.devices.put(key, device)
         self.sessions.put(session.key, session)
-
-    def _on_device_changed(self, record: records.DialogStored | records.StatusChanged) -> None:
-        """Store a device's dialog or status; a device in no session is kept while it is connected."""
-        key = device_key(record.user, record.device)
-        device = self.devices.get(key) or DeviceRow(record.user, record.device, "")
-        if isinstance(record, records.DialogStored):
-            device.binding, device.address = record.binding, record.address or device.address
-        else:
-            device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
-            device.away_since_us = None if device.status == "CONNECTED" else record.at_us
-            device.grace_s = record.grace_s
-            if device.status == "DISCONNECTED" and not device.session:
-                self.devices.drop(key)
-                return
-        self.devices.put(key, device)
 
     def _on_left(self, record: records.Left) -> None:
         self._leave_session(record.user, record.session, record.device)
@@ -543,12 +559,13 @@ class BrokerState:
         if session is not None and device in session.devices:
             session.devices.remove(device)
             self.sessions.put(session.key, session)
+            self._note_members(session)
             if (queue := self.queue.get(session.key)) is not None:
                 for identity in queue.queues:
                     if (row := self.known(identity)) is not None and row.cursors is not None:
                         row.cursors.pop(device, None)
                         row.cursors = row.cursors or None
-                        self._put_known(row)
+                        self.put_known(row)
             self._trim_all(session)
 
     def _trim_all(self, session: SessionRow) -> None:

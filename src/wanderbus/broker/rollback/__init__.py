@@ -1,0 +1,1 @@
+"""Rollback: the server notices that its log is an earlier copy."""

@@ -1,0 +1,86 @@
+"""Other servers that this one waits for after a change of the domain's file (SPEC J-08, J-10, K-02).
+
+A leader may accept an event only if it has the subscriptions of every other server that may want it: the event is in no
+queue of a server that subscribes later. These subscriptions are durable here, so a restart changes nothing. After a
+change of the file that moves channels, they are those of other channels, and a new log has none. Then every server has
+to report once that its interest is complete.
+
+A server that still runs with the former file accepts events under it. It does not know new subscriptions, so these do
+not count before every other server has had a link here under the new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wanderbus import records
+from wanderbus.broker.publish.decisions import Rejected
+from wanderbus.broker.servers.server_users import server_of
+from wanderbus.broker.state.journal import Journal
+from wanderbus.broker.state.start import has_moved, readable_as
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.channels.own_channels import OwnChannels
+
+
+class SettledInterest:
+    """Other servers that have not reported all their interest, and those that may have the former file.
+
+    :param channels: the channels of the domain; None if this server is alone
+    :param domain: the domain of the servers, which their users here have
+    :param on_all_met: is called when every other server has had a link under the present file
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        journal: Journal,
+        channels: OwnChannels | None,
+        domain: str,
+        on_all_met: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self.channels = channels
+        """Channels of the domain, None if this server is alone."""
+        self._domain = domain
+        self._on_all_met = on_all_met
+        self.missing: list[str] = []
+        """Servers whose interest is not complete here, in the order of the domain; empty if this one leads nothing."""
+        self.unmet: list[str] = []
+        """Servers that may still have a former file; empty if the file has not changed."""
+        if channels is None:
+            return
+        is_same = state.servers[state.server].layout == channels.layout
+        known = dict(state.settled) if is_same else {}
+        if channels.leads_ordered:
+            settled = [name for name, row in known.items() if row.incarnation == readable_as(state)]
+            self.missing = [each for each in channels.others if each not in settled]
+        if has_moved(state, channels.layout):
+            self.unmet = [each for each in channels.others if each not in known]
+
+    def begin_again(self) -> None:
+        """Wait for all other servers: they may have reported more since the copy that the log turned out to be."""
+        if self.channels is not None and self.channels.leads_ordered:
+            self.missing = list(self.channels.others)
+
+    def refusal(self, subject: str) -> Rejected | None:
+        """Return why an event of a channel that this server leads cannot be accepted yet, None if it can."""
+        channels = self.channels
+        if not self.missing or channels is None or not channels.leads_in_order(subject):
+            return None
+        reason = f"{self.missing[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"
+        return Rejected(f"{reason}; try again later", "routes_unknown")
+
+    def met(self, user: str) -> None:
+        """Note a link that another server has opened, which has the same file."""
+        if (server := server_of(user, self._domain)) in self.unmet:
+            self.unmet.remove(server)
+            self._journal.write(records.ServerMet(at_us=self._state.wall_us, server=server), urgent=True)
+            if not self.unmet:
+                self._on_all_met()
+
+    def settle(self, user: str) -> None:
+        """Take the report of a server that its subscriptions here are all that it wants."""
+        if (server := server_of(user, self._domain)) in self.missing:
+            self.missing.remove(server)
+            self._journal.write(records.InterestSettled(at_us=self._state.wall_us, server=server), urgent=True)

@@ -1,0 +1,35 @@
+"""Changes of a device's dialog and status, applied to the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wanderbus import records
+from wanderbus.broker.state.rows import DeviceRow, device_key
+
+if TYPE_CHECKING:
+    from wanderbus.broker.state.state import BrokerState
+
+
+def change_device(state: BrokerState, record: records.DialogStored | records.StatusChanged) -> None:
+    """Store a device's dialog or status; a device in no session is kept while it is connected."""
+    key = device_key(record.user, record.device)
+    device = state.devices.get(key) or DeviceRow(record.user, record.device, "")
+    if isinstance(record, records.DialogStored):
+        device.binding, device.address = record.binding, record.address or device.address
+    else:
+        device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
+        device.away_since_us = None if device.status == "CONNECTED" else record.at_us
+        device.grace_s = record.grace_s
+        if device.status == "DISCONNECTED" and not device.session:
+            state.devices.drop(key)
+            return
+    state.devices.put(key, device)
+
+
+def begin_behind(state: BrokerState, record: records.Attached) -> None:
+    """Let a new member begin behind what other devices have acknowledged."""
+    for identity, number in record.taken:
+        if (row := state.known(identity)) is not None:
+            row.cursors = (row.cursors or {}) | {record.device: number}
+            state.put_known(row)
