@@ -198,7 +198,7 @@ def test_d02_on_start_it_writes_that_it_started_and_registers() -> None:
     outputs = access_server().start(5_000_000, 0.0)
     (append,) = [output for output in outputs if isinstance(output, Append)]
     assert [decode_record(data) for _, _, data in append.entries] == [
-        records.Started(at_us=5_000_000, server="wb", incarnation=5_000)
+        records.Started(at_us=5_000_000, server="wb", incarnation=5_000_000, epoch=5_000_000)
     ]
     (register,) = [output for output in outputs if isinstance(output, SendDatagram)]
     assert register.data.startswith(b"REGISTER sip:sim.test SIP/2.0\r\n")

@@ -151,7 +151,7 @@ def test_identities_max_turns_further_addresses_away() -> None:
     three = Pager(town, "10.3.0.1").connect()
     assert three.statuses == []
     reason = "identities_max is 2, and it is reached"
-    assert three.all_of(ConnectRefused) == [ConnectRefused("attachment", None, reason)]
+    assert three.all_of(ConnectRefused) == [ConnectRefused("attachment", None, reason, "identities_max")]
     assert town.baseline.refused == 1
     (limited,) = town.server.refusals.entries()
     assert (limited.limit, limited.party, limited.count) == ("eci.identities_max", "10.3.0.1", 1)

@@ -10,8 +10,9 @@ from wanderbus.client.machine.messages import Ask, ConnectRefused
 from wanderbus.domain.device_session import DeviceSession
 from wanderbus.domain.session_table import SessionTable
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.protocol import limit_reached
 
-REASON = "user_devices_max is 2, and it is reached"
+REASON = limit_reached("user_devices_max", 2).reason
 
 
 @pytest.fixture
@@ -25,6 +26,11 @@ def refused(town: Town, number: int) -> list[tuple[int | None, str]]:
 
 def sessions_of(town: Town, user: str) -> int:
     return sum(session.user == user for session in town.access._sessions.by_id.values())
+
+
+def members(town: Town) -> list[str]:
+    sessions = town.access.broker.state.sessions.values()
+    return [device for session in sessions if "alice" in session.user for device in session.devices]
 
 
 def test_a_device_too_many_is_refused_its_session_with_the_bound(town: Town) -> None:
@@ -47,15 +53,38 @@ def test_a_known_device_may_return_at_the_limit(town: Town) -> None:
     assert (again.statuses[-1], laptop.statuses[-1]) == ("CONNECTED", "CONNECTED")
 
 
-def test_a_session_that_nobody_ended_counts_though_its_device_has_left(town: Town) -> None:
-    """Else a user could have as many as the broker has room for."""
-    for number in (1, 2):
+def test_a_session_that_nobody_ended_gives_way_if_its_device_has_left(town: Town) -> None:
+    """Else a user would be refused for ever, or could have as many as the broker has room for."""
+    for number in range(1, 6):
         phone = connected(town, number=number)
         phone.node.feed([Ask(protocol.Leave(1_000))])
         town.run(0.1)
         phone.node.kill()
     assert (len(town.access.broker.state.devices), sessions_of(town, phone.uri)) == (0, 2)
-    assert refused(town, 3) == [(488, REASON)]
+
+
+def test_a_device_that_is_away_gives_way_with_its_session(town: Town) -> None:
+    bob = connected(town, "bob", number=9)
+    for number in range(1, 6):
+        phone = connected(town, number=number)
+        phone.node.kill()
+        bob.publish(number)
+        town.run(600.0)
+        assert len(members(town)) <= 2
+        assert sessions_of(town, phone.uri) <= 3, "that of the device which has just given way is ended by the next one"
+
+
+@pytest.mark.parametrize("config", [BrokerConfig(user_devices_max=2), BrokerConfig(devices_max=2)])
+def test_devices_that_are_gone_unnoticed_are_found_by_the_refusal_of_another_one(config: BrokerConfig) -> None:
+    """An idle device stays CONNECTED until something is sent to it (SPEC G-02); nothing is sent here."""
+    town = Town(broker=config)
+    for number in (1, 2):
+        connected(town, number=number).node.kill()
+    town.run(3_600.0)
+    assert Phone(town, number=3).connect().all_of(ConnectRefused)
+    town.run(600.0)
+    assert Phone(town, number=4).connect().statuses == ["CONNECTED"]
+    assert len(members(town)) <= 2
 
 
 def test_sessions_are_counted_by_user() -> None:

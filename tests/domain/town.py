@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -21,11 +21,12 @@ from wanderbus.broker.messages import (
     MatchesWanted,
     RoutesAnswered,
     SendOnLink,
-    ServerStarted,
 )
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DirectChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.interest.interest_set import InterestMode
 from wanderbus.channels.interest.multicast import MulticastMissed
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
@@ -48,11 +49,17 @@ KEY = bytes(32)
 
 
 def channels_of(
-    name: str, is_direct: Callable[[str], bool], leaders: Sequence[str], *, has_ordered: bool, is_required: bool
+    name: str,
+    is_direct: Callable[[str], bool],
+    leaders: Sequence[str],
+    *,
+    has_ordered: bool,
+    is_required: bool,
+    mode: InterestMode,
 ) -> OwnChannels:
     """Channels as the server ``name`` sees them; one of the ``leaders`` leads each."""
     directory = Directory(ChannelGroups(KEY, 4), first_table(4, leaders, KEY))
-    merging = Merging("none", for_advertisers=True) if is_required else Merging()
+    merging = Merging("none", for_advertisers=True) if is_required else Merging(mode)
     direct = DirectChannels(
         directory, name, SERVERS, is_direct, lambda subject: merging, (merging,), has_ordered=has_ordered
     )
@@ -152,10 +159,12 @@ class Town:
         has_ordered: bool = False,
         is_required: bool = False,
         has_multicast: bool = False,
+        mode: InterestMode = "perfect",
         spark_subjects: tuple[str, ...] = (),
     ) -> None:
-        """Start the servers; the engine beside each matches the ``spark_subjects``."""
+        """Start the servers; the engine beside each matches the ``spark_subjects``, ``mode`` is that of merging."""
         self.has_multicast = has_multicast
+        self.leaders = leaders
         self.datagrams: list[bytes] = []
         """All datagrams that were sent to the multicast group."""
         self.deaf: set[str] = set()
@@ -166,17 +175,24 @@ class Town:
         self._new_lives = 0
         self.wires: dict[int, tuple[str, str]] = {}
         """Opener and acceptor of each link."""
-        self.sent: deque[tuple[str, int, bytes]] = deque()
+        self.sent: deque[tuple[str, int, bytes, int]] = deque()
+        """Messages under way: the sender, the link, the bytes, and the hops behind it when it arrives."""
+        self.hops = 0
+        """Hops behind the message that is being processed; 0 for what an agent has caused."""
+        self.hops_max = 0
+        """Most hops of a message since a test set it to 0."""
         self.stopped: set[tuple[str, str]] = set()
         self.down: set[str] = set()
         self.causal = 0
         """Messages of the causal order that were sent, by all servers."""
+        self.causal_to: Counter[str] = Counter()
+        """Messages of the causal order that each server received."""
         self._links = 1000
         self.posts = {
             name: Post(
                 self,
                 name,
-                channels_of(name, is_direct, leaders, has_ordered=has_ordered, is_required=is_required),
+                channels_of(name, is_direct, leaders, has_ordered=has_ordered, is_required=is_required, mode=mode),
                 spark_subjects,
             )
             for name in SERVERS
@@ -209,6 +225,12 @@ class Town:
                 post.give(LinkOpened(self._links, f"sip:{other}@servers.{DOMAIN}", "server", is_server=True))
             if opener < acceptor:
                 post.give(DirectLinkOpened(self._links, other))
+
+    def filters_at_leader(self, origin: str) -> list[str]:
+        """The filters of a server that the first leader holds."""
+        (proxies,) = self.posts[self.leaders[0]].interest._proxies
+        tables = [proxies.incoming.filters(each) for each in proxies.incoming.streams() if each.origin == origin]
+        return [each.expression for table in tables for each in table]
 
     def cut(self, link: int) -> None:
         """Close a link; what is on its way is lost."""
@@ -257,28 +279,32 @@ class Town:
         self.interest_messages += payload[:1] == INTEREST_PREFIX
         self.causal += payload[:1] == CAUSAL_PREFIX
         if link in self.wires and name not in self.down:
-            self.sent.append((name, link, payload))
+            self.sent.append((name, link, payload, self.hops + 1))
 
     def run(self) -> None:
         """Deliver all messages but those of the stopped ways."""
-        waiting: deque[tuple[str, int, bytes]] = deque()
+        waiting: deque[tuple[str, int, bytes, int]] = deque()
         while self.sent or self._under_way:
             if self._under_way:
                 received = DatagramReceived("multicast", GROUP, self._under_way.popleft())
                 for post in [each for name, each in self.posts.items() if name not in self.deaf | self.down]:
                     post.execute(post.interest.step([received], post.now))
                 continue
-            source, link, payload = self.sent.popleft()
+            source, link, payload, hops = self.sent.popleft()
             opener, acceptor = self.wires[link]
             target = acceptor if source == opener else opener
             if (source, target) in self.stopped and payload[:1] == CAUSAL_PREFIX:
-                waiting.append((source, link, payload))
+                waiting.append((source, link, payload, hops))
                 continue
+            self.hops = hops
+            self.hops_max = max(self.hops_max, hops)
             post = self.posts[target]
             if payload[:1] == CAUSAL_PREFIX:
+                self.causal_to[target] += 1
                 post.give(CausalMessageArrived(link, source, payload[1:]))
             elif payload[:1] == INTEREST_PREFIX:
                 post.execute(post.interest.step([ServerMessageReceived(link, source, payload[1:])], post.now))
+            self.hops = 0
         self.sent = waiting
 
     def later(self, seconds: float) -> None:

@@ -32,8 +32,8 @@ from wanderbus.broker.messages import (
     MatchesRead,
     OffsetFound,
     ServerAnswered,
-    ServerStarted,
 )
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
 from wanderbus.domain.baseline import ECI_SOCKET, Baseline
@@ -153,9 +153,12 @@ class AccessServer:
         if baseline is not None:
             self._parts.add(BASELINE, Part(baseline.step, traffic.route_baseline))
 
-    def start(self, wall_us: int, now: float) -> list[Output]:
-        """Begin to serve: register, restore the sessions of the log, and renew them paced."""
-        self._parts.give(BROKER, [ClockRead(wall_us), ServerStarted()])
+    def start(self, wall_us: int, now: float, rolled_back: str = "") -> list[Output]:
+        """Begin to serve: register, restore the sessions of the log, and renew them paced.
+
+        ``rolled_back`` says how it is known that the log is an earlier copy of itself, "" if nothing says so.
+        """
+        self._parts.give(BROKER, [ClockRead(wall_us), ServerStarted(rolled_back)])
         self._parts.give(USER_AGENT, [sip.Start()])
         self._parts.run(now)
         self._signalling.restore(now)
@@ -225,6 +228,8 @@ class AccessServer:
             rows.setdefault(name, {}).update(here)
         for name, counts in self._servers.multicast_counts().items():
             rows.setdefault(name, {}).update(multicast_changes=counts.sent, repaired_changes=counts.repaired)
+        for name, reason in self._servers.troubles().items():
+            rows.setdefault(name, {}).update(trouble=reason)
         return tuple({"server": name, **row} for name, row in rows.items())
 
     def media_statuses(self) -> dict[str, list[RemoteMediaStatus]]:

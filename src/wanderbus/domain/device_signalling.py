@@ -12,6 +12,7 @@ from typing import Final
 
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
+from wanderbus.broker.state.rows import device_key
 from wanderbus.composition import Composition
 from wanderbus.domain.connect_pacing import ConnectPacing
 from wanderbus.domain.device_session import DeviceSession
@@ -179,12 +180,31 @@ class DeviceSignalling:
         return DeviceSession(offer.id, offer.remote_uri, _device_of(offer), channel)
 
     def _check_room(self, session: DeviceSession) -> None:
-        """Raise :class:`LimitExceeded` if a new session would be one device too many for its user."""
+        """Raise :class:`LimitExceeded` if a new session would be one device too many for its user.
+
+        At the bound, a session that nobody ended gives way if its device is not connected and no member any more.
+        """
         if session.id in self._sessions.by_id:
             return
         others = self._sessions.others(session.user, session.device)
+        while others >= self._broker.config.user_devices_max and (stale := self._stale(session)):
+            self.end(stale, "gave way to another device of its user")
+            others = self._sessions.others(session.user, session.device)
         if refusal := self._broker.refusal(session.user, session.device, others, self._sessions.by_device):
+            self._parts.give(TRANSPORTS, self.probes(session.user))
             raise refusal
+
+    def probes(self, user: str) -> list[Input]:
+        """Return the checks whether the devices of ``user`` still answer: a device may have gone unnoticed (G-02)."""
+        return [Probe(each.channel.local) for each in self._sessions.of_user(user) if each.channel.local]
+
+    def _stale(self, wanted: DeviceSession) -> DeviceSession | None:
+        """Return a session of another device of the same user that the broker does not know any more."""
+        devices = self._broker.state.devices
+        for session in self._sessions.of_user(wanted.user):
+            if session.device != wanted.device and device_key(session.user, session.device) not in devices:
+                return session
+        return None
 
     def _refused(self, session: DeviceSession, error: RemoteProtocolError | LimitExceeded) -> None:
         self.refused[str(error)] += 1

@@ -18,6 +18,7 @@ from wanderbus.broker.messages import (
     ArrivalsTaken,
     ArrivalsWanted,
     AskLeader,
+    DevicesDoubted,
     DirectArrivalMatched,
     DirectInterestChanged,
     ForwardPublish,
@@ -147,6 +148,8 @@ class LinkTraffic:
                     for_leaders.append(output)
                 case Append():
                     self._parts.emit_first(output)
+                case DevicesDoubted(user=user):
+                    for_transports += self._signalling.probes(user)
                 case ServerAsked(link=link):
                     self._parts.emit(msgspec.structs.replace(output, sources=self._sources(link)))
                 case _:

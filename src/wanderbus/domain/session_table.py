@@ -31,6 +31,10 @@ class SessionTable:
         """Return the number of devices of ``user`` that have a session, without ``device``."""
         return self._of_user[user] - ((user, device) in self.by_device)
 
+    def of_user(self, user: str) -> list[DeviceSession]:
+        """Return the sessions of the devices of ``user``, the oldest first."""
+        return [session for (owner, _), session in self.by_device.items() if owner == user]
+
     def remove(self, session: DeviceSession) -> None:
         """Remove a session from every index; does nothing for an unknown one."""
         self.by_id.pop(session.id, None)

@@ -24,10 +24,13 @@ from wanderbus.broker.messages import (
     PublishAnswered,
     SendToLeader,
 )
+from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
+from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
+from wanderbus.domain.servers.interest_charges import UNCHARGED
 from wanderbus.domain.servers.leader_sessions import RETRY_S, LeaderSessions
 from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.messages import (
@@ -161,11 +164,14 @@ def test_a_link_begins_behind_what_is_durable_here() -> None:
     south = South(north=LeaderRow(STREAM, 9))
     south.open("east")
     south.open()
-    assert south.taken("east") == [protocol.Attach(77, "default", None, keep=True), protocol.Query(0)]
-    assert south.taken() == [protocol.Attach(77, "default", Position(STREAM, 9), keep=True), protocol.Query(0)]
+    assert south.taken("east") == [protocol.Attach(77, "default", None, keep=True, knows_waits=True), protocol.Query(0)]
+    assert south.taken() == [
+        protocol.Attach(77, "default", Position(STREAM, 9), keep=True, knows_waits=True),
+        protocol.Query(0),
+    ]
     south.give(ArrivalsTaken("north", STREAM, 11))
     south.open()
-    assert south.taken()[0] == protocol.Attach(77, "default", Position(STREAM, 11), keep=True)
+    assert south.taken()[0] == protocol.Attach(77, "default", Position(STREAM, 11), keep=True, knows_waits=True)
 
 
 def test_a_message_of_a_former_link_is_ignored(south: South) -> None:
@@ -330,6 +336,17 @@ def test_a_subscription_to_every_subject_goes_to_every_leader(south: South) -> N
     assert south.confirm("east") == [InterestCounts(("every",))]
 
 
+def test_the_work_of_merging_a_subscription_is_charged_but_not_that_of_a_restart(south: South) -> None:
+    costly = "any a (" + " or ".join(f'contains "x{each}y"' for each in range(60)) + ")"
+    costly += "".join(f" and (b{each} == 1 or c{each} == 2)" for each in range(8))
+    (charge,) = south.subscribe("costly 1", ("North", costly))
+    assert isinstance(charge, InterestMerged)
+    assert charge.name == "costly 1"
+    assert charge.units > UNCHARGED
+    several = {name: (("North", parse(costly)),) for name in ("one 2", "two 3")}
+    assert not [each for each in south.give(InterestChanged(several)) if isinstance(each, InterestMerged)]
+
+
 def test_one_that_ends_before_it_counts_is_not_reported(south: South) -> None:
     south.attached()
     south.subscribe("one", ("North", "x < 3"))
@@ -450,3 +467,89 @@ def test_a_message_about_filters_is_sent_on_its_own_link_only(south: South) -> N
     south.taken()
     south.give(SendToLeader("north", first, message))
     assert south.taken() == []
+
+
+def test_a_leader_that_was_rolled_back_is_followed_behind_what_both_have() -> None:
+    south = South(north=LeaderRow(STREAM, 9))
+    south.open()
+    (attach, *_) = south.taken()
+    assert attach == protocol.Attach(77, "default", Position(STREAM, 9), keep=True, knows_waits=True)
+    rolled_back = protocol.Attachment(STREAM + 5, first=4, earlier=((STREAM, 1),))
+    assert south.answers("north", rolled_back) == [ArrivalsRewound("north", STREAM, 3, is_own=False)]
+    (arrived,) = south.answers("north", notify(4, 0))
+    assert (arrived.epoch, arrived.number) == (STREAM + 5, 4)
+
+
+def test_a_leader_that_was_restarted_is_followed_as_before() -> None:
+    south = South(north=LeaderRow(STREAM, 9))
+    south.open()
+    assert south.answers("north", protocol.Attachment(STREAM + 5, first=10, earlier=((STREAM, 1),), taken=9)) == []
+    (arrived,) = south.answers("north", notify(10, 0))
+    assert (arrived.epoch, arrived.number) == (STREAM + 5, 10)
+
+
+def test_a_server_that_has_acknowledged_more_than_it_knows_was_rolled_back_itself() -> None:
+    south = South(north=LeaderRow(STREAM, 4))
+    south.open()
+    assert south.answers("north", protocol.Attachment(STREAM, taken=9)) == [
+        ArrivalsRewound("north", STREAM, 9, is_own=True)
+    ]
+
+
+def test_the_next_link_names_what_the_leader_has_confirmed() -> None:
+    south = South()
+    south.attached()
+    south.publish(1, 1)
+    south.answers("north", protocol.PublishAccepted(1, EventId("north", 5, 30)))
+    south.open()
+    (attach, *_) = south.taken()
+    assert isinstance(attach, protocol.Attach)
+    assert attach.seen == (EventId("north", 5, 30),)
+
+
+@pytest.fixture
+def reporting(monkeypatch: pytest.MonkeyPatch) -> South:
+    """A server of a domain with a layout, so that it reports its interest, and with one subscription."""
+    of_domain = channels()
+    of_domain.layout = b"1"
+    monkeypatch.setitem(globals(), "channels", lambda: of_domain)
+    south = South()
+    south.subscribe("one", ("North", "x < 3"))
+    return south
+
+
+def test_a_leader_is_told_once_on_each_link_that_it_has_all_interest(reporting: South) -> None:
+    south = reporting
+    for wanted in ([protocol.Subscribe], []):
+        south.open()
+        south.taken()
+        there = () if wanted else (row("North", "x < 3"),)
+        south.answers("north", protocol.Attachment(STREAM), protocol.Done(0, there))
+        sent = south.taken()
+        if wanted:
+            assert [type(each) for each in sent] == wanted, "not before the leader has confirmed it"
+            (request,) = sent
+            assert isinstance(request, protocol.Subscribe)
+            south.answers("north", protocol.Done(request.request, (row("North", "x < 3"),)))
+            sent = south.taken()
+        assert sent == [protocol.SettleInterest()]
+        south.subscribe("two", ("North", "x < 2"))
+        assert protocol.SettleInterest() not in south.taken()
+
+
+def test_a_leader_that_finds_its_log_rolled_back_is_asked_and_told_again(reporting: South) -> None:
+    """It may have confirmed interest that its copy lacks."""
+    south = reporting
+    south.open()
+    south.answers("north", protocol.Attachment(STREAM), protocol.Done(0, (row("North", "x < 3"),)))
+    south.taken()
+    south.answers("north", protocol.Attachment(STREAM + 5, first=1, earlier=((STREAM, 1),)))
+    assert south.taken() == [protocol.Query(0)]
+    south.answers("north", protocol.Done(0, ()))
+    (request,) = south.taken()
+    assert isinstance(request, protocol.Subscribe)
+    given = south.answers("north", protocol.Done(request.request, (row("North", "x < 3"),)))
+    assert south.taken() == [protocol.SettleInterest()]
+    assert given == [InterestLost("north")], "events of the meantime did not come"
+    south.open()
+    assert south.answers("north", protocol.Attachment(STREAM), protocol.Done(0, (row("North", "x < 3"),))) == []

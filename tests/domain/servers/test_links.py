@@ -20,6 +20,8 @@ from wanderbus.domain.servers.messages import (
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
+    ServerReachable,
+    ServerUnreachable,
 )
 from wanderbus.errors import ConfigurationError, LimitExceeded
 from wanderbus.machine import Address, DatagramReceived, Input, Output, SendDatagram
@@ -48,6 +50,8 @@ class Domain:
         self.nodes: dict[str, Node] = {}
         self.machines: dict[str, ServerLinks] = {}
         self.reports: list[tuple[float, str, Output]] = []
+        self.health: list[tuple[float, str, Output]] = []
+        """Reports about the reachability of others."""
         self.sent: list[tuple[float, str, str, bytes]] = []
         self.lost: Callable[[str, str, bytes], bool] = lambda source, destination, data: False
         for name in names:
@@ -72,9 +76,13 @@ class Domain:
             {SOCKET: self.addresses[name]},
             self.world,
             self.network,
-            lambda output: self.reports.append((self.world.now, name, output)),
+            lambda output: self._report(name, output),
         )
         return machine
+
+    def _report(self, name: str, output: Output) -> None:
+        reports = self.health if isinstance(output, ServerUnreachable | ServerReachable) else self.reports
+        reports.append((self.world.now, name, output))
 
     def kill(self, name: str) -> None:
         """Stop a server at once; its links count as closed."""
@@ -237,7 +245,7 @@ def test_a_payload_above_the_bound_is_refused_and_nothing_of_the_batch_is_done()
     domain = connected("ab")
     link = domain.link("a", is_ours=True)
     most = SERVER_LINK_CONFIG.message_bytes_max
-    with pytest.raises(LimitExceeded, match="at most 65536 can be sent") as raised:
+    with pytest.raises(LimitExceeded, match=f"at most {most} can be sent") as raised:
         domain.feed("a", CloseServerLink(link, "done"), SendOnServerLink(link, bytes(most + 1)))
     assert raised.value.limit == "message_bytes_max"
     domain.feed("a", SendOnServerLink(link, bytes(most)))
@@ -372,7 +380,7 @@ def test_an_answer_to_an_earlier_offer_opens_nothing() -> None:
             Fixed(domain.world),
             domain.new_link,
         )
-        (offer, _) = a.step([ConnectServer("b")], 0.0)
+        (offer, *_) = a.step([ConnectServer("b")], 0.0)
         assert isinstance(offer, SendDatagram)
         answers += [each for each in domain.inject(offer.data, "b") if isinstance(each, SendDatagram)]
     first, second = (each.data for each in answers)

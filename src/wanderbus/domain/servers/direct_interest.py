@@ -45,6 +45,7 @@ from wanderbus.channels.interest.messages import (
 from wanderbus.channels.interest.multicast import Multicast, MulticastCounts, SendToMany
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
+from wanderbus.domain.servers.interest_charges import charges
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
     ConnectServer,
@@ -139,7 +140,7 @@ class DirectInterest:
                     self._on_interest_changed(given, now)
                 case AdvertisementsChanged():
                     self._on_advertisements_changed(given, now)
-                case DirectArrivalMatched(subject=subject, is_matched=is_matched):
+                case DirectArrivalMatched(subject=subject, is_matched=is_matched) if self._channels.takes(subject):
                     place = self._channels.merging_place(subject)
                     for leader in self._channels.leaders_of(subject):
                         source = self._sources[leader, place, "interest"]
@@ -153,7 +154,7 @@ class DirectInterest:
                 case TimerFired():
                     self._timer_at = None
                     for (leader, _, _), source in self._sources.items():
-                        self._to_leader(leader, source.outgoing.repeat(now))
+                        self._to_leader(leader, source.repeat(now))
                     for proxies in self._proxies:
                         self._from_leader(proxies.repeat(now))
         self._finish(now)
@@ -277,6 +278,8 @@ class DirectInterest:
                     wanted.setdefault((leader, place, "interest"), {})[name, number] = named, interest
             self._local[name] = {at: list(added) for at, added in wanted.items()}
             self._pending[name] = {at: self._update(at, added, (), now) for at, added in wanted.items()}
+            units = sum(self._sources[at].interests.units for at in wanted)
+            self._outputs += charges(changed.added, units)
         self._remove(changed.removed, now)
 
     def _on_advertisements_changed(self, changed: AdvertisementsChanged, now: float) -> None:
@@ -312,7 +315,7 @@ class DirectInterest:
             del self._pending[name]
         if counting:
             self._outputs.append(InterestCounts(tuple(counting)))
-        times = [each.outgoing.repeat_at() for each in self._sources.values()]
+        times = [each.repeat_at() for each in self._sources.values()]
         times += [each.repeat_at() for each in self._proxies]
         at = min((each for each in times if each is not None), default=None)
         if at is not None and (self._timer_at is None or at < self._timer_at):

@@ -2,16 +2,19 @@
 
 ::
 
-    offer   0 u64 | 0x01 | opener's id u64 | 0 u64              | public key 32 bytes | opener, acceptor | MAC 32 bytes
-    answer  0 u64 | 0x02 | opener's id u64 | acceptor's id u64  | public key 32 bytes | MAC 32 bytes
+    offer    0 u64 | 0x01 | opener's id u64 | 0 u64             | public key | opener, acceptor | tables | MAC
+    answer   0 u64 | 0x02 | opener's id u64 | acceptor's id u64 | public key | MAC
+    refusal  0 u64 | 0x03 | opener's id u64 | 0 u64             | 0          | tables | MAC
 
-All numbers are big-endian. A name is its length in bytes, one byte, and its UTF-8. Packets of reliable UDP share the
-socket with offers and answers; these begin with 0, which is no id of a connection. An answer is shorter than its offer.
+All numbers are big-endian; a public key and a MAC have 32 bytes each. A name is its length in bytes, one byte, and its
+UTF-8. Tables are digests of those parts of the domain's file that have to be equal, 8 bytes each. Packets of reliable
+UDP share the socket with these datagrams, which begin with 0: that is no id of a connection. An answer, or a refusal,
+is shorter than its offer.
 
-The MACs are HMAC-SHA256, that of an answer also over its whole offer. Their keys are derived from the static X25519
-keys of the two servers, the name of the domain, both names, and who opens, so only the two servers can compute them,
-and an offer of one direction, pair or domain is worth nothing in another. The public keys are fresh for each link, and
-the secrets of a link come from them, so static keys that leak later do not decrypt a recording.
+The MACs are HMAC-SHA256, that of an answer or a refusal also over its whole offer. Their keys are derived from the
+static X25519 keys of the two servers, the name of the domain, both names, and who opens, so only the two servers can
+compute them, and an offer of one direction, pair or domain is worth nothing in another. The public keys are fresh for
+each link, and the secrets of a link come from them, so static keys that leak later do not decrypt a recording.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import hmac
 import struct
 from typing import Final
 
-from wanderbus.domain.servers.offers import Answer, Offer
+from wanderbus.domain.servers.offers import Answer, Offer, Refusal
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.rudp.interface import Secrets
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
@@ -30,6 +33,9 @@ NAME_BYTES_MAX: Final = 255
 
 _OFFER: Final = 0x01
 _ANSWER: Final = 0x02
+_REFUSAL: Final = 0x03
+_DIGEST_BYTES: Final = 8
+_TABLES_MAX: Final = 32
 _RESERVED: Final = bytes(8)
 _MAC_BYTES: Final = 32
 _HEADER = struct.Struct(f"!QBQQ{KEY_BYTES}s")
@@ -59,9 +65,9 @@ class LinkKeys:
         self._salt = b"".join(_from_opener(salts, opens))
         self._opens = opens
 
-    def offer(self, opener_id: int, public: bytes) -> bytes:
-        """Return an offer with the id of the opener's connection and its fresh public key."""
-        body = _HEADER.pack(0, _OFFER, opener_id, 0, public) + self._names
+    def offer(self, opener_id: int, public: bytes, tables: bytes = b"") -> bytes:
+        """Return an offer with the id of the opener's connection, its fresh public key, and digests of its tables."""
+        body = _HEADER.pack(0, _OFFER, opener_id, 0, public) + self._names + tables
         return body + _mac(self._offer_key, body)
 
     def answer(self, offer: Offer, acceptor_id: int, public: bytes) -> bytes:
@@ -69,11 +75,16 @@ class LinkKeys:
         body = _HEADER.pack(0, _ANSWER, offer.opener_id, acceptor_id, public)
         return body + _mac(self._answer_key, offer.data + body)
 
+    def refusal(self, offer: Offer, tables: bytes) -> bytes:
+        """Return the refusal of ``offer`` with the digests of the acceptor's tables."""
+        body = _HEADER.pack(0, _REFUSAL, offer.opener_id, 0, bytes(KEY_BYTES)) + tables
+        return body + _mac(self._answer_key, offer.data + body)
+
     def is_genuine_offer(self, offer: Offer) -> bool:
         """Return whether the opener has made ``offer``, now or at an earlier time."""
         return _is_mac(self._offer_key, offer.data[:-_MAC_BYTES], offer.data)
 
-    def is_genuine_answer(self, answer: Answer, offer: bytes) -> bool:
+    def is_genuine_answer(self, answer: Answer | Refusal, offer: bytes) -> bool:
         """Return whether the acceptor has made ``answer`` to the datagram ``offer``."""
         return _is_mac(self._answer_key, offer + answer.data[:-_MAC_BYTES], answer.data)
 
@@ -92,8 +103,8 @@ def is_handshake(data: bytes) -> bool:
     return data.startswith(_RESERVED)
 
 
-def decode_handshake(data: bytes) -> Offer | Answer:
-    """Return the offer or the answer in ``data``, whose MAC is not checked yet.
+def decode_handshake(data: bytes) -> Offer | Answer | Refusal:
+    """Return the offer, the answer or the refusal in ``data``, whose MAC is not checked yet.
 
     :raises RemoteProtocolError: the format is invalid
     """
@@ -102,11 +113,13 @@ def decode_handshake(data: bytes) -> Offer | Answer:
         names = data[_HEADER.size : -_MAC_BYTES]
         if kind == _OFFER and opener_id and not acceptor_id:
             opener, rest = _decode_name(names)
-            acceptor, rest = _decode_name(rest)
-            if not rest:
-                return Offer(opener, acceptor, opener_id, public, data)
+            acceptor, tables = _decode_name(rest)
+            if _are_tables(tables):
+                return Offer(opener, acceptor, opener_id, public, tables, data)
         elif kind == _ANSWER and opener_id and acceptor_id and not names:
             return Answer(opener_id, acceptor_id, public, data)
+        elif kind == _REFUSAL and opener_id and not acceptor_id and _are_tables(names):
+            return Refusal(opener_id, names, data)
     raise _malformed()
 
 
@@ -128,8 +141,12 @@ def _decode_name(data: bytes) -> tuple[str, bytes]:
         raise _malformed() from None
 
 
+def _are_tables(data: bytes) -> bool:
+    return len(data) % _DIGEST_BYTES == 0 and len(data) <= _TABLES_MAX * _DIGEST_BYTES
+
+
 def _malformed() -> RemoteProtocolError:
-    return RemoteProtocolError("a datagram is neither an offer nor an answer of a server", status=None)
+    return RemoteProtocolError("a datagram is no offer of a server, no answer and no refusal", status=None)
 
 
 def _from_opener(secrets: Secrets, opens: bool) -> tuple[bytes, bytes]:

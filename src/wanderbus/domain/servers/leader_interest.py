@@ -56,13 +56,22 @@ class LeaderInterest:
         self._counting: deque[tuple[int, str]] = deque()
         """Subscriptions here that do not count at the leader yet, each with the version that it waits for."""
         self._queried: list[Subscription] = []
+        self.units = 0.0
+        """Units of work of merging what was added last."""
         self._is_ready = False
         """True if the leader's subscriptions are known on the present link."""
+        self._has_lost = False
+        """True if the leader lacked interest that it had confirmed, until it has all again."""
 
     @property
     def is_settled(self) -> bool:
         """Return whether the leader has exactly the subscriptions that are wanted."""
         return self._is_ready and self._present.keys() == self._wanted.keys()
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the leader has all subscriptions that are wanted, and perhaps others."""
+        return self._is_ready and not self._unconfirmed
 
     def wanted(self) -> list[Key]:
         """Return the subjects and expressions that the leader should have."""
@@ -85,8 +94,10 @@ class LeaderInterest:
                 named = None if subject == EVERY_SUBJECT else subject
                 of_set.setdefault(merging, {})[subscription, place] = named, interest
                 local.setdefault(merging, []).append((subscription, place))
+        self.units = 0.0
         for merging, added in of_set.items():
             messages += self._changed(self._set(merging).update(added))
+            self.units += self._set(merging).units
         self._counting += [(self._version, subscription) for subscription in subscriptions]
         return messages
 
@@ -96,6 +107,15 @@ class LeaderInterest:
         for merging, ids in self._local.pop(subscription, {}).items():
             messages += self._changed(self._set(merging).update({}, ids))
         return messages
+
+    @property
+    def is_merged(self) -> bool:
+        """Return whether :meth:`go_on` has nothing to do."""
+        return all(each.is_settled for each in self._sets.values())
+
+    def go_on(self) -> list[protocol.AgentMessage]:
+        """Go on with changes that take several turns; return the messages to the leader."""
+        return [m for each in self._sets.values() if not each.is_settled for m in self._changed(each.go_on())]
 
     def event_arrived(self, lineage: Sequence[str], *, is_matched: bool) -> list[protocol.AgentMessage]:
         """Count an event of the leader, and whether it matched here: adaptive merging holds its bound (SPEC S-04).
@@ -108,10 +128,7 @@ class LeaderInterest:
         measured = self._measured.setdefault(subject, MeasuredPrecision(merging.precision_min))
         if not measured.count(matched=is_matched):
             return []
-        messages: list[protocol.AgentMessage] = []
-        for each in (*lineage, None):
-            messages += self._changed(self._set(merging).set_precision(each, measured.estimate))
-        return messages
+        return self._changed(self._set(merging).set_precision((*lineage, None), measured.estimate))
 
     def take_counting(self) -> list[str]:
         """Return the subscriptions here that count at the leader since the last call."""
@@ -120,6 +137,12 @@ class LeaderInterest:
         while self._is_ready and self._counting and self._counting[0][0] < oldest:
             counting.append(self._counting.popleft()[1])
         return counting
+
+    def take_lost(self) -> bool:
+        """Return once that the leader lacked interest which it had confirmed, when it has all again."""
+        is_over = self._has_lost and self.is_complete
+        self._has_lost &= not is_over
+        return is_over
 
     # The leader -------------------------------------------------------------------------------------------------
 
@@ -176,9 +199,11 @@ class LeaderInterest:
 
     def _compare(self) -> list[protocol.AgentMessage]:
         """Compare what the leader has with what is wanted, and become ready."""
+        confirmed = [key for key in self._present if key in self._wanted]
         self._present = {(each.subject, each.expression): each.id for each in self._queried}
         self._queried.clear()
         self._is_ready = True
+        self._has_lost |= any(key not in self._present for key in confirmed)
         self._unconfirmed = dict.fromkeys((key for key in self._wanted if key not in self._present), 0)
         self._removals = dict.fromkeys((key for key in self._present if key not in self._wanted), self._version)
         return [*map(self._subscribe, self._unconfirmed), *self._due_removals()]

@@ -20,12 +20,15 @@ from wanderbus.broker.messages import (
     PublishAnswered,
 )
 from wanderbus.broker.publish.acceptance import out_of_turn
+from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
+from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.messages import CloseServerLink, SendOnServerLink
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Position
 from wanderbus.machine import Input
+from wanderbus.protocol.session_stream import SessionStream
 
 SESSION = "default"
 """Name of a server's session at a leader."""
@@ -41,10 +44,18 @@ class LeaderSession:
 
     :param epoch: identifies this life of the server
     :param position: the last event of the leader that is durable here
+    :param reports_interest: whether the leader waits for a report that it has all interest of this server
     """
 
     def __init__(
-        self, leader: str, interest: LeaderInterest, outputs: list[Input], *, epoch: int, position: LeaderRow
+        self,
+        leader: str,
+        interest: LeaderInterest,
+        outputs: list[Input],
+        *,
+        epoch: int,
+        position: LeaderRow,
+        reports_interest: bool = True,
     ) -> None:
         self.leader = leader
         self.interest = interest
@@ -53,12 +64,16 @@ class LeaderSession:
         self.position = position
         """The last event of the leader that is durable here."""
         self._link: int | None = None
-        self._stream = 0
-        """Epoch of the session at the leader, 0 until it is known on this link."""
+        self._stream = SessionStream()
+        self._is_attached = False
+        """True once the leader has described the session on this link."""
         self._last = 0
         """Last number that was sent on this link."""
         self._taken = 0
         """Last number to acknowledge with the next batch, 0 if there is none."""
+        self._reports_interest = reports_interest
+        self._is_settled = False
+        """True once this link has reported to the leader that it has all interest of this server."""
         self._publishes: dict[int, protocol.PublishFor] = {}
         """Publishes without an answer, by request, in order."""
         self._questions: dict[int, str] = {}
@@ -79,12 +94,17 @@ class LeaderSession:
     def opened(self, link: int) -> None:
         """Attach on a new link, ask for the subscriptions there, and repeat the publishes without an answer."""
         self.closed()
-        self._link, self._stream, self._last, self._taken = link, 0, 0, 0
-        position = self.position
-        resume = Position(position.epoch, position.number) if position.number else None
-        self.send([protocol.Attach(self._epoch, SESSION, resume, keep=True), *self.interest.begin()])
+        self._link, self._is_attached, self._last, self._taken, self._is_settled = link, False, 0, 0, False
+        attach = protocol.Attach(
+            self._epoch, SESSION, self._resume, keep=True, seen=self._stream.seen, knows_waits=True
+        )
+        self.send([attach, *self.interest.begin()])
         self.send(list(self._publishes.values()))
         self._outputs.append(LeaderLinkChanged(self.leader, link))
+
+    @property
+    def _resume(self) -> Position | None:
+        return Position(self.position.epoch, self.position.number) if self.position.number else None
 
     def closed(self) -> None:
         """Wait for the next link; refuse what is behind a refused event of its outbox, since it would overtake that.
@@ -128,7 +148,7 @@ class LeaderSession:
     def taken(self, epoch: int, number: int) -> None:
         """Acknowledge the events up to ``number``, which are durable here, with the end of the batch."""
         self.position = LeaderRow(epoch, number)
-        self._taken = number if epoch == self._stream else 0
+        self._taken = self._stream.number(self._resume) if self._is_attached else 0
 
     def begin_again(self) -> None:
         """Close the link: the next one begins behind the last event that is durable here."""
@@ -136,7 +156,12 @@ class LeaderSession:
             self._outputs.append(CloseServerLink(self._link, f"events of {self.leader} are missing; asking again"))
 
     def finish(self) -> None:
-        """End a batch: acknowledge what is durable."""
+        """End a batch: report that the leader has all interest, once it has; acknowledge what is durable."""
+        if self.interest.take_lost():
+            self._outputs.append(InterestLost(self.leader))
+        if self._reports_interest and not self._is_settled and self.interest.is_complete:
+            self._is_settled = True
+            self.send([protocol.SettleInterest()])
         if self._taken:
             self.send([protocol.Take(0, self._taken)])
             self._taken = 0
@@ -152,13 +177,18 @@ class LeaderSession:
             case protocol.NotifyServer():
                 self._on_event(message)
             case protocol.PublishAccepted(number=request, id=identity):
+                self._stream.confirmed(identity)
                 if self._publishes.pop(request, None):
                     self._outputs.append(PublishAnswered(request, identity))
+            case protocol.PublishesWait(reason=reason):
+                self._outputs.append(LeaderTrouble(self.leader, reason))
             case protocol.PublishRefused():
                 self._on_publish_refused(message)
-            case protocol.Attachment(epoch=epoch):
-                self._stream = epoch
+            case protocol.Attachment():
+                self._on_attachment(message)
             case protocol.Done():
+                for subscription in message.subscriptions:
+                    self._stream.subscribed(subscription)
                 self.send(self.interest.done(message))
             case protocol.NotifyGap():
                 self._on_gap(message)
@@ -171,7 +201,7 @@ class LeaderSession:
             case protocol.RequestRefused(request=request, reason=reason):
                 if self.interest.refused(request):
                     return True
-                if not self._stream:
+                if not self._is_attached:
                     self._close(reason)
             case _:
                 pass  # an agent's; nothing here asked for it
@@ -181,6 +211,24 @@ class LeaderSession:
         if self._link is not None:
             self._outputs.append(CloseServerLink(self._link, f"{self.leader}: {reason}"))
 
+    def _on_attachment(self, attachment: protocol.Attachment) -> None:
+        """Compare the position here with the session at the leader; one of the two may be an earlier copy.
+
+        A leader that attaches again has found that its log is one, so it may lack interest that it has confirmed.
+        """
+        is_first, self._is_attached = not self._is_attached, True
+        self._stream.replaced_by(attachment)
+        if not is_first:
+            self._is_settled = False
+            self.send(self.interest.begin())
+            return
+        common = self._stream.number(self._resume)
+        if is_own := common == self.position.number < attachment.taken:
+            common = attachment.taken
+        if common != self.position.number:
+            epoch = self._stream.position(common).epoch
+            self._outputs.append(ArrivalsRewound(self.leader, epoch, common, is_own))
+
     def _on_event(self, message: protocol.NotifyServer) -> None:
         self._last, encoded = message.number, bytes(message.event)
         try:
@@ -188,14 +236,16 @@ class LeaderSession:
         except RemoteProtocolError as error:
             self._close(str(error))
             return
-        position = self._stream, message.number, message.before
+        epoch = self._stream.position(message.number).epoch if self._is_attached else 0
+        position = epoch, message.number, message.before
         self._outputs.append(EventArrived(self.leader, *position, message.id, message.at_us, event, encoded))
 
     def _on_gap(self, message: protocol.NotifyGap) -> None:
         before, self._last = self._last, message.last
         count = max((loss.count for loss in message.lost), default=1)
         reason = message.lost[0].reason if message.lost else "unknown"
-        self._outputs.append(ArrivalsLost(self.leader, self._stream, before, message.last, count, reason))
+        epoch = self._stream.position(message.last).epoch if self._is_attached else 0
+        self._outputs.append(ArrivalsLost(self.leader, epoch, before, message.last, count, reason))
 
     def _on_answer(self, answer: protocol.Listing | protocol.RequestRefused) -> None:
         number = answer.request

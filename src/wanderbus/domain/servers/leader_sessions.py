@@ -26,7 +26,9 @@ from wanderbus.broker.messages import (
     SendToLeader,
 )
 from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.channels.interest.interest_source import TURN_S
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.domain.servers.interest_charges import charges
 from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.leader_session import LeaderSession
 from wanderbus.domain.servers.leader_status import LeaderStatus
@@ -51,22 +53,35 @@ class LeaderSessions:
 
     :param epoch: identifies this life of the server; it rises with each
     :param positions: the last event of each leader that is durable here
+    :param have_moved: whether channels have had other leaders, which may still have events for this server
     """
 
-    def __init__(self, channels: OwnChannels, *, epoch: int, positions: Mapping[str, LeaderRow]) -> None:
+    def __init__(
+        self, channels: OwnChannels, *, epoch: int, positions: Mapping[str, LeaderRow], have_moved: bool = False
+    ) -> None:
         self._channels = channels
         self._outputs: list[Input] = []
         self._sessions: dict[str, LeaderSession] = {}
-        for leader in channels.directory.table.servers:
+        former = channels.others if have_moved else ()
+        for leader in sorted({*channels.directory.table.servers, *former}):
             if leader != channels.server:
                 interest = LeaderInterest(channels.merging_of)
                 position = positions.get(leader) or LeaderRow()
-                self._sessions[leader] = LeaderSession(leader, interest, self._outputs, epoch=epoch, position=position)
+                self._sessions[leader] = LeaderSession(
+                    leader,
+                    interest,
+                    self._outputs,
+                    epoch=epoch,
+                    position=position,
+                    reports_interest=bool(channels.layout),
+                )
         self._pending: dict[str, set[str]] = {}
         """Leaders at which a subscription here does not count yet."""
         self._leaders: dict[str, frozenset[str]] = {}
         """Leaders of the subjects of each subscription here."""
         self._retrying: set[str] = set()
+        self._merging: set[str] = set()
+        """Leaders of which a change of the interest goes on when a timer fires."""
 
     def start(self) -> list[Input]:
         """Return the requests for links to all leaders."""
@@ -127,12 +142,19 @@ class LeaderSessions:
                         self._sessions[server].closed()
                 case ArrivalsWanted(leader=leader):
                     self._sessions[leader].begin_again()
+                case TimerFired(key=("merging", str(server))):
+                    self._merging.discard(server)
+                    session = touched[server] = self._sessions[server]
+                    session.send(session.interest.go_on())
                 case TimerFired(key=str(server)):
                     self._retrying.discard(server)
                     self._sessions[server].send(self._sessions[server].interest.retry())
         for session in touched.values():
             session.finish()
             self._count(session)
+            if not session.interest.is_merged and session.leader not in self._merging:
+                self._merging.add(session.leader)
+                timers.append(SetTimer(("merging", session.leader), now + TURN_S))
         outputs, self._outputs[:] = [*self._outputs, *timers], []
         return outputs
 
@@ -146,9 +168,12 @@ class LeaderSessions:
                     of_leader.setdefault(leader, {}).setdefault(subscription, []).append((subject, interest))
             leaders = self._channels.other_leaders(subject for subject, _ in entries)
             self._leaders[subscription], self._pending[subscription] = leaders, set(leaders)
+        units = 0.0
         for leader, added in sorted(of_leader.items()):
             session = touched[leader] = self._sessions[leader]
             session.send(session.interest.add(added))
+            units += session.interest.units
+        self._outputs += charges(changed.added, units)
         for subscription in changed.removed:
             self._pending.pop(subscription, None)
             for leader in sorted(self._leaders.pop(subscription, ())):

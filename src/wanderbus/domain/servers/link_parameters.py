@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.parameters.transports import RudpConfig
+from wanderbus.limits import EVENT_BYTES_MOST
+from wanderbus.parameters.transports import RudpConfig, carrying
 
-SERVER_LINK_CONFIG: Final = RudpConfig(timeout_min_s=0.1, timeout_max_s=0.75, retries_max=5)
+SERVER_LINK_CONFIG: Final = carrying(RudpConfig(timeout_min_s=0.1, timeout_max_s=0.75, retries_max=5), EVENT_BYTES_MOST)
 """Reliable UDP between servers. A silent server fails a link 3 to 4.5 s after the first packet without an answer."""
 
 KEEPALIVE_S: Final = 1.0
@@ -27,3 +28,19 @@ CONFIRM_S: Final = 1.0
 
 PENDING_S: Final = 10.0
 """Time that a pending link is kept, seconds; more than the opener waits with ``RETRY_S_MAX``."""
+
+LOOK_S: Final = 0.25
+"""Time between two looks at the state of the links, seconds."""
+
+SUSPECT_S: Final = 0.75
+"""Time without an acknowledgement after which a link with unacknowledged packets is suspect, seconds: it is reported
+within :data:`LOOK_S` more. A repeated packet is sent three times in it."""
+
+SUSPECT_ROUND_TRIPS: Final = 3
+"""The same as a number of round trips, on longer paths."""
+
+FIRST_LINK_S: Final = 3.0
+"""Time until the first link to a server must be open, seconds: all servers of a domain may be starting."""
+
+REPORT_S: Final = 10.0
+"""Shortest time between two reports that the same server cannot be reached, seconds."""

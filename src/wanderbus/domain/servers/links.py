@@ -30,15 +30,18 @@ import msgspec
 
 from wanderbus.composition import Composition, Part
 from wanderbus.domain.servers.handshake import LinkKeys, decode_handshake, is_handshake
+from wanderbus.domain.servers.link_health import ServerHealth
 from wanderbus.domain.servers.link_parameters import (
     CONFIRM_S,
     KEEPALIVE_S,
+    LOOK_S,
     PENDING_S,
     RETRY_JITTER,
     RETRY_S_MAX,
     RETRY_S_MIN,
     SERVER_LINK_CONFIG,
 )
+from wanderbus.domain.servers.link_sight import LinkSight
 from wanderbus.domain.servers.link_states import OpenLink, OwnLink, PendingLink
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
@@ -50,7 +53,8 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.domain.servers.offers import Answer, Offer
+from wanderbus.domain.servers.offers import Answer, Offer, Refusal
+from wanderbus.domain.servers.table_comparison import TableComparison
 from wanderbus.errors import ConfigurationError, LimitExceeded, RemoteProtocolError
 from wanderbus.machine import (
     Address,
@@ -80,6 +84,7 @@ from wanderbus.transport import (
 _RUDP: Final = "rudp"
 _OPENING: Final = "opening"
 _PENDING: Final = "pending"
+_LOOK: Final = ("look",)
 
 
 class ServerLinks:
@@ -87,7 +92,8 @@ class ServerLinks:
 
     ``dropped`` counts offers, answers and first packets that had no effect, by reason: ``malformed``, ``unknown
     server``, ``misdirected`` (to another server), ``forged`` (the MAC or the seal is wrong, also because of another
-    domain) and ``stale`` (an answer that nothing waits for). Other dropped datagrams are in :attr:`counters`.
+    domain), ``other tables`` (the domain file of the opener differs) and ``stale`` (an answer that nothing waits for).
+    Other dropped datagrams are in :attr:`counters`.
 
     :param name: name of this server
     :param keys: its static keys
@@ -97,6 +103,7 @@ class ServerLinks:
     :param new_link: returns the next number of a link: positive, rising, never the same again
     :param socket: name of the local socket
     :param config: reliable UDP; ``consume_at_once`` and ``keepalive_s`` are replaced
+    :param tables: digests of the tables of the domain's file that have to be equal, by their names
     :param keepalive_s: time without own packets after which a link carries a PING, seconds
     :param reset_key: secret that outlives the process, for resets after a restart; b"" for none
     :raises ConfigurationError: a public key cannot be used; the message begins with the server
@@ -112,6 +119,7 @@ class ServerLinks:
         random: RandomSource,
         new_link: Callable[[], int],
         *,
+        tables: Mapping[str, bytes] = {},
         socket: str = "servers",
         config: RudpConfig | None = None,
         keepalive_s: float = KEEPALIVE_S,
@@ -130,6 +138,10 @@ class ServerLinks:
             except RemoteProtocolError:
                 raise ConfigurationError(f"servers.{server}.public_key: no X25519 public key; correct it") from None
             self._opening[server], self._accepting[server] = ours, theirs
+        self._tables = TableComparison(tables)
+        self._health = {server: ServerHealth(server, address) for server, address in self._addresses.items()}
+        self._looks = False
+        """True if the timer of the next look at all links is set."""
         self._config = msgspec.structs.replace(
             config or SERVER_LINK_CONFIG, consume_at_once=False, keepalive_s=keepalive_s
         )
@@ -160,6 +172,10 @@ class ServerLinks:
     def pending(self) -> int:
         """Return the number of offers of others that are answered and not followed by a packet yet."""
         return len(self._pending_ids)
+
+    def trouble(self, server: str) -> str:
+        """Return why ``server`` cannot be reached, as reported last; "" if it can, or if nothing is known."""
+        return self._health[server].report if server in self._health else ""
 
     def unconfirmed_bytes(self, link: int) -> int:
         """Return the bytes that wait to be sent or acknowledged on ``link``; 0 for an unknown link."""
@@ -209,9 +225,12 @@ class ServerLinks:
                 self._close(link, reason, now)
             case ConnectServer(server=server) if server not in self._own:
                 own = self._own[server] = OwnLink(server, RETRY_S_MIN)
+                self._health[server].wanted(now)
                 self._start_offer(own, now)
+                self._look_later(now)
             case DisconnectServer(server=server) if server in self._own:
                 self._disconnect(self._own.pop(server), now)
+                self._health[server].unwanted()
 
     def _on_timer(self, timer: TimerFired, now: float) -> None:
         match timer.key:
@@ -225,13 +244,18 @@ class ServerLinks:
                     self._send_offer(own, now)
             case ("pending", str(server)):
                 self._discard_pending(server)
+            case ("look",):
+                self._looks = False
+                for server in self._health:
+                    self._look(server, now)
+                self._look_later(now)
 
     def _on_datagram(self, given: DatagramReceived, now: float) -> None:
         if given.socket != self._socket:
             return
         data = given.data
         if is_handshake(data):
-            self._on_handshake(data, now)
+            self._on_handshake(data, given.source, now)
             return
         if self._pending_ids and (pending := self._pending_ids.get(int.from_bytes(data[:8], "big"))):
             if not pending.is_first_packet(data):
@@ -252,7 +276,7 @@ class ServerLinks:
     def _start_offer(self, own: OwnLink, now: float) -> None:
         own.local_id, own.offered_at, own.wait_s = self._endpoint.allocate(), now, RETRY_S_MIN
         own.offer_keys = KeyPair(self._random.token(KEY_BYTES))
-        own.offer = self._opening[own.server].offer(own.local_id, own.offer_keys.public)
+        own.offer = self._opening[own.server].offer(own.local_id, own.offer_keys.public, self._tables.encoded)
         self._offered[own.local_id] = own
         self._send_offer(own, now)
 
@@ -289,6 +313,8 @@ class ServerLinks:
         own.opened_at = now
         self._parts.emit(CancelTimer((_OPENING, own.server)))
         own.link = self._open(own.server, own.local_id, is_ours=True)
+        self._health[own.server].opened()
+        self._look(own.server, now)
         return own.link
 
     def _pause(self, own: OwnLink, now: float) -> None:
@@ -326,7 +352,7 @@ class ServerLinks:
 
     # Links of others -------------------------------------------------------------------------------------------------
 
-    def _on_handshake(self, data: bytes, now: float) -> None:
+    def _on_handshake(self, data: bytes, source: Address, now: float) -> None:
         try:
             message = decode_handshake(data)
         except RemoteProtocolError:
@@ -334,14 +360,42 @@ class ServerLinks:
             return
         if isinstance(message, Answer):
             self._on_answer(message, now)
+        elif isinstance(message, Refusal):
+            self._on_refusal(message, now)
         elif (keys := self._accepting.get(message.opener)) is None:
             self.dropped["unknown server"] += 1
         elif message.acceptor != self._name:
             self.dropped["misdirected"] += 1
         elif not keys.is_genuine_offer(message):
             self.dropped["forged"] += 1
-        elif answer := self._known_answer(message) or self._make_pending(message, keys, now):
-            self._parts.emit(SendDatagram(self._socket, self._addresses[message.opener], answer))
+        else:
+            self._on_offer(message, keys, source, now)
+
+    def _on_offer(self, offer: Offer, keys: LinkKeys, source: Address, now: float) -> None:
+        """Answer a genuine offer, or refuse it if the domain file of its server differs from ours."""
+        self._health[offer.opener].offered_from(source)
+        if difference := self._tables.difference(offer.tables):
+            self.dropped["other tables"] += 1
+            self._on_difference(offer.opener, difference, now)
+            answer = keys.refusal(offer, self._tables.encoded)
+        else:
+            answer = self._known_answer(offer) or self._make_pending(offer, keys, now)
+        if answer:
+            self._parts.emit(SendDatagram(self._socket, self._addresses[offer.opener], answer))
+
+    def _on_refusal(self, refusal: Refusal, now: float) -> None:
+        """Report why another server refuses a link; the offer is repeated, since the other one may be restarted."""
+        own = self._offered.get(refusal.opener_id)
+        if own is None or own.offer_keys is None:
+            self.dropped["stale"] += 1
+        elif not self._opening[own.server].is_genuine_answer(refusal, own.offer):
+            self.dropped["forged"] += 1
+        elif difference := self._tables.difference(refusal.tables):
+            self._on_difference(own.server, difference, now)
+
+    def _on_difference(self, server: str, difference: str, now: float) -> None:
+        self._health[server].difference = difference
+        self._look(server, now)
 
     def _known_answer(self, offer: Offer) -> bytes:
         """Return the answer that ``offer`` has already got, b"" if none."""
@@ -383,6 +437,9 @@ class ServerLinks:
         self._onward.append(OpenConnection(local_id, pending.offer.opener_id, address, 0, pending.secrets))
         link = self._open(server, local_id, is_ours=False, offer=pending.offer.data, answer=pending.answer)
         self._accepted[server] = link
+        self._health[server].difference = ""
+        self._look(server, now)
+        self._look_later(now)
         self._hurry(server, now)
 
     # All links -------------------------------------------------------------------------------------------------------
@@ -393,6 +450,28 @@ class ServerLinks:
         self._parts.emit(ServerLinkOpened(link.number, server, is_ours))
         return link
 
+    def _look_later(self, now: float) -> None:
+        """Look at all links again after a while, as long as there are any, or some are wanted."""
+        if not self._looks and (self._own or self._links):
+            self._looks = True
+            self._parts.emit(SetTimer(_LOOK, now + LOOK_S))
+
+    def _look(self, server: str, now: float) -> None:
+        """Report whether a server can be reached, if that has changed."""
+        own, accepted = self._own.get(server), self._accepted.get(server)
+        open_links = [each for each in (own.link if own else None, accepted) if each is not None]
+        for report in self._health[server].look([self._sight(each) for each in open_links], now):
+            self._parts.emit(report)
+
+    def _sight(self, link: OpenLink) -> LinkSight:
+        endpoint, local_id = self._endpoint, link.local_id
+        return LinkSight(
+            link.number,
+            endpoint.newest_acknowledged(local_id),
+            not endpoint.all_acknowledged(local_id),
+            endpoint.rtt_s(local_id),
+        )
+
     def _close(self, link: OpenLink, reason: str, now: float) -> None:
         del self._links[link.number], self._by_id[link.local_id]
         self._onward.append(CloseConnection(link.local_id))
@@ -400,6 +479,7 @@ class ServerLinks:
         if not link.is_ours:
             del self._accepted[link.server]
         elif own := self._own.get(link.server):
+            self._health[link.server].closed(reason, now)
             self._pause(own, now)
 
     def _route(self, outputs: list[Output], now: float) -> None:

@@ -74,3 +74,20 @@ class ServerMessageReceived(Output, frozen=True):
     link: int
     server: str
     payload: bytes
+
+
+class ServerUnreachable(Output, frozen=True):
+    """``server`` cannot be reached over any link, or the file of the domain differs there; ``reason`` is for people.
+
+    It is reported when it begins, and again if the reason changes, at a bounded rate.
+    """
+
+    server: str
+    reason: str
+
+
+class ServerReachable(Output, frozen=True):
+    """``server``, which was reported as unreachable, can be reached again, after ``seconds``."""
+
+    server: str
+    seconds: float

@@ -1,4 +1,4 @@
-"""Offers of links and answers to them, as received from another server."""
+"""Offers of links, answers to them and refusals, as received from another server."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 
 class Offer(NamedTuple):
-    """A received offer; ``data`` is the whole datagram."""
+    """A received offer; ``tables`` are the digests of the opener's tables, ``data`` is the whole datagram."""
 
     opener: str
     acceptor: str
     opener_id: int
     public: bytes
+    tables: bytes
     data: bytes
 
 
@@ -21,4 +22,12 @@ class Answer(NamedTuple):
     opener_id: int
     acceptor_id: int
     public: bytes
+    data: bytes
+
+
+class Refusal(NamedTuple):
+    """A received refusal with the digests of the acceptor's ``tables``; ``data`` is the whole datagram."""
+
+    opener_id: int
+    tables: bytes
     data: bytes

@@ -24,6 +24,7 @@ from wanderbus.broker.messages import (
     RoutesAnswered,
     SendOnLink,
 )
+from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.channels.interest.multicast import MulticastCounts
@@ -38,6 +39,8 @@ from wanderbus.domain.servers.messages import (
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
+    ServerReachable,
+    ServerUnreachable,
 )
 from wanderbus.domain.servers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed
 from wanderbus.domain.servers.server_parts import ServerParts
@@ -71,13 +74,13 @@ class ServerTraffic:
         on_decided: Callable[[CallServed | CallRedirected], None] = lambda decision: None,
     ) -> None:
         self._parts = parts
-        self._name, links, self._leaders, self._interest, _ = servers
+        self._name, self._links, self._leaders, self._interest, self._others = servers
         self._owners = owners
         self._on_decided = on_decided
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
-        parts.add(SERVER_LINKS, Part(links.step, self.route_links))
+        parts.add(SERVER_LINKS, Part(self._links.step, self.route_links))
         parts.add(LEADERS, Part(self._leaders.step, self.route_leaders))
         if self._interest is not None:
             parts.add(DIRECT_INTEREST, Part(self._interest.step, self.route_interest))
@@ -87,6 +90,11 @@ class ServerTraffic:
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
         return self._leaders.statuses()
+
+    def troubles(self) -> Mapping[str, str]:
+        """Return for each server that cannot be reached the reason, as reported last."""
+        found = {each: self._links.trouble(each) for each in self._others}
+        return {server: reason for server, reason in found.items() if reason}
 
     def multicast_counts(self) -> Mapping[str, MulticastCounts]:
         """Return for each other server the changes of interest that this one has sent it by multicast."""
@@ -126,6 +134,7 @@ class ServerTraffic:
                             for_leaders.append(output)
                         read[link] = read.get(link, 0) + 1
                 case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
+                    self._parts.emit(output)
                     for_owners.append(output)
                     if is_ours and self._leaders.has(server):
                         for_leaders.append(output)
@@ -138,6 +147,7 @@ class ServerTraffic:
                         if is_ours is (self._name < server):
                             for_broker.append(DirectLinkOpened(link, server))
                 case ServerLinkClosed(link=link, server=server, reason=reason):
+                    self._parts.emit(output)
                     for_owners.append(output)
                     if link in self._accepted:
                         self._accepted.remove(link)
@@ -147,6 +157,12 @@ class ServerTraffic:
                     if self._interest is not None:
                         for_interest.append(output)
                         for_broker.append(DirectLinkClosed(link, server))
+                case ServerUnreachable(server=server, reason=reason):
+                    for_broker.append(LeaderTrouble(server, f"it cannot be reached, {reason}"))
+                    self._parts.emit(output)
+                case ServerReachable(server=server):
+                    for_broker.append(LeaderTrouble(server, ""))
+                    self._parts.emit(output)
                 case _:
                     self._parts.emit(output)
         self._parts.give(LEADERS, for_leaders)
