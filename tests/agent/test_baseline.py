@@ -61,7 +61,7 @@ def test_connecting_is_one_datagram_and_the_same_again_behind_the_challenge(town
     pager = Pager(town).connect()
     assert pager.statuses == ["CONNECTED"]
     challenge, _ = town.to(pager.address)
-    attach = protocol.encode(protocol.Attach(1, "default", None, keep=True))
+    attach = protocol.encode(protocol.Attach(1, "default", None, keep=True, knows_waits=True))
     assert [data for source, _, data in town.sent if source == pager.address] == [attach, challenge + attach]
 
 
@@ -170,7 +170,7 @@ def test_an_answer_in_time_settles_once_and_one_that_is_late_not_again() -> None
 def test_requests_before_the_attachment_wait_for_it() -> None:
     agent = alone()
     first = agent.step([Connect(), Ask(protocol.Query(1))], 0.0)
-    assert sent_messages(first) == [protocol.Attach(7, "default", None, keep=True)]
+    assert sent_messages(first) == [protocol.Attach(7, "default", None, keep=True, knows_waits=True)]
     assert sent_messages(receive(agent, protocol.Attachment(99))) == [protocol.Query(1)]
     assert sent_messages(receive(agent, protocol.Attachment(99))) == [], "a second answer changes nothing"
 
@@ -188,7 +188,7 @@ def test_a_refusal_of_the_attachment_is_reported() -> None:
     agent = alone()
     agent.step([Connect()], 0.0)
     refusal = protocol.RequestRefused(0, "identities_max is 1, and it is reached", limit="identities_max")
-    assert receive(agent, refusal) == [ConnectRefused("attachment", None, refusal.reason)]
+    assert receive(agent, refusal) == [ConnectRefused("attachment", None, refusal.reason, refusal.limit)]
 
 
 def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
@@ -203,6 +203,9 @@ def test_a_message_above_one_datagram_is_refused_and_not_sent() -> None:
     large = protocol.encode_event(Event(SUBJECT, {"N": "x" * UDP_PAYLOAD_BYTES_MAX}))
     outputs = agent.step([PublishEvent(1, large)], 0.0)
     assert [type(each) for each in outputs] == [PublishSettled]
+    small = Event(SUBJECT, {})
+    publish = PublishEvent(2, protocol.encode_event(small))
+    assert sent_messages(agent.step([publish], 0.0)) == [protocol.Publish(2, small)]
 
 
 def test_the_longest_datagram_is_sent() -> None:

@@ -18,6 +18,8 @@ from wanderbus.client.machine.messages import (
     RequestSettled,
     StartReading,
     StopReading,
+    StreamReplaced,
+    SubscriptionOver,
 )
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId, Gap, Loss, Notification, Position
@@ -107,9 +109,11 @@ def arrived(outputs: list[Output]) -> list[object]:
 
 
 def test_the_first_word_is_the_attachment() -> None:
-    assert opening(conversation()) == [Attach(7, "default", None, True)]
-    assert opening(conversation(session="work", keep=False)) == [Attach(7, "work", None, False)]
-    assert opening(conversation(resume=Position(1, 41))) == [Attach(7, "default", Position(1, 41), True)]
+    assert opening(conversation()) == [Attach(7, "default", None, True, knows_waits=True)]
+    assert opening(conversation(session="work", keep=False)) == [Attach(7, "work", None, False, knows_waits=True)]
+    assert opening(conversation(resume=Position(1, 41))) == [
+        Attach(7, "default", Position(1, 41), True, knows_waits=True)
+    ]
 
 
 def test_design_5_2_unanswered_messages_are_repeated_in_order_requests_first() -> None:
@@ -158,7 +162,7 @@ def test_a_refused_request_carries_its_refusal() -> None:
 
 def test_a_refused_attachment_is_a_refused_connection() -> None:
     refusal = RequestRefused(0, "devices_max is 1, and it is reached", None, "devices_max")
-    assert receive(conversation(), refusal) == [ConnectRefused("attachment", None, refusal.reason)]
+    assert receive(conversation(), refusal) == [ConnectRefused("attachment", None, refusal.reason, "devices_max")]
 
 
 def test_g08_an_answer_in_parts_is_reported_whole_and_a_broken_off_one_from_its_start() -> None:
@@ -192,7 +196,8 @@ def test_an_acknowledgement_is_sent_once_and_repeated_on_the_next_connection() -
     assert talk.send(acknowledgement(2)) == protocol.encode(Take(1, 2))
     assert talk.send(acknowledgement(1)) is None
     assert talk.send(acknowledgement(2)) is None
-    assert opening(talk) == [Attach(7, "default", None, True), reads((1, "wb-1", Position(1, 2)))]
+    attach = Attach(7, "default", None, True, received=Position(1, 2), knows_waits=True)
+    assert opening(talk) == [attach, reads((1, "wb-1", Position(1, 2)))]
 
 
 def test_unread_notifications_are_not_acknowledged_on_the_next_connection() -> None:
@@ -207,7 +212,7 @@ def test_each_connection_sends_the_resume_position() -> None:
     """The broker may have removed the device meanwhile, with its position."""
     talk = conversation(resume=Position(1, 70))
     for _ in range(2):
-        assert opening(talk) == [Attach(7, "default", Position(1, 70), True)]
+        assert opening(talk) == [Attach(7, "default", Position(1, 70), True, knows_waits=True)]
         receive(talk, Attachment(1))
 
 
@@ -411,10 +416,61 @@ def test_u02_a_gap_of_which_nothing_is_missing_arrives_empty_so_that_it_can_be_t
 
 def test_acknowledgements_of_an_earlier_stream_do_not_count_for_the_present_one() -> None:
     talk = reading()
-    receive(talk, Attachment(1), notify(1), Attachment(2), notify(1))
+    another = msgspec.structs.replace(notify(1), id=EventId("wb", 2, 101))
+    receive(talk, Attachment(1), notify(1), Attachment(2), another)
     assert talk.send(acknowledgement(1, epoch=1)) is None
     assert talk.send(acknowledgement(1, epoch=2)) == protocol.encode(Take(1, 1))
 
 
 def test_x20_the_first_attachment_has_the_choice_about_the_queue() -> None:
-    assert opening(conversation(keep=False, keep_queue=True)) == [Attach(7, "default", None, False, True)]
+    assert opening(conversation(keep=False, keep_queue=True)) == [
+        Attach(7, "default", None, False, True, knows_waits=True)
+    ]
+
+
+def test_another_epoch_of_the_same_stream_changes_nothing() -> None:
+    talk = reading()
+    receive(talk, Attachment(1), notify(1), notify(2))
+    following = Attachment(2, first=3, earlier=((1, 1),))
+    assert arrived(receive(talk, following, notify(2), notify(3))) == [3]
+    assert talk.send(acknowledgement(2)) == protocol.encode(Take(1, 2))
+    attach = Attach(7, "default", None, True, received=Position(2, 3), knows_waits=True)
+    assert opening(talk) == [attach, reads((1, "wb-1", Position(1, 2)))]
+
+
+def test_a_stream_that_was_rolled_back_continues_behind_what_both_have() -> None:
+    """Numbers 3 to 5 were given in the lost part of the log; 3 and 4 are other events now."""
+    talk = reading()
+    receive(talk, Attachment(1), *map(notify, range(1, 6)))
+    talk.send(acknowledgement(5))
+    rolled_back = Attachment(9, first=3, earlier=((1, 1),))
+    assert receive(talk, rolled_back) == [StreamReplaced(Position(1, 5), 2)]
+    others = [msgspec.structs.replace(notify(number), id=EventId("wb", 9, 100 + number)) for number in (2, 3, 4)]
+    assert arrived(receive(talk, *others)) == [3, 4]
+    assert talk.send(acknowledgement(5, epoch=1)) is None, "a position of the lost part is not one of this stream"
+    assert opening(talk)[1:] == [reads((1, "wb-1", Position(1, 2)))]
+
+
+def test_an_event_that_comes_again_after_a_rollback_is_acknowledged_without_the_application() -> None:
+    talk = reading()
+    receive(talk, Attachment(1), *map(notify, range(1, 6)))
+    for number in range(1, 6):
+        talk.send(acknowledgement(number))
+    again = [msgspec.structs.replace(notify(5), number=3), msgspec.structs.replace(notify(9), number=4)]
+    outputs = receive(talk, Attachment(9, first=3, earlier=((1, 1),)), again[0])
+    assert (arrived(outputs), talk.take_unsent()) == ([], [protocol.encode(Take(1, 3))])
+    repeated = msgspec.structs.replace(notify(4), number=5)
+    assert arrived(receive(talk, again[1], repeated)) == [4]
+    assert talk.take_unsent() == [], "the application has not acknowledged the one before"
+    assert talk.send(acknowledgement(4, epoch=9)) == protocol.encode(Take(1, 5))
+
+
+def test_a_successor_of_a_subscription_that_was_missed_begins_with_a_gap() -> None:
+    talk = conversation(on_ended="resubmit")
+    talk.send(Ask(SUBSCRIBE, reads=True))
+    receive(talk, Attachment(1), Done(1, (SUBSCRIPTION,)), Attachment(2), Done(-1, ()))
+    successor = msgspec.structs.replace(SUBSCRIPTION, id="wb-2")
+    (over, gap) = receive(talk, Done(-2, (successor,)))
+    assert isinstance(over, SubscriptionOver)
+    assert isinstance(gap, Arrived)
+    assert (gap.item.count, gap.item.reason, gap.subscriptions) == (1, "missed", ("wb-2",))  # type: ignore[union-attr]

@@ -72,6 +72,17 @@ def test_a01_a08_events_travel_between_agent_and_broker_and_never_over_sip(town:
     assert not any(b"Trade" in s.data for s in town.since(start))
 
 
+def test_r08_after_negotiation_events_need_no_message_of_sip(town: Town) -> None:
+    alice, bob = connected(town), connected(town, "bob", number=2)
+    town.run(2.0)
+    start = town.world.now
+    for n in range(20):
+        bob.publish(n)
+        town.run(0.1)
+    assert alice.received == list(range(20))
+    assert [s for s in town.since(start) if {s.source[1], s.destination[1]} & set(SIP_PORTS)] == []
+
+
 def test_f03_a_notify_ack_sent_at_once_shares_the_datagram_of_the_ack(town: Town) -> None:
     alice, bob = connected(town), connected(town, "bob", number=2)
     town.run(2.0)

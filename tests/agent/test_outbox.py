@@ -199,3 +199,18 @@ def test_the_outbox_and_what_is_published_beside_it_are_numbered_apart() -> None
     town.run(1.0)
     assert sorted(alice.received) == [1, 100]
     assert sorted((each.number, each.outbox) for each in bob.all_of(PublishSettled)) == [(1, False), (1, True)]
+
+
+# An outbox that was restored from a copy ------------------------------------------------------------------------------
+
+
+def test_x25_a_number_of_another_event_stops_the_sending_until_the_events_have_another_epoch() -> None:
+    outbox = Outbox([1, 2, 3])
+    assert sendable(outbox) == [1, 2, 3]
+    assert outbox.settled(1, None, 0.0)
+    assert not outbox.settled(2, "number_used", 0.0)
+    assert not outbox.needs_epoch, "3 may have been accepted in the present epoch"
+    assert outbox.settled(3, None, 0.0)
+    assert (outbox.needs_epoch, sendable(outbox, RETRY_S_MIN), outbox.wake_at()) == (True, [], None)
+    outbox.renewed()
+    assert sendable(outbox, RETRY_S_MIN) == [2]

@@ -42,6 +42,17 @@ def test_events_that_match_are_sent_and_others_are_not(filtering: PublisherFilte
     assert filtering.take_unsent() == []
 
 
+def test_an_event_for_which_filters_take_too_much_work_is_sent(filtering: PublisherFilter) -> None:
+    """The filters are those of others; within the bound nobody wants either event."""
+    costly = " or ".join(f"cesql \"UPPER(CONCAT(Text, Text)) = 'x{each}'\"" for each in range(30))
+    filtering.arrived(filters(0, "N == 7", costly, version=2), 1.0)
+    short, long = (protocol.encode_event(Event("Trade", {"N": 1, "Text": "y" * size})) for size in (10, 20_000))
+    assert filtering.holds_back(short, 0.0, 1.0)
+    assert not filtering.holds_back(long, 0.0, 1.0)
+    filtering.arrived(filters(0, "N == 7", version=3), 1.0)
+    assert filtering.holds_back(long, 0.0, 1.0)
+
+
 def test_the_lease_begins_with_the_request_and_ends_a_margin_earlier(filtering: PublisherFilter) -> None:
     end = LEASE_S * (1 - LEASE_MARGIN)
     assert filtering.holds_back(event(2), 0.0, end - 0.01)
@@ -206,3 +217,12 @@ def test_events_are_sent_while_the_connection_is_away() -> None:
     phone.publish(2)
     town.run(0.5)
     assert HELD_BACK not in [each.id for each in phone.all_of(PublishSettled)]
+
+
+def test_n01_no_count_is_lost_when_filters_are_forgotten_or_filtering_ends(filtering: PublisherFilter) -> None:
+    assert filtering.holds_back(event(2), 0.0, 1.0)
+    assert not filtering.holds_back(event(2, "Other"), 0.0, 1.0)  # its request has the counts of both
+    filtering.forget()
+    assert filtering.take_unsent() == []
+    filtering.end()
+    assert filtering.take_unsent() == [ReleaseFilters(2, 1)]

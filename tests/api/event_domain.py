@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import wanderbus
-from tests.api.world import PASSWORDS, SUBJECT
+from tests.api.world import PASSWORDS, SUBJECT, service
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 from wanderbus.runtime.net.free_port import free_port
 
@@ -72,11 +73,18 @@ class Domain:
             yield server
 
     @asynccontextmanager
-    async def servers(self) -> AsyncIterator[dict[str, wanderbus.Server]]:
+    async def servers(self, **options: Any) -> AsyncIterator[dict[str, wanderbus.Server]]:
         """Run all servers."""
         async with AsyncExitStack() as stack:
             names = read_domain(self.file).settings.servers
-            yield {name: await stack.enter_async_context(self.server(name)) for name in names}
+            yield {name: await stack.enter_async_context(self.server(name, **options)) for name in names}
+
+    async def started_once(self) -> None:
+        """Run all servers until each leader knows what the others want: before that, events wait there."""
+        async with self.servers() as servers:
+            for each in servers.values():
+                while service(each).broker._settled.missing:
+                    await asyncio.sleep(0.005)
 
     def agent(self, server: str, name: str = "alice", **options: Any) -> wanderbus.Agent:
         """An agent of a user at a server."""

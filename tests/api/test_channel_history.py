@@ -94,6 +94,7 @@ def test_k03_a_user_who_may_not_subscribe_sees_no_history(domain: Domain) -> Non
     async def story() -> None:
         leader, elsewhere, _ = domain.places()
         config = BrokerConfig(may_subscribe={"sip:bob@localhost": ("Weather",)})
+        await domain.started_once()
         async with (
             domain.server(leader),
             domain.server(elsewhere, broker=config),

@@ -12,6 +12,7 @@ from tests.api.world import SUBJECT, World, files, numbers, publish, run
 from wanderbus.client.machine import core
 from wanderbus.errors import ConfigurationError, Refused
 from wanderbus.parameters.transports import RudpConfig
+from wanderbus.runtime.net.free_port import free_port
 
 every_kind = pytest.mark.parametrize(
     ("encryption", "data_transport"),
@@ -40,6 +41,37 @@ def test_f01_events_travel_over_what_was_asked_for_also_after_a_move(
             await bob.rebind("127.0.0.3")
             await publish(bob, *range(100, 200))
             assert await numbers(notifications, 100) == list(range(100, 200))
+
+    run(story())
+
+
+def test_q02_events_use_the_port_that_is_given_also_after_a_move(world: World) -> None:
+    port = free_port("127.0.0.1")
+
+    async def story() -> None:
+        async with world.server(), world.agent(data_port=port) as alice, alice.subscribe(SUBJECT) as notifications:
+            for address in ("127.0.0.1", "127.0.0.2"):
+                driver = alice._driver
+                assert driver is not None
+                assert driver._sockets[core.DATA_SOCKET].getsockname() == (address, port)
+                await publish(alice, 1)
+                assert await numbers(notifications, 1) == [1]
+                if address == "127.0.0.1":
+                    await alice.rebind("127.0.0.2")
+
+    run(story())
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, None])
+def test_q02_a_port_that_cannot_be_used_is_named(world: World, port: int | None) -> None:
+    async def story() -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as other:
+            other.bind(("127.0.0.1", 0))
+            used = other.getsockname()[1]
+            reason = f"port {used} of 127.0.0.1 cannot be used: Address already in use"
+            with pytest.raises(ConfigurationError, match=f"data_port: ({port} is no port|{reason})"):
+                async with world.server(), world.agent(data_port=used if port is None else port):
+                    pass
 
     run(story())
 

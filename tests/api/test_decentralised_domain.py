@@ -94,12 +94,15 @@ def test_both_models_meet_in_one_domain(tmp_path: Path) -> None:
 
     async def story() -> None:
         ordered = domain.subject_of("s3")
-        async with domain.servers(), AsyncExitStack() as stack:
+        async with domain.servers() as servers, AsyncExitStack() as stack:
             alice = await stack.enter_async_context(domain.agent("s1"))
             bob = await stack.enter_async_context(domain.agent("s2", "bob"))
             everything = await stack.enter_async_context(alice.subscribe("*"))
             for n in range(6):
-                await bob.publish("Chat" if n % 2 else ordered, {"n": n})
+                name, publisher = ("s1", alice) if n % 4 < 2 else ("s2", bob)
+                identity = await publisher.publish("Chat" if n % 2 else ordered, {"n": n})
+                # The leader of an ordered channel accepts its events; of a decentralised one, the publisher's server.
+                assert identity.origin == service(servers[name if n % 2 else "s3"]).broker.state.server
             assert set(await numbers(everything, 6)) == set(range(6))
             await nothing_more(everything)
 

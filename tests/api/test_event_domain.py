@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,24 @@ def test_an_event_published_anywhere_reaches_subscribers_everywhere_once_and_in_
                 await nothing_more(reader)
 
     run(story())
+
+
+def test_each_link_has_a_line_when_it_opens_and_when_it_closes(
+    domain: Domain, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "wanderbus")
+
+    async def story() -> None:
+        async with domain.servers() as servers:
+            await servers["s2"].close()
+            while not any("with server s2 of the domain is closed: " in line for line in caplog.messages):
+                await asyncio.sleep(0.01)
+
+    run(story())
+    opened = [
+        line for line in caplog.messages if re.fullmatch(r"the link (to|from) server s2 of the domain is open", line)
+    ]
+    assert {line.split()[2] for line in opened} == {"to", "from"}
 
 
 def test_all_ids_are_those_of_the_leader(domain: Domain) -> None:
@@ -157,6 +177,7 @@ def test_events_wait_for_the_server_of_a_subscriber_while_it_is_down(domain: Dom
 def test_a_subscription_begins_in_the_past_at_any_server(domain: Domain) -> None:
     async def story() -> None:
         leader, elsewhere, _ = domain.places()
+        await domain.started_once()
         async with domain.server(leader), domain.agent(leader) as alice:
             first = await alice.publish(SUBJECT, {"n": 0})
             for value in range(1, 5):
@@ -188,6 +209,7 @@ def test_a_past_that_was_begun_waits_for_its_leader(domain: Domain) -> None:
     async def story() -> None:
         leader, elsewhere, _ = domain.places()
         config = BrokerConfig(unacknowledged_max=8)
+        await domain.started_once()
         async with domain.server(elsewhere, broker=config), domain.agent(elsewhere, "bob") as bob:
             async with domain.server(leader), domain.agent(leader) as alice:
                 for value in range(100):

@@ -15,7 +15,7 @@ import pytest
 from wanderbus import connect
 from wanderbus.api.sip_mobility import SIPMobility, SIPMobilityProperties
 from wanderbus.client.error_mapping import not_reached
-from wanderbus.client.machine.messages import AgentProperties
+from wanderbus.client.machine.messages import AgentProperties, ServerUnreachable, long_requests_lost
 from wanderbus.errors import ConfigurationError, Unreachable
 
 
@@ -95,5 +95,13 @@ def test_a_name_of_this_host_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["certificate is not yet valid", "certificate has expired"])
 def test_a_certificate_out_of_its_time_points_at_the_clock(words: str) -> None:
     properties = AgentProperties("sip:alice@b.example", ("192.0.2.1", 5061), "sip:broker@b.example", "phone", epoch=1)
-    error = not_reached(properties, 10.0, f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {words}")
+    trouble = ServerUnreachable(f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {words}")
+    error = not_reached(properties, 10.0, trouble)
     assert str(error).endswith("check the clock of this device, then the server's certificate")
+
+
+def test_a_narrow_path_points_at_tcp() -> None:
+    properties = AgentProperties("sip:alice@b.example", ("192.0.2.1", 5060), "sip:broker@b.example", "phone", epoch=1)
+    line = str(not_reached(properties, 10.0, long_requests_lost(871)))
+    assert "not one of 871 bytes" in line
+    assert line.endswith("let the server accept SIP over TCP (wanderbus up --tcp, and no firewall on the way)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,37 @@ def test_events_pass_the_relay_beside_it_and_a_move_does_too(world: World, data_
                 assert await numbers(notifications, 1) == [value]
 
     run(story())
+
+
+def test_i06_every_event_passes_the_relay_on_both_ways_and_none_goes_past_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test reads the numbers of events in the datagrams at the sockets, which are not encrypted here."""
+    ways: dict[str, set[int]] = {"to the relay": set(), "from the relay": set(), "past the relay": set()}
+
+    class Tapped(socket.socket):
+        def sendto(self, data: Any, *more: Any) -> int:
+            of_relay = self.getsockname()[1] in PORTS, more[-1][1] in PORTS
+            way = {(False, True): "to the relay", (True, False): "from the relay"}.get(of_relay, "past the relay")
+            ways[way] |= {int(number) for number in re.findall(rb"event (\d{4})", bytes(data))}
+            return super().sendto(data, *more)
+
+    monkeypatch.setattr(socket, "socket", Tapped)
+    plain: dict[str, Any] = {"encryption": False, "data_transport": "udp"}
+
+    async def story() -> None:
+        async with (
+            world.server(encryption=False, **ALL),
+            world.agent("alice", **plain) as alice,
+            world.agent("bob", local_address="127.0.0.1", **plain) as bob,
+            bob.subscribe("Departure") as notifications,
+        ):
+            for number in range(30):
+                await alice.publish("Departure", {"n": number, "text": f"event {number:04}"})
+            assert await numbers(notifications, 30) == list(range(30))
+
+    run(story())
+    assert ways == {"to the relay": set(range(30)), "from the relay": set(range(30)), "past the relay": set()}
 
 
 def test_the_relay_ends_with_the_server(world: World) -> None:

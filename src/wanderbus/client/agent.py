@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 from wanderbus import protocol
 from wanderbus.client.agent_sockets import End
 from wanderbus.client.disconnection_hooks import DisconnectionHooks
-from wanderbus.client.error_mapping import connect_error, not_reached
+from wanderbus.client.error_mapping import connect_error, not_reached, removal_shown
 from wanderbus.client.machine.messages import (
     AgentStatusChanged,
     Arrived,
@@ -26,17 +26,29 @@ from wanderbus.client.machine.messages import (
     DataPathKind,
     Disconnect,
     Disconnected,
+    MembershipLost,
+    PublishesDelayed,
     PublishSettled,
     RequestSettled,
     ServerUnreachable,
+    StreamReplaced,
     SubscriptionNotRead,
     SubscriptionOver,
 )
 from wanderbus.client.notifications import Item, Notifications
 from wanderbus.client.publishes import OwnOutbox, Publishing, Turnstile, encoded, event_of
 from wanderbus.client.readers import Readers
-from wanderbus.client.reports import Ending, Listeners, OutboxEnd, OutboxRefusal, OutboxSize, Reports, StatusChange
-from wanderbus.client.requests import Requests
+from wanderbus.client.reports import (
+    DiscardedMessages,
+    Ending,
+    Listeners,
+    OutboxEnd,
+    OutboxRefusal,
+    OutboxSize,
+    Reports,
+    StatusChange,
+)
+from wanderbus.client.requests import Requests, retrieved, until_us
 from wanderbus.completion import public_names
 from wanderbus.errors import Closed, LocalProtocolError, Unreachable, WanderbusError
 from wanderbus.event import Event, EventId, Gap, Notification, Position, Value
@@ -52,7 +64,6 @@ from wanderbus.subscription import (
     SincePoint,
     SubscribeOptions,
     Subscription,
-    instant_us,
     since_of,
 )
 
@@ -92,9 +103,8 @@ class Agent:
     ) -> None:
         self._end = end
         self._offline = offline
-        self._trouble = ""
-        self._dropped = 0
-        """Number of SIP messages that were discarded unread."""
+        self._trouble = ServerUnreachable("")
+        self._discarded = DiscardedMessages()
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
         self._data_way: DataPathKind = "udp"
@@ -102,7 +112,7 @@ class Agent:
         self._requests = Requests(self._feed)
         self._turnstile = Turnstile(publish_per_s)
         self._publishing = Publishing(self._turnstile, self._feed)
-        self._readers = Readers(self._requests)
+        self._readers = Readers(self._requests, end)
         self._advertising: Advertising | None = None
         self._changes: Listeners[StatusChange] = Listeners()
         self._endings: Listeners[Ending] = Listeners()
@@ -310,7 +320,7 @@ class Agent:
         :param language: language of ``expression``: ``eci``, ``cesql`` (CloudEvents SQL) or ``xml`` (SPEC U-04, O-01)
         :param format: ``xml`` adds an XML text to each notification, ``notification.xml`` (SPEC O-03)
         :param resume: the last position of this subscription that the application has committed with its results;
-            everything after it is delivered, seen before or not (DESIGN 5.5)
+            everything after it is delivered, seen before or not, with a gap for what was acknowledged (DESIGN 5.5)
         :param since: begin in the past, then continue live, each event once (SPEC T-05): the events accepted at a time
             or later, those after an :class:`~wanderbus.EventId` or after the :class:`~wanderbus.Position` of a
             notification, or ``"earliest"`` for all that the server keeps. Entering the block raises :class:`Refused` if
@@ -334,11 +344,12 @@ class Agent:
             tuple(restrictions),
             this_device_only,
             queue or QueuePolicy(),
-            _instant_us(until),
+            until_us(until),
             language,
             format,
             resume=resume,
             since=None if since is None else since_of(since),
+            is_kept=keep,
         )
         return Notifications(self, self._readers, request, keep=keep, gaps=gaps)
 
@@ -393,7 +404,7 @@ class Agent:
 
         A subscription that ended a short time ago is revived with the same id (SPEC X21).
         """
-        request = protocol.Renew(self._requests.next_request(), subscription, lifetime_s, _instant_us(until))
+        request = protocol.Renew(self._requests.next_request(), subscription, lifetime_s, until_us(until))
         (renewed,) = await self._requests.ask(request)
         return renewed
 
@@ -477,10 +488,9 @@ class Agent:
                 with contextlib.suppress(TimeoutError, WanderbusError):
                     async with asyncio.timeout(CLOSE_S_MAX):
                         await self.leave()
-            if self._status == "CONNECTED":
-                await self._readers.abandoned(CLOSE_S_MAX)
-                if self._advertising is not None:
-                    await self._advertising.end_unblocked(CLOSE_S_MAX)
+            await self._readers.abandoned(CLOSE_S_MAX, is_connected=self._status == "CONNECTED")
+            if self._status == "CONNECTED" and self._advertising is not None:
+                await self._advertising.end_unblocked(CLOSE_S_MAX)
             driver.feed(Disconnect())
             if self._attached.done() and self._attached.exception() is None:
                 try:
@@ -507,9 +517,10 @@ class Agent:
         self._driver = Driver(Unmade(), self._report)
         self._end.open(self._driver)
         self._driver.feed(Connect())
+        self._readers.end_left()  # before the first request of the application, which may subscribe again
         # The first response shows that the broker has attached this agent, not only that it was reached.
         self._attached = self._requests.begin(protocol.Query(self._requests.next_request()))
-        self._attached.add_done_callback(_retrieved)
+        self._attached.add_done_callback(retrieved)
 
     def _report(self, output: Output) -> None:
         match output:
@@ -518,38 +529,32 @@ class Agent:
             case PublishSettled(outbox=True):
                 self._publishing.count(output)
                 self._outbox.settle(output)
-            case PublishSettled():
-                self._publishing.settle(output, self._end.properties.broker)
+            case PublishSettled() | PublishesDelayed():
+                self._publishing.take(output, self._end.properties.broker)
             case RequestSettled():
                 self._readers.known(output.subscriptions)
                 self._requests.settle(output, self._end.properties.broker)
             case SubscriptionOver():
                 self._readers.over(output)
                 self._endings.report(Ending(output.subscription, output.reason, output.successor))
+            case StreamReplaced():
+                self._readers.replaced(output)
             case SubscriptionNotRead(subscription=subscription, waiting=waiting):
                 self._readers.not_read(subscription, waiting)
             case AgentStatusChanged():
                 self._status_changed(output)
+            case MembershipLost():
+                _log.warning("%s: %s", self.uri, removal_shown(output.reason))
             case ConnectRefused():
                 self._refused(output)
-            case ServerUnreachable(reason=reason):
-                self._trouble = reason
+            case ServerUnreachable():
+                self._trouble = output
+                if output.remedy:
+                    _log.warning("%s cannot reach its server: %s; %s", self.uri, output.reason, output.remedy)
             case Disconnected():
                 self._disconnected.set()
             case Limited():
-                self._limited(output)
-
-    def _limited(self, limited: Limited) -> None:
-        """Log discarded messages of strangers: the first one, and each time that their count has doubled."""
-        before, self._dropped = self._dropped, self._dropped + limited.count
-        if before.bit_length() != self._dropped.bit_length():
-            _log.warning(
-                "%s %s were discarded so far, the last from %s: a flood (%s)",
-                self._dropped,
-                limited.reason,
-                limited.party,
-                limited.limit,
-            )
+                self._discarded.count(output)
 
     def _status_changed(self, change: AgentStatusChanged) -> None:
         now_us, waiting = wall_us(), self._publishing.unsettled
@@ -569,6 +574,8 @@ class Agent:
             self._attached.set_exception(error)
             if self._offline:
                 _log.warning("the server refuses this agent: %s", error)
+        elif refused.limit == protocol.DEVICE_USED_TWICE:
+            asyncio.get_running_loop().call_soon(self._shut, error)  # two would take each other's place for ever
         elif not self._attached.cancelled() and self._attached.exception() is None:
             _log.warning("the server refuses this agent now: %s", error)
 
@@ -586,13 +593,3 @@ class Agent:
         self._readers.close(reason)
         for listeners in (self._changes, self._endings, self._refusals):
             listeners.close()
-
-
-def _retrieved(attached: asyncio.Future[RequestSettled]) -> None:
-    """Mark the error of the attachment as retrieved: with ``offline`` the application may never await it."""
-    if not attached.cancelled():
-        attached.exception()
-
-
-def _instant_us(until: datetime | None) -> int | None:
-    return None if until is None else instant_us(until)

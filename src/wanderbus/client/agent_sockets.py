@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import logging
 import ssl
@@ -17,8 +18,9 @@ from wanderbus.client.machine.data_path import allowed_paths
 from wanderbus.client.machine.messages import AgentProperties, Moved
 from wanderbus.datachannel import DISCARD_PORT
 from wanderbus.errors import ConfigurationError, Unreachable
+from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.machine import Address
-from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig, carrying
 from wanderbus.runtime.files.device_file import Device
 from wanderbus.runtime.net.addresses import AddressMonitor, address_towards
 from wanderbus.runtime.net.driver import Driver
@@ -29,6 +31,9 @@ from wanderbus.settings.agent import AgentSettings
 _log = logging.getLogger("wanderbus.agent")
 
 ECI_SCHEME: Final = "eci://"
+
+LEFT_FILE: Final = "left"
+"""Name of the file of subscriptions without an end in the state directory of a device."""
 
 OUTBOX_FILE: Final = "outbox.db"
 """Name of the outbox file in the state directory of a device."""
@@ -59,6 +64,11 @@ class End(Protocol):
 
     def outbox_file(self) -> Path:
         """Return the path of this device's outbox; :class:`ConfigurationError` if it cannot have one."""
+        ...
+
+    @property
+    def left_file(self) -> Path | None:
+        """File for the subscriptions that this device leaves without an end; None without a state directory."""
         ...
 
     @property
@@ -103,6 +113,7 @@ class MobileEnd:
         state_dir: Path,
         outbox_file: Path | None,
         local_address: str | None,
+        data_port: int,
         offline: bool,
         tls: ssl.SSLContext | None,
     ) -> None:
@@ -113,6 +124,7 @@ class MobileEnd:
         self._outbox_file = outbox_file
         self._outbox = outbox_file or state_dir / OUTBOX_FILE
         self._local_address = local_address
+        self._data_port = data_port
         self._offline = offline
         self._tls = tls
         self._device: Device | None = None
@@ -127,6 +139,11 @@ class MobileEnd:
     def has_outbox(self) -> bool:
         """See :meth:`End.has_outbox`."""
         return not self.ephemeral and self._outbox.exists()
+
+    @property
+    def left_file(self) -> Path | None:
+        """See :meth:`End.left_file`."""
+        return None if self.ephemeral else self._state_dir / LEFT_FILE
 
     def outbox_file(self) -> Path:
         """See :meth:`End.outbox_file`."""
@@ -165,8 +182,9 @@ class MobileEnd:
             SystemRandom(),
             sip=bound[core.SIP_SOCKET],
             data=bound[core.DATA_SOCKET],
-            rudp=self._rudp,
-            tcp=self._tcp_channels,
+            # An agent trusts its broker with events of any size, so only the broker has a setting.
+            rudp=carrying(self._rudp or RudpConfig(), EVENT_BYTES_MOST),
+            tcp=carrying(self._tcp_channels or TcpConfig(), EVENT_BYTES_MOST),
         )
         if self._local_address is None:
             self._monitor = AddressMonitor(self.properties.server, self._followed)
@@ -189,11 +207,13 @@ class MobileEnd:
 
     def _bind(self, local: str) -> dict[str, Address]:
         driver = self._driver
-        with usable(local):
+        with usable(local, self._data_port):
             ways = allowed_paths(self.properties.data_transport, self.properties.data_ways)
             over_udp, over_tcp = (any(way.startswith(kind) for way in ways) for kind in ("udp", "tcp"))
-            sockets = [core.SIP_SOCKET, core.DATA_SOCKET] if over_udp else [core.SIP_SOCKET]
-            bound = driver.bind(dict.fromkeys(sockets, (local, 0)))
+            sockets = {core.SIP_SOCKET: (local, 0)}
+            if over_udp:
+                sockets[core.DATA_SOCKET] = local, self._data_port
+            bound = driver.bind(sockets)
             if over_tcp:
                 driver.bind_streams(core.STREAM_SOCKET, {}, local_host=local, limits=DATA_STREAM_LIMITS)
             if not over_udp:
@@ -201,6 +221,8 @@ class MobileEnd:
             if self.properties.transport != "UDP":
                 # No listener is needed: requests arrive on the connection that the agent opens to the server.
                 driver.bind_streams(core.SIP_SOCKET, {}, client_tls=self._tls, local_host=local)
+            else:
+                driver.allow_streams(core.SIP_SOCKET, local_host=local)  # for requests too long for the path
         return bound
 
     def _move(self, local: str) -> None:
@@ -232,13 +254,19 @@ def local_address(wanted: str | None, server: Address, *, offline: bool = False)
 
 
 @contextlib.contextmanager
-def usable(local: str) -> Iterator[None]:
-    """Convert errors of binding sockets to ``local`` into :class:`ConfigurationError`."""
+def usable(local: str, data_port: int = 0) -> Iterator[None]:
+    """Convert errors of binding sockets to ``local``, one to a given port, into :class:`ConfigurationError`."""
     try:
         if ipaddress.ip_address(local).is_unspecified:
             raise ConfigurationError(f"local_address: {local} is unspecified; give an address that peers can send to")
         yield
     except ValueError:
         raise ConfigurationError(f"local_address: {local!r} is not an IP address") from None
+    except OverflowError:
+        raise ConfigurationError(f"data_port: {data_port} is no port; give one from 1 to 65535, or 0 for any") from None
     except OSError as error:
-        raise ConfigurationError(f"local_address: {local} cannot be used: {error.strerror}") from None
+        if data_port and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            what = f"data_port: port {data_port} of {local}"
+        else:
+            what = f"local_address: {local}"
+        raise ConfigurationError(f"{what} cannot be used: {error.strerror}") from None

@@ -134,6 +134,8 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         raise ConfigurationError(f"digest_algorithms: invalid value {given!r} (expected SHA-256, MD5)")
     if settings.on_ended not in _ON_ENDED:
         raise ConfigurationError(f"on_ended: invalid value {settings.on_ended!r} (expected {', '.join(_ON_ENDED)})")
+    if isinstance(settings.password, Mapping) and "sha-256" not in settings.password:
+        raise ConfigurationError("password: a table of digests needs the one of sha-256; the broker checks keys by it")
     user, broker_uri = _uris(settings.uri, settings.broker)
     over = _transport(settings.uri, settings.transport)
     if broker_uri.partition("@")[2] != user.partition("@")[2]:
@@ -157,6 +159,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
         state_dir=settings.state_dir or default_state_dir(user),
         outbox_file=settings.outbox_file,
         local_address=settings.local_address,
+        data_port=settings.data_port,
         offline=settings.offline,
         tls=_tls(settings.ca_file) if over == "TLS" else None,
     )

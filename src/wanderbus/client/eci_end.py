@@ -31,6 +31,7 @@ class BaselineEnd:
 
     ephemeral = True
     has_outbox = False
+    left_file = None
     outbox_owner = ""
 
     def __init__(self, properties: AgentProperties, *, local_address: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.client.machine.messages import AgentProperties, ConnectRefused, PublishSettled
+from wanderbus.client.machine.messages import AgentProperties, ConnectRefused, PublishSettled, ServerUnreachable
 from wanderbus.errors import (
     AuthenticationError,
     FilterError,
@@ -54,16 +54,31 @@ def connect_error(refused: ConnectRefused, properties: AgentProperties) -> Wande
             return Refused(f"the broker does not attach {user}: {refused.reason}")
 
 
-def not_reached(properties: AgentProperties, waited_s: float, trouble: str) -> NoResponse:
+_REMOVALS: Final = {
+    "grace": "it was away for longer than the server's broker.device_grace_s",
+    "kicked": "somebody removed it with 'wanderbus kick --forget' or 'wanderbus discard'",
+    "hook": "a hook of the server's operator removed it",
+}
+
+
+def removal_shown(reason: str) -> str:
+    """Return why this device had been removed from its session, and what follows."""
+    why = _REMOVALS.get(reason, f"it gave way to another device of the user, because broker.{reason} was reached")
+    return f"this device had been removed from its session: {why}; what waited for it may be gone"
+
+
+def not_reached(properties: AgentProperties, waited_s: float, trouble: ServerUnreachable) -> NoResponse:
     """Return the error for a broker that was not reached in time; ``trouble`` is the last failure, or empty."""
     broker, server = properties.broker, shown(properties.server)
-    last = f" ({trouble})" if trouble else ""
+    last = f" ({trouble.reason})" if trouble.reason else ""
     remedy = "check that the server runs (wanderbus up)"
     if broker.partition("@")[2] != properties.uri.partition("@")[2]:
         remedy = f"it is in another domain, so {server} has to accept TLS: start that server with --tls-certificate"
-    if any(words in trouble for words in _OUT_OF_TIME):
+    if any(words in trouble.reason for words in _OUT_OF_TIME):
         remedy = "check the clock of this device, then the server's certificate"
-    return NoResponse(f"cannot reach the broker {broker} through {server} in {waited_s:g} s{last}; {remedy}")
+    return NoResponse(
+        f"cannot reach the broker {broker} through {server} in {waited_s:g} s{last}; {trouble.remedy or remedy}"
+    )
 
 
 def request_error(refusal: protocol.RequestRefused, expression: str, language: str = "eci") -> WanderbusError:

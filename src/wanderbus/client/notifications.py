@@ -112,6 +112,7 @@ class Notifications(Generic[Item]):
                 self._readers.abandon(answered)
             raise
         self._inbox.subscription = self._readers.claim(subscription, self._inbox)
+        self._readers.forget_left(subscription.id)
         self._was_opened = True
 
     async def __aexit__(
@@ -135,7 +136,11 @@ class Notifications(Generic[Item]):
                 requests = self._agent._requests
                 await requests.ask(protocol.Unsubscribe(requests.next_request(), subscription.id, abandon=True))
         except (Closed, Unreachable, TimeoutError):
-            _log.warning("subscription %s was not ended: the broker cannot be reached", subscription.id)
+            self._readers.leave_behind(subscription.id)
+            _log.warning(
+                "subscription %s was not ended: the broker cannot be reached; the next agent of this device ends it",
+                subscription.id,
+            )
         finally:
             self._readers.release(subscription.id)
 

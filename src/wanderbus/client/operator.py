@@ -167,9 +167,9 @@ class Operator:
     async def discard(self, user: str, session: str = "default") -> DiscardedSession:
         """Remove a session: its subscriptions, its devices and its queue; return how many (SPEC J-05).
 
-        Its counters stay listed. After an interruption, discard it again. A device that still runs joins again, without
-        subscriptions. Raises :class:`Refused` also if the agent has another session than :data:`SESSION`, unless there
-        is no subscription.
+        Its counters are added to those of the user's sessions that are over. After an interruption, discard it again. A
+        device that still runs joins again, without subscriptions. Raises :class:`Refused` also if the agent has another
+        session than :data:`SESSION`, unless there is no subscription.
         """
         purged = await self.purge(user, session)  # refuses at once what is not permitted
         ended = await self._subscriptions_of(user, session)
@@ -178,9 +178,10 @@ class Operator:
         if not ended.isdisjoint(await self._subscriptions_of(user, session)):
             raise Refused(f"only an agent with the session {self.SESSION!r} can discard a session")
         devices = [each.device async for row in self.sessions(user) if row.session == session for each in row.devices]
+        purged += await self.purge(user, session)
         for device in devices:
-            await self.kick(user, device, forget=True)
-        return DiscardedSession(len(ended), len(devices), purged + await self.purge(user, session))
+            await self.kick(user, device, forget=True)  # without the last one the session is over
+        return DiscardedSession(len(ended), len(devices), purged)
 
     async def _subscriptions_of(self, user: str, session: str) -> set[str]:
         return {row.subscription async for row in self.subscriptions(user) if row.session == session}

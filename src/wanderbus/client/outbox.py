@@ -104,6 +104,15 @@ class Outbox:
             self._writer.remove(number)
         else:
             _log.debug("event %s of the outbox will be retried: %s", number, settled.reason)
+            if settled.limit == protocol.NUMBER_USED:
+                _log.warning("event %s of the outbox %s: %s", number, self._file.path, settled.reason)
+        if self._order.needs_epoch:
+            # The broker has accepted none of the events that are left.
+            self._writer.renew().add_done_callback(self._is_renewed)
+        self._news.set()
+
+    def _is_renewed(self, _: asyncio.Future[None]) -> None:
+        self._order.renewed()
         self._news.set()
 
     async def finish(self) -> None:

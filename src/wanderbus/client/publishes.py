@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from wanderbus import protocol
 from wanderbus.client.error_mapping import publish_error
-from wanderbus.client.machine.messages import PublishEvent, PublishSettled
+from wanderbus.client.machine.messages import PublishesDelayed, PublishEvent, PublishSettled
 from wanderbus.client.reports import OutboxRefusal, OutboxSize
-from wanderbus.errors import Closed, ConfigurationError, EventError, LimitExceeded, RemoteProtocolError, WanderbusError
-from wanderbus.event import HELD_BACK, Event, EventId, Value, check_event
-from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.errors import Closed, ConfigurationError, EventError, RemoteProtocolError, WanderbusError
+from wanderbus.event import HELD_BACK, Event, EventId, Value, check_event, too_large, unencodable
+from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.machine import Input
 from wanderbus.runtime.system_random import suspended_s, wall_us
+from wanderbus.subscription import check_event_subject
 from wanderbus.tokens import TokenBucket
 
 if TYPE_CHECKING:
     from wanderbus.client.agent_sockets import End
     from wanderbus.client.outbox import Outbox
+
+_log = logging.getLogger("wanderbus.agent")
 
 UNSETTLED_MAX: Final = 512
 """Most publishes in flight; further calls wait. It is below the number that the broker remembers per device."""
@@ -37,6 +41,8 @@ class Publishing:
         self._feed = feed
         self.held_back = 0
         """Number of events that were not sent because nobody wants them."""
+        self.wait_reason = ""
+        """Reason for which the broker does not answer, if it has given one."""
         self._last = 0
         self._open: dict[int, asyncio.Future[EventId]] = {}
         self._slots = asyncio.Semaphore(UNSETTLED_MAX)
@@ -61,8 +67,18 @@ class Publishing:
         self._feed(PublishEvent(self._last, event, suspended_s=suspended_s()))
         return await settled
 
-    def settle(self, publish: PublishSettled, broker: str) -> None:
-        """Pass a response of ``broker`` to the call that waits for it."""
+    def take(self, given: PublishSettled | PublishesDelayed, broker: str) -> None:
+        """Pass a response of ``broker`` to the call that waits for it, or log why the broker has none yet."""
+        if isinstance(given, PublishSettled):
+            self._settle(given, broker)
+            return
+        self.wait_reason = given.reason
+        if given.reason:
+            _log.warning("publishes wait: %s", given.reason)
+        else:
+            _log.warning("publishes wait no longer")
+
+    def _settle(self, publish: PublishSettled, broker: str) -> None:
         self.count(publish)
         settled = self._open.pop(publish.number)
         self._slots.release()
@@ -91,18 +107,19 @@ def encoded(event: Event) -> bytes:
     """Return the bytes of ``event``, for the outbox and for the message; the event is encoded here only.
 
     :raises EventError: it is invalid
-    :raises LimitExceeded: it is too large
+    :raises LimitExceeded: it is too large for every broker; the conversation knows the bound of its own
     """
     check_event(event)
+    check_event_subject(event.subject)
     try:
         payload = protocol.encode_event(event)
         protocol.decode_event(payload)
     except (TypeError, ValueError, OverflowError) as error:
-        raise EventError(f"the event cannot be encoded: {error}") from None
+        raise unencodable(event) or EventError(f"the event cannot be encoded: {error}") from None
     except RemoteProtocolError as error:
         raise EventError(f"the broker would refuse the event: {error}") from None
-    if (size := len(payload)) > EVENT_BYTES_MAX:
-        raise LimitExceeded(f"the event has {size} bytes; the limit is {EVENT_BYTES_MAX}", "event_bytes_max")
+    if (size := len(payload)) > EVENT_BYTES_MOST:
+        raise too_large(size, EVENT_BYTES_MOST)
     return payload
 
 

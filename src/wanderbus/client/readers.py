@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from wanderbus import protocol
 from wanderbus.client.inbox import Inbox
-from wanderbus.client.machine.messages import RequestSettled, SubscriptionOver
+from wanderbus.client.machine.messages import RequestSettled, StreamReplaced, SubscriptionOver
 from wanderbus.errors import LocalProtocolError, WanderbusError
 from wanderbus.event import Gap, Notification, Position
 from wanderbus.subscription import Subscription, instant_shown
+
+if TYPE_CHECKING:
+    from wanderbus.client.agent_sockets import End
+    from wanderbus.client.left_subscriptions import LeftSubscriptions
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -54,8 +58,9 @@ class ReaderRequests(Protocol):
 class Readers:
     """All readers of one agent, by subscription."""
 
-    def __init__(self, requests: ReaderRequests) -> None:
+    def __init__(self, requests: ReaderRequests, end: End | None = None) -> None:
         self._requests = requests
+        self._end = end
         self._readers: dict[str, Inbox] = {}
         self._early: dict[str, list[Notification | Gap]] = {}
         """Items that arrived after the response to a subscribe request and before its reader was registered."""
@@ -64,6 +69,32 @@ class Readers:
         self._abandoned: set[asyncio.Future[RequestSettled]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
+
+    def end_left(self) -> None:
+        """End the subscriptions that earlier agents of this device could not end."""
+        if self._has_left():
+            self._left.end_all()
+
+    def leave_behind(self, subscription: str) -> None:
+        """Remember a subscription that cannot be ended now, for the next agent of this device."""
+        if self._end is not None:
+            self._left.add(subscription)
+
+    def forget_left(self, subscription: str) -> None:
+        """Forget that a subscription was left, since the application reads it again."""
+        if self._has_left():
+            self._left.remove(subscription)
+
+    def _has_left(self) -> bool:
+        file = None if self._end is None else self._end.left_file
+        return file is not None and file.exists()
+
+    @property
+    def _left(self) -> LeftSubscriptions:
+        from wanderbus.client.left_subscriptions import LeftSubscriptions  # few agents need it
+
+        assert self._end is not None
+        return LeftSubscriptions(self._requests, self._end.properties, self._end.left_file)
 
     def reader(self, subscription: str) -> Inbox | None:
         """Return the reader of a subscription, or None."""
@@ -106,6 +137,15 @@ class Readers:
             reader.end(over.reason)
         else:
             reader.go_on(successor)
+
+    def replaced(self, replaced: StreamReplaced) -> None:
+        """Log a warning that the broker's data is an earlier copy."""
+        _log.warning(
+            "the broker does not know notification %d, which has arrived here: its data was replaced by an earlier "
+            "copy, or removed. Notifications continue behind number %d; each subscription has a gap",
+            replaced.received.number,
+            replaced.number,
+        )
 
     def not_read(self, subscription: Subscription, waiting: int) -> None:
         """Log a warning of the broker: ``waiting`` notifications are queued for a subscription without a reader."""
@@ -159,11 +199,14 @@ class Readers:
         self._abandoned.add(answered)
         answered.add_done_callback(self._end_abandoned)
 
-    async def abandoned(self, wait_s: float) -> None:
-        """End subscriptions read outside a block and those of cancelled callers; wait at most ``wait_s``."""
+    async def abandoned(self, wait_s: float, *, is_connected: bool = True) -> None:
+        """End subscriptions read outside a block and those of cancelled callers; wait at most ``wait_s``.
+
+        Without a connection there is no response for cancelled callers to wait for.
+        """
         unblocked = [reader for reader in self._readers.values() if reader.is_unblocked]
         closing = [asyncio.create_task(reader.close()) for reader in unblocked]
-        waiting: list[asyncio.Future[Any]] = [*self._abandoned, *closing]
+        waiting: list[asyncio.Future[Any]] = [*(self._abandoned if is_connected else ()), *closing]
         if waiting:
             await asyncio.wait(waiting, timeout=wait_s)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from typing import Generic, Self, TypeVar
 
@@ -10,7 +11,10 @@ import msgspec
 
 from wanderbus.completion import public_names
 from wanderbus.event import Event
+from wanderbus.refusals import Limited
 from wanderbus.subscription import Subscription
+
+_log = logging.getLogger("wanderbus.agent")
 
 Report = TypeVar("Report")
 
@@ -30,7 +34,8 @@ class StatusChange(msgspec.Struct, frozen=True):
 class Ending(msgspec.Struct, frozen=True):
     """Report that ``subscription`` ended without a request by this application (SPEC G-10).
 
-    ``reason`` is ``expired``, ``discarded`` or ``removed``, or ``missed`` if it ended while the agent was disconnected.
+    ``reason`` is ``expired``, ``discarded``, ``removed``, or ``left_behind`` if it was not kept and its devices were
+    away for too long; ``missed`` if it ended while the agent was disconnected.
     ``successor`` is the subscription that replaces it (SPEC G-11): the same one, renewed, or another; or None.
     """
 
@@ -118,3 +123,22 @@ class Listeners(Generic[Report]):
         for each in list(self._listening):
             each._put(None)
         self._listening.clear()
+
+
+class DiscardedMessages:
+    """Counts discarded SIP messages of strangers; logs the first, and each time that their number has doubled."""
+
+    def __init__(self) -> None:
+        self._discarded = 0
+
+    def count(self, limited: Limited) -> None:
+        """Count the messages of a report."""
+        before, self._discarded = self._discarded, self._discarded + limited.count
+        if before.bit_length() != self._discarded.bit_length():
+            _log.warning(
+                "%s %s were discarded so far, the last from %s: a flood (%s)",
+                self._discarded,
+                limited.reason,
+                limited.party,
+                limited.limit,
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from wanderbus import protocol
@@ -14,7 +15,7 @@ from wanderbus.errors import Closed, LimitExceeded, LocalProtocolError, RemotePr
 from wanderbus.event import Position
 from wanderbus.limits import MESSAGE_BYTES_MAX
 from wanderbus.machine import Input
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Subscription, instant_us
 
 
 class Requests:
@@ -108,3 +109,14 @@ def check_message(message: protocol.AgentMessage) -> None:
         raise LocalProtocolError(f"the broker would refuse the request: {error}") from None
     if (size := len(payload)) > MESSAGE_BYTES_MAX:
         raise LimitExceeded(f"the message has {size} bytes; the limit is {MESSAGE_BYTES_MAX}", "message_bytes_max")
+
+
+def until_us(until: datetime | None) -> int | None:
+    """Return an instant in µs since the Unix epoch, None for none."""
+    return None if until is None else instant_us(until)
+
+
+def retrieved(attached: asyncio.Future[RequestSettled]) -> None:
+    """Mark the error of the attachment as retrieved: with ``offline`` the application may never await it."""
+    if not attached.cancelled():
+        attached.exception()

@@ -100,15 +100,17 @@ class EciAgentMachine:
     def _request(self, given: PublishEvent | Ask, now: float) -> None:
         """Send a request once, when the agent is attached."""
         payload = self._conversation.send(given)
-        assert payload is not None
-        if len(payload) > UDP_PAYLOAD_BYTES_MAX:
+        if refused := self._conversation.take_held_back():
+            self._outputs += refused
+            return
+        if payload is not None and len(payload) > UDP_PAYLOAD_BYTES_MAX:
             reason = f"the message has {len(payload)} bytes; a datagram of the original ECI has at most"
             self._settle(given, f"{reason} {UDP_PAYLOAD_BYTES_MAX}", limit="udp_payload_bytes_max")
             return
         if not self._deadlines:
             self._outputs.append(SetTimer("answer", now + self._answer_s_max))
         self._deadlines.append((now + self._answer_s_max, given))
-        if self._connected:
+        if self._connected and payload is not None:
             self._send(payload)
 
     def _received(self, payload: bytes) -> None:
@@ -124,8 +126,9 @@ class EciAgentMachine:
         if self._conversation.attached and not self._connected:
             self._connected = True
             self._outputs.append(AgentStatusChanged("CONNECTED", self._data, "attached by address"))
-            for unsent in self._conversation.opening()[1:]:
+            for unsent in self._conversation.opening(is_attached=True)[1:]:
                 self._send(unsent)
+            self._outputs += self._conversation.take_held_back()
 
     def _give_up_until(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:

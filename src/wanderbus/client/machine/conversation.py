@@ -5,38 +5,46 @@ Unanswered messages are sent again on every new connection, in order. Duplicates
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from wanderbus import protocol
 from wanderbus.client.machine.answer_checks import Question
-from wanderbus.client.machine.lifetimes import Lifetimes
+from wanderbus.client.machine.lifetimes import MISSED, Lifetimes
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentProperties,
     Arrived,
     Ask,
     ConnectRefused,
+    MembershipLost,
+    PublishesDelayed,
     PublishEvent,
     PublishSettled,
     ReadTogether,
     RequestSettled,
     StartReading,
     StopReading,
+    StreamReplaced,
     SubscriptionNotRead,
     SubscriptionOver,
 )
 from wanderbus.client.machine.outbox import passes
 from wanderbus.client.machine.subscription_readers import SubscriptionReaders, Unacknowledged, read_message
-from wanderbus.client.machine.subscription_records import Decision
+from wanderbus.client.machine.subscription_records import Decision, SubscriptionReader
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.event import HELD_BACK, Gap, Position
+from wanderbus.event import HELD_BACK, Gap, Loss, Position, too_large
+from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
+from wanderbus.protocol.session_stream import SessionStream
 
 if TYPE_CHECKING:
     from wanderbus.client.machine.publisher_filter import PublisherFilter
+
+_PUBLISH_BYTES: Final = 32
+"""Most bytes of a publish beside its event."""
 
 OfReaders = StartReading | ReadTogether | StopReading | Acknowledge
 """Inputs about readers of subscriptions."""
@@ -59,7 +67,8 @@ class Conversation:
 
             self._filter = PublisherFilter()
         self._held_back: list[Output] = []
-        self._epoch = 0
+        self._stream = SessionStream()
+        self._resume = properties.resume
         self._keep = properties.keep
         self._readers = SubscriptionReaders()
         self._unacknowledged = Unacknowledged(properties.untaken_bytes_max)
@@ -75,6 +84,10 @@ class Conversation:
         """Numbers of the outbox whose last answer was a temporary refusal."""
         self._requests: dict[int, Question] = {}
         self._unsent: list[bytes] = []
+        self._event_bytes_max: int | None = None
+        """Bound of the broker; None before its attachment on this connection."""
+        self._withheld: list[tuple[bool, int]] = []
+        """Publishes that wait for the attachment: the first may be too large for a message, and the rest follow it."""
 
     @property
     def unanswered(self) -> int:
@@ -83,25 +96,55 @@ class Conversation:
 
     @property
     def attached(self) -> bool:
-        """Return whether the broker has confirmed the attachment with its epoch."""
-        return self._epoch != 0
+        """Return whether the broker has confirmed the attachment."""
+        return self._stream.is_known
 
     def begin_step(self, now: float) -> None:
         """Begin a step at monotonic second ``now``; only leases of filters need it."""
         self._now = now
 
-    def opening(self) -> list[bytes]:
-        """Return the first messages of a new connection."""
+    def opening(self, *, is_attached: bool = False) -> list[bytes]:
+        """Return the first messages of a new connection, or of one on which the broker has answered the first."""
         for question in self._requests.values():
             question.forget_parts()
         self.forget_filters()
-        given, resume, keep = self._properties, self._properties.resume, self._keep
-        attach = protocol.Attach(given.epoch, given.session, resume, keep, given.keep_queue, given.publisher_filtering)
+        given, stream = self._properties, self._stream
+        how = self._keep, given.keep_queue, given.publisher_filtering
+        attach = protocol.Attach(given.epoch, given.session, self._resume, *how, stream.last, stream.seen, True)
         readers = self._readers.all()
-        read = [protocol.encode(read_message(readers, self._epoch))] if readers else []
-        publishes = (payload for key, payload in self._publishes.items() if not self._would_overtake(key))
+        read = [protocol.encode(read_message(readers, stream.position))] if readers else []
+        if not is_attached:
+            self._event_bytes_max = None
+        self._withheld.clear()
+        now = [(key, payload) for key, payload in self._publishes.items() if not self._would_overtake(key)]
+        publishes = [payload for key, payload in now if self._may_send(key, payload)]
         requests = (question.payload for question in self._requests.values())
         return [protocol.encode(attach), *read, *self._advertisements.messages(), *requests, *publishes]
+
+    def _may_send(self, publish: tuple[bool, int], payload: bytes) -> bool:
+        """Return whether a publish may be sent now; withhold it before the attachment, then refuse a too large one."""
+        is_large = len(payload) > EVENT_BYTES_MAX + _PUBLISH_BYTES
+        if self._event_bytes_max is None and (is_large or self._withheld):
+            self._withheld.append(publish)
+            return False
+        if is_large and len(payload) - _PUBLISH_BYTES > (bound := self._event_bytes_max or 0):
+            outbox, number = publish
+            message = protocol.decode_from_agent(payload)
+            assert isinstance(message, protocol.Publish)
+            error = too_large(protocol.size_of(message.event), bound)
+            self._publishes.pop(publish, None)
+            self._held_back.append(PublishSettled(number, None, str(error), outbox=outbox, limit=error.limit))
+            return False
+        return True
+
+    def _send_withheld(self) -> list[Output]:
+        """Send what waited for the attachment; return the refusals of what is too large."""
+        withheld, self._withheld = self._withheld, []
+        for key in withheld:
+            payload = self._publishes.get(key)
+            if payload is not None and not self._would_overtake(key) and self._may_send(key, payload):
+                self._unsent.append(payload)
+        return self.take_held_back()
 
     def _would_overtake(self, publish: tuple[bool, int]) -> bool:
         """Return whether an earlier event of the outbox has to be sent first (SPEC X25)."""
@@ -118,6 +161,8 @@ class Conversation:
                 self._publishes[outbox is not None, number] = payload
                 if outbox is not None and self._held_up and number <= self._held_up.number:
                     self._held_up = None
+                if not self._may_send((outbox is not None, number), payload):
+                    return None
             case Ask():
                 payload = self._ask(given)
             case ReadTogether(subscriptions=subscriptions):
@@ -172,7 +217,7 @@ class Conversation:
     def _read_together(self, subscriptions: tuple[str, ...]) -> protocol.Read:
         group = self._readers.next_handle()
         started = [self._readers.start(each, self._readers.next_handle(), group=group) for each in subscriptions]
-        return read_message(started, self._epoch)
+        return read_message(started, self._stream.position)
 
     def _reader_message(self, given: StartReading | StopReading | Acknowledge) -> protocol.OfReaders | None:
         reader = self._readers.get(given.subscription)
@@ -180,20 +225,28 @@ class Conversation:
             case StartReading(subscription=subscription, resume=resume):
                 if reader is not None:
                     return None
-                taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
+                taken = self._stream.number(resume)
                 started = self._readers.start(subscription, self._readers.next_handle(), taken)
-                return read_message([started], self._epoch)
+                return read_message([started], self._stream.position)
             case StopReading(subscription=subscription):
                 stopped = self._readers.stop(subscription)
                 self._unacknowledged.discard(subscription)
                 return None if stopped is None else protocol.StopReading(stopped.handle)
             case Acknowledge(position=position):
-                if reader is not None:
-                    self._unacknowledged.acknowledged(reader.subscription, position)
-                if reader is None or position.epoch != self._epoch or position.number <= reader.taken:
+                if reader is None:
                     return None
-                reader.taken = position.number
-                return protocol.Take(reader.handle, position.number)
+                self._unacknowledged.acknowledged(reader.subscription, position)
+                return self._taken(reader, self._stream.number(position))
+
+    def _taken(self, reader: SubscriptionReader, number: int) -> protocol.Take | None:
+        """Return the acknowledgement up to ``number``, and of repeated events behind it; None if there is no news."""
+        if reader.repeatable is not None:
+            following = self._unacknowledged.first(reader.subscription)
+            number = max(number, reader.received if following is None else following.number - 1)
+        if number <= reader.taken:
+            return None
+        reader.taken = number
+        return protocol.Take(reader.handle, number)
 
     def take_unsent(self) -> list[bytes]:
         """Return messages caused by received ones, each once; :meth:`opening` repeats those without a response."""
@@ -221,16 +274,20 @@ class Conversation:
                 return self._gap(gap, len(payload))
             case protocol.PublishAccepted(number=number, id=identity, outbox=outbox):
                 known = self._publishes.pop((outbox, number), None)
+                self._stream.confirmed(identity)
                 if outbox:
                     self._refused_for_now.discard(number)
                 return [PublishSettled(number, identity, outbox=outbox)] if known else []
             case protocol.PublishRefused(number=number, outbox=outbox) as refused:
                 known = self._publishes.pop((outbox, number), None)
                 return [self._refused(refused)] if known else []
-            case protocol.RequestRefused(request=0, reason=reason):
-                return [ConnectRefused("attachment", None, reason)]
-            case protocol.Attachment(epoch=epoch):
-                return self._attached(epoch)
+            case protocol.PublishesWait(reason=reason):
+                return [PublishesDelayed(reason)]
+            case protocol.RequestRefused(request=0, reason=reason, limit=limit):
+                return [ConnectRefused("attachment", None, reason, limit)]
+            case protocol.Attachment(removed=removed) as attachment:
+                lost: list[Output] = [MembershipLost(removed)] if removed else []
+                return lost + self._attached(attachment)
             case protocol.NotRead(subscription=subscription, waiting=waiting):
                 return [] if self._readers.get(subscription.id) else [SubscriptionNotRead(subscription, waiting)]
             case protocol.SubscriptionEnded() as ended:
@@ -256,6 +313,9 @@ class Conversation:
         self._advertisements.answered(question.message, question.payload)
         if isinstance(answer, protocol.Listing):
             return self._settled(RequestSettled(answer.request, (), rows=whole, next=answer.next))
+        if isinstance(question.message, protocol.Subscribe):
+            for subscription in whole:
+                self._stream.subscribed(subscription)
         return self._settled(RequestSettled(answer.request, whole))
 
     def _settled(self, settled: RequestSettled) -> list[Output]:
@@ -269,26 +329,33 @@ class Conversation:
         """Start reading the new subscription, unless it is being read; the broker follows the same rule."""
         for subscription in settled.subscriptions:
             if self._readers.get(subscription.id) is None:
-                taken = resume.number if resume is not None and resume.epoch == self._epoch else 0
-                self._readers.start(subscription.id, handle, taken)
+                self._readers.start(subscription.id, handle, self._stream.number(resume))
 
     def _carry_out(self, decided: Decision) -> list[Output]:
         """Enqueue the messages of a decision about lifetimes; return its reports."""
         for message in decided.messages:
             question = self._requests[message.request] = Question(message, protocol.encode(message))
             self._unsent.append(question.payload)
-        for over in decided.reports:
-            self._succeed(over)
-        return list(decided.reports)
+        gaps = [gap for over in decided.reports if (gap := self._succeed(over)) is not None]
+        return [*decided.reports, *gaps]
 
-    def _succeed(self, over: SubscriptionOver) -> None:
-        """Continue with the successor of an ended subscription, if that one was being read."""
+    def _succeed(self, over: SubscriptionOver) -> Output | None:
+        """Continue with the successor of an ended subscription, if that one was being read.
+
+        If its end was found by a query, return a gap: nobody knows which events came between the two.
+        """
         if over.successor is None:
-            return
+            return None
+        was_read = self._readers.get(over.subscription.id) is not None
         reader = self._readers.succeed(over.subscription.id, over.successor.id)
         if reader is not None:
             self._unacknowledged.succeed(over.subscription.id, over.successor.id)
-            self._unsent.append(protocol.encode(read_message([reader], self._epoch)))
+            self._unsent.append(protocol.encode(read_message([reader], self._stream.position)))
+        reader = self._readers.get(over.successor.id)
+        if not was_read or reader is None or over.reason != MISSED or over.successor.id == over.subscription.id:
+            return None
+        lost = Loss(over.successor.id, MISSED, 1)
+        return Arrived(Gap(1, MISSED, self._stream.position(reader.received), (lost,)), (over.successor.id,))
 
     def _refused(self, refused: protocol.PublishRefused) -> PublishSettled:
         number, outbox, limit = refused.number, refused.outbox, refused.limit
@@ -301,15 +368,20 @@ class Conversation:
             self._refused_for_now.discard(number)
         return settled
 
-    def _attached(self, epoch: int) -> list[Output]:
-        """Continue from the known positions; another epoch is another stream, whose numbers restart."""
-        if epoch != self._epoch:
-            if self._epoch:
-                self._readers.restart()
-            self._epoch = epoch
+    def _attached(self, attachment: protocol.Attachment) -> list[Output]:
+        """Continue from the known positions, as far as the broker's stream is the one in which they were given."""
+        before = self._stream.last
+        former = self._stream.replaced_by(attachment)
+        self._readers.keep(former.in_common)
+        common = self._stream.number(self._resume)
+        self._resume = self._stream.position(common) if common else None
         self._keep = True
         self._carry_out(self._lifetimes.attached())
-        return self._overtaking()
+        self._event_bytes_max = attachment.event_bytes_max
+        settled = [*self._overtaking(), *self._send_withheld()]
+        if before is None or self._stream.received == before.number:
+            return settled
+        return [StreamReplaced(before, self._stream.received), *settled]
 
     def _overtaking(self) -> list[Output]:
         """Settle publishes that were withheld to keep the outbox's order, with the refusal of the held-up event."""
@@ -325,31 +397,41 @@ class Conversation:
         readers = self._readers.of(notify.readers, notify.subscriptions)
         if all(notify.number <= reader.received for reader in readers):
             return []
-        notification = presentation.read(notify, self._epoch)
+        position = self._stream.position(notify.number)
+        notification = presentation.read(notify, position.epoch)
+        new: list[str] = []
         for reader in readers:
-            if notify.number > reader.received:
-                self._unacknowledged.add(reader.subscription, notification.position, size)
-        new = tuple([reader.subscription for reader in readers if reader.notified(notify.number)])
-        return [Arrived(notification, new)]
+            if notify.number <= reader.received:
+                continue
+            if is_new := not reader.has_had(notify.id):
+                self._unacknowledged.add(reader.subscription, position, size)
+                new.append(reader.subscription)
+            reader.notified(notify.number, notify.id)
+            if not is_new and (taken := self._taken(reader, reader.taken)) is not None:
+                self._unsent.append(protocol.encode(taken))
+        self._stream.arrived(notify.number)
+        return [Arrived(notification, tuple(new))] if new else []
 
     def _gap(self, gap: protocol.NotifyGap, size: int) -> list[Output]:
         """Report a gap; numbers that were received before the broker discarded them are not missing."""
         self._check_attached()
         handles = () if gap.reader is None else (gap.reader,)
+        position = self._stream.position(gap.last)
         arrived: list[Output] = []
         for reader in self._readers.of(handles, dict.fromkeys(loss.subscription for loss in gap.lost)):
             is_new = gap.last > reader.received
             if is_new:
-                self._unacknowledged.add(reader.subscription, Position(self._epoch, gap.last), size)
+                self._unacknowledged.add(reader.subscription, position, size)
             lost = reader.missing(gap)
             if is_new:
                 reasons = ", ".join(dict.fromkeys(loss.reason for loss in lost or gap.lost))
-                missing = Gap(sum(loss.count for loss in lost), reasons, Position(self._epoch, gap.last), lost)
+                missing = Gap(sum(loss.count for loss in lost), reasons, position, lost)
                 arrived.append(Arrived(missing, (reader.subscription,)))
+        self._stream.arrived(gap.last)
         return arrived
 
     def _check_attached(self) -> None:
-        if not self._epoch:
+        if not self._stream.is_known:
             raise RemoteProtocolError("a notification arrived before the attachment", None)
 
 

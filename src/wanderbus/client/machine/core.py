@@ -30,6 +30,7 @@ from wanderbus.client.machine.messages import (
     Moved,
     PublishEvent,
     ServerUnreachable,
+    long_requests_lost,
 )
 from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.composition import Composition, Part
@@ -54,7 +55,9 @@ from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
+from wanderbus.protocol import Leave
 from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.transaction.transaction_layer import PathSeemsNarrow
 from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, ProbeAnswered, SendMessage
 
 __all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "AgentMachine"]
@@ -160,9 +163,11 @@ class AgentMachine:
             if self._transports.takes(given):
                 for_transports.append(given)
             elif isinstance(given, PublishEvent | Ask | OfReaders):
-                if payload := self._conversation.send(given):
-                    for_transports += self._sending([payload])
-                for_transports += self._sending(self._conversation.take_unsent())
+                payload = self._conversation.send(given)
+                messages, unsent = [payload] if payload else [], self._conversation.take_unsent()
+                # The broker ignores what follows a Leave, such as the counts of held back events.
+                is_last = isinstance(given, Ask) and isinstance(given.message, Leave)
+                for_transports += self._sending(unsent + messages if is_last else messages + unsent)
                 self._parts.emit(*self._conversation.take_held_back())
             else:
                 self._parts.give(TRANSPORTS, for_transports)
@@ -283,6 +288,8 @@ class AgentMachine:
             case sip.Unregistered():
                 if self._leaving_until is not None:
                     self._parts.emit(Disconnected())
+            case PathSeemsNarrow(size_bytes=size_bytes):
+                self._parts.emit(long_requests_lost(size_bytes))
             case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
                 self._parts.emit(output)
 

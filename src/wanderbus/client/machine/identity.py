@@ -6,7 +6,7 @@ from wanderbus.client.machine.messages import AgentProperties
 from wanderbus.datachannel import Parties, channel_secret
 from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
-from wanderbus.sip.authentication.digest_values import ha1
+from wanderbus.sip.authentication.digest_values import secret_ha1
 from wanderbus.sip.message.uri import canonical_uri
 
 
@@ -32,14 +32,14 @@ def parties_of(properties: AgentProperties, session: str) -> Parties:
     """
     ours, password = sip_properties_of(properties), properties.password
     domain, broker = ours.uri.partition("@")[2], canonical_uri(properties.broker)
-    secret = None
+    known = None
     if password is not None and broker.partition("@")[2] == domain:
-        secret = channel_secret(ha1(ours.username, domain, password))
+        known = secret_ha1(password, ours.username, domain, "SHA-256")
     return Parties(
         role="agent",
         agent=ours.uri,
         broker=broker,
         dialog=session,
-        secret=secret,
+        secret=None if known is None else channel_secret(known),
         over_tls=ours.transport == "TLS",
     )

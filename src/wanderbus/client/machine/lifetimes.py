@@ -85,7 +85,9 @@ class Lifetimes:
         """Process the broker's response to a request, the application's or one made here."""
         if asked := self._asked.pop(settled.request, None):
             for subscription in settled.subscriptions:
-                self._want(WantedSubscription(subscription, asked.lifetime_s, asked.expires_us))
+                known = self._wanted.get(subscription.id)
+                is_kept = asked.is_kept if isinstance(asked, protocol.Subscribe) else known is None or known.is_kept
+                self._want(WantedSubscription(subscription, asked.lifetime_s, asked.expires_us, is_kept))
         elif settled.request > 0:
             for subscription in settled.subscriptions:
                 if wanted := self._wanted.get(subscription.id):
@@ -136,6 +138,7 @@ class Lifetimes:
             lost.format,
             since=lost.since,
             succeeds=None if lost.since is None else lost.id,
+            is_kept=wanted.is_kept,
         )
         return Decision([again])
 

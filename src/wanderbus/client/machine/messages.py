@@ -10,6 +10,7 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.event import EventId, Gap, Notification, Position
 from wanderbus.machine import Address, Input, Output
+from wanderbus.sip.authentication.digest_values import Secret
 from wanderbus.sip.message.targets import Transport
 from wanderbus.subscription import Subscription
 
@@ -43,7 +44,7 @@ class AgentProperties(msgspec.Struct, frozen=True):
     epoch: int
     """Number of this run of the agent; publishes are numbered within it."""
 
-    password: str | None = None
+    password: Secret | None = None
 
     transport: Transport = "UDP"
     """Transport of SIP to the server (SPEC Q-02)."""
@@ -228,11 +229,26 @@ class SubscriptionOver(Output, frozen=True):
     successor: Subscription | None = None
 
 
+class MembershipLost(Output, frozen=True):
+    """The device had been removed from its session for ``reason``, and is a new member of it.
+
+    ``reason`` is that of :class:`wanderbus.protocol.Attachment`.
+    """
+
+    reason: str
+
+
 class SubscriptionNotRead(Output, frozen=True):
     """``waiting`` notifications are queued for ``subscription`` of the agent's session, which nobody reads."""
 
     subscription: Subscription
     waiting: int
+
+
+class PublishesDelayed(Output, frozen=True):
+    """The broker has not published events yet, for ``reason``; with "" that is over."""
+
+    reason: str
 
 
 class RequestSettled(Output, frozen=True):
@@ -251,6 +267,16 @@ class RequestSettled(Output, frozen=True):
     """Cursor of the next page, if there is one."""
 
 
+class StreamReplaced(Output, frozen=True):
+    """The session's stream at the broker is another one behind ``number``, but ``received`` had arrived before.
+
+    The broker's data was replaced by an earlier copy, or removed (decision 0108).
+    """
+
+    received: Position
+    number: int
+
+
 class Arrived(Output, frozen=True):
     """The next item for these ``subscriptions``: each receives its items once, in order."""
 
@@ -267,12 +293,25 @@ class ConnectRefused(Output, frozen=True):
     stage: Literal["registration", "session", "attachment"]
     status: int | None
     reason: str
+    limit: str | None = None
+    """The bound that was met, if any."""
 
 
 class ServerUnreachable(Output, frozen=True):
     """A registration, the first INVITE to the broker, or a connection to it failed for ``reason``; it is retried."""
 
     reason: str
+    remedy: str = ""
+    """Remedy, if it is known; the user is then warned at once."""
+
+
+def long_requests_lost(size_bytes: int) -> ServerUnreachable:
+    """Return the report of a path that seems to drop requests of this size, to a server without TCP."""
+    return ServerUnreachable(
+        f"it answers short requests by UDP, but not one of {size_bytes} bytes, and accepts no TCP: "
+        "the path may drop long packets",
+        "let the server accept SIP over TCP (wanderbus up --tcp, and no firewall on the way)",
+    )
 
 
 class Disconnected(Output, frozen=True):

@@ -12,10 +12,13 @@ import heapq
 from collections.abc import Iterable
 from typing import Final
 
+from wanderbus.protocol import NUMBER_USED
+
 WINDOW: Final = 512
 """Most numbers from the oldest stored event to the newest sent one: fewer than the broker remembers."""
 
 _LATER: Final = (
+    NUMBER_USED,
     "disk_full",
     "forwarded_bytes_max",
     "routes_unknown",
@@ -32,6 +35,8 @@ RETRY_S_MAX: Final = 30.0
 def passes(limit: str | None) -> bool:
     """Return whether a refusal for ``limit`` is temporary: no space on disk, in a queue or on the way to its server.
 
+    An event whose number was used is accepted in another epoch.
+
     An event is also accepted later if its server does not know its destinations yet, its advertisement does not count
     yet, or it cannot be compared with the advertisements yet.
     """
@@ -47,6 +52,16 @@ class Outbox:
         self._in_flight: set[int] = set()
         self._pause_s = 0.0
         self._retry_at: float | None = None
+        self._is_number_used = False
+
+    @property
+    def needs_epoch(self) -> bool:
+        """True if the stored events need another epoch: a number was used for another event, and none is in flight."""
+        return self._is_number_used and not self._in_flight
+
+    def renewed(self) -> None:
+        """Handle that the stored events have another epoch, durably."""
+        self._is_number_used = False
 
     def stored(self, number: int) -> None:
         """Add the event ``number``, which is durable on this device."""
@@ -60,6 +75,8 @@ class Outbox:
 
     def ready(self, now: float) -> bool:
         """Return whether there is an event to send at monotonic second ``now``."""
+        if self._is_number_used:
+            return False
         if self._retry_at is not None:
             if self._in_flight or now < self._retry_at:
                 return False
@@ -75,12 +92,14 @@ class Outbox:
         return number
 
     def wake_at(self) -> float | None:
-        """Return the time of the next retry, None if there is none or events are in flight."""
-        return None if self._in_flight else self._retry_at
+        """Return the time of the next retry, None if there is none, or events are in flight or need another epoch."""
+        return None if self._in_flight or self._is_number_used else self._retry_at
 
     def settled(self, number: int, limit: str | None, now: float) -> bool:
         """Handle that the broker accepted or refused ``number``; return whether that is final and it can be removed."""
         self._in_flight.discard(number)
+        if limit == NUMBER_USED:
+            self._is_number_used = True
         if passes(limit):
             heapq.heappush(self._unsent, number)
             if self._retry_at is None:

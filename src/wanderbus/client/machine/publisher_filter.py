@@ -6,10 +6,16 @@ a subject, every event of it is sent.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wanderbus import protocol
+from wanderbus.limits import PUBLISHER_FILTER_WORK_MAX
 from wanderbus.protocol.leased_filters import LeasedFilters
+
+if TYPE_CHECKING:
+    from wanderbus.client.machine.bounded_filters import BoundedFilters
+    from wanderbus.event import Event
+    from wanderbus.filters import Filter
 
 SUBJECTS_MAX: Final = 256
 """Subjects whose filters an agent has or requests; it sends every event of further ones."""
@@ -20,6 +26,8 @@ class PublisherFilter:
 
     def __init__(self) -> None:
         self._subjects: dict[str, LeasedFilters] = {}
+        self._bounded: dict[str, tuple[tuple[Filter, ...], BoundedFilters]] = {}
+        """Filters of each subject as they came, and as they are evaluated."""
         self._unsent: list[protocol.OfFilters] = []
         self._number = 0
         self._examined = 0
@@ -42,7 +50,7 @@ class PublisherFilter:
         known = self._subjects.get(event.subject)
         if known is not None and known.filters is not None and known.until <= now:
             known.filters = None
-        is_wanted = known is None or known.filters is None or any(each.matches(event) for each in known.filters)
+        is_wanted = known is None or known.filters is None or self._may_match(known.filters, event)
         self._examined += 1
         self._held_back += not is_wanted
         self._renew(event.subject, known, now)
@@ -61,8 +69,16 @@ class PublisherFilter:
         return unsent
 
     def forget(self) -> None:
-        """Forget all filters and requests; every event is sent until the broker has answered again."""
+        """Forget all filters and requests; every event is sent until the broker has answered again.
+
+        The counts of unsent requests become part of the next report.
+        """
         self._subjects.clear()
+        self._bounded.clear()
+        for each in self._unsent:
+            if not isinstance(each, protocol.ConfirmFilters):
+                self._examined += each.examined
+                self._held_back += each.held_back
         self._unsent.clear()
 
     def end(self) -> None:
@@ -72,6 +88,17 @@ class PublisherFilter:
             self._is_ended = True
             self._unsent.append(protocol.ReleaseFilters(self._examined, self._held_back))
             self._examined = self._held_back = 0
+
+    def _may_match(self, filters: tuple[Filter, ...], event: Event) -> bool:
+        """Return whether filters match an event, or take more than their units of work for it: then it is sent."""
+        given, bounded = self._bounded.get(event.subject, (None, None))
+        if bounded is None or given is not filters:
+            # Only agents that hold back events load it.
+            from wanderbus.client.machine.bounded_filters import BoundedFilters
+
+            bounded = BoundedFilters(filters, PUBLISHER_FILTER_WORK_MAX)
+            self._bounded[event.subject] = filters, bounded
+        return bounded.may_match(event.attributes)
 
     def _renew(self, subject: str, known: LeasedFilters | None, now: float) -> None:
         if known is not None and now < known.ask_at:
@@ -92,3 +119,4 @@ class PublisherFilter:
         for subject, each in list(self._subjects.items()):
             if max(each.until, each.renew_at, each.ask_at) <= now:
                 del self._subjects[subject]
+                self._bounded.pop(subject, None)

@@ -7,7 +7,7 @@ window would fill the memory of the program, so :class:`Unacknowledged` bounds t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from wanderbus import protocol
@@ -54,7 +54,10 @@ class SubscriptionReaders:
 
     def succeed(self, ended: str, successor: str) -> SubscriptionReader | None:
         """Read ``successor`` instead of ``ended``, unless it is being read already; return the reading."""
-        if successor in self._by_subscription or (reader := self._by_subscription.pop(ended, None)) is None:
+        present = self._by_subscription.get(successor)
+        if present is not None and (former := self._by_subscription.get(ended)) is not None:
+            present.recognise(former)
+        if present is not None or (reader := self._by_subscription.pop(ended, None)) is None:
             return None
         reader.subscription = successor
         self._by_subscription[successor] = self._former[ended] = reader
@@ -67,10 +70,10 @@ class SubscriptionReaders:
         found = map(self._by_handle.get, handles) if handles else map(self._by_subscription.get, subscriptions)
         return [reader for reader in found if reader is not None]
 
-    def restart(self) -> None:
-        """Reset for another epoch of numbers."""
+    def keep(self, in_common: Callable[[int], int]) -> None:
+        """Go on in another stream; ``in_common`` returns the highest number up to one that is the same there."""
         for reader in self._by_handle.values():
-            reader.restart()
+            reader.keep(in_common)
 
     def all(self) -> Collection[SubscriptionReader]:
         """Return all readings."""
@@ -100,10 +103,15 @@ class Unacknowledged:
         self._bytes += counted
 
     def acknowledged(self, subscription: str, position: Position) -> None:
-        """Remove messages of ``subscription`` up to ``position``, and all of earlier epochs: they were acknowledged."""
+        """Remove messages of ``subscription`` up to ``position``: they were acknowledged."""
         ahead = self._by_subscription.get(subscription)
-        while ahead and (ahead[0][0].epoch != position.epoch or ahead[0][0].number <= position.number):
+        while ahead and ahead[0][0] <= position:
             self._bytes -= ahead.popleft()[1]
+
+    def first(self, subscription: str) -> Position | None:
+        """Return the first position of ``subscription`` that is not acknowledged, None if all are."""
+        ahead = self._by_subscription.get(subscription)
+        return ahead[0][0] if ahead else None
 
     def succeed(self, ended: str, successor: str) -> None:
         """Count the messages of ``ended`` for ``successor``, which replaces it."""
@@ -116,13 +124,11 @@ class Unacknowledged:
             self._bytes -= counted
 
 
-def read_message(readers: Iterable[SubscriptionReader], epoch: int) -> protocol.Read:
-    """Return the message that announces these readings to the broker."""
+def read_message(readers: Iterable[SubscriptionReader], position: Callable[[int], Position]) -> protocol.Read:
+    """Return the message that announces these readings to the broker; ``position`` returns that of a number."""
     return protocol.Read(
         tuple(
-            protocol.Reader(
-                each.handle, each.subscription, Position(epoch, each.taken) if each.taken else None, each.group
-            )
+            protocol.Reader(each.handle, each.subscription, position(each.taken) if each.taken else None, each.group)
             for each in readers
         )
     )
