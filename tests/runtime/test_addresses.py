@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from wanderbus.runtime.net import addresses
-from wanderbus.runtime.net.addresses import AddressMonitor, address_towards
+from wanderbus.runtime.net.addresses import POLL_S, AddressMonitor, address_towards
 
 SERVER = ("192.0.2.1", 5060)
 
@@ -27,6 +27,13 @@ class Route:
     def changed(self, address: str) -> bool:
         self.reported.append(address)
         return self.usable
+
+
+class NoTimer:
+    """A timer that does not run by itself."""
+
+    def cancel(self) -> None:
+        """Do nothing."""
 
 
 def watch(route: Route, story: Callable[[AddressMonitor], None], looks: int = 1) -> list[str]:
@@ -85,6 +92,52 @@ def test_an_address_that_could_not_be_used_yet_is_offered_again(monkeypatch: pyt
         route.usable = True
 
     assert watch(route, tentative, looks=3) == ["2001:db8::2"] * 2
+
+
+def test_d05_without_netlink_a_change_is_found_within_one_poll_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's clock is the test's: each period passes at once."""
+    route = Route(monkeypatch, "10.0.0.1")
+    monkeypatch.setattr(addresses, "_open_netlink", lambda: None)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        timers: list[tuple[float, Callable[[], None]]] = []
+
+        def call_later(delay_s: float, call: Callable[[], None]) -> NoTimer:
+            timers.append((delay_s, call))
+            return NoTimer()
+
+        monkeypatch.setattr(loop, "call_later", call_later)
+        monitor = AddressMonitor(SERVER, route.changed)
+        for period in range(3):
+            route.address = f"10.0.0.{period + 2}"
+            ((delay_s, call),) = timers
+            assert delay_s == POLL_S
+            timers.clear()
+            call()
+            assert route.reported[period:] == [route.address]
+        monitor.close()
+
+    asyncio.run(main())
+
+
+def test_d05_the_kernel_reports_a_change_of_links_addresses_and_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The socket is a real one, of all groups about links, addresses and routes, and it is read."""
+    opened = addresses._open_netlink()
+    if opened is None:
+        pytest.skip("this system has no netlink")
+    groups = opened.getsockname()[1]
+    opened.close()
+    assert groups == 0x551
+    route = Route(monkeypatch, "10.0.0.1")
+
+    async def main() -> None:
+        monitor = AddressMonitor(SERVER, route.changed, poll_s=60.0)
+        assert monitor._netlink is not None
+        assert asyncio.get_running_loop().remove_reader(monitor._netlink), "nobody reads what the kernel reports"
+        monitor.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("netlink", [True, False])

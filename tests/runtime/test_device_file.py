@@ -162,3 +162,17 @@ def test_two_users_of_one_directory_at_once_are_two_devices_and_one_after_the_ot
     assert alice.uuid != bob.uuid
     alice.close()
     assert Device(tmp_path).uuid == alice.uuid
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", fail)
+        with pytest.raises(StorageError, match=r"/device cannot be written: No space left on device"):
+            Device(tmp_path)
+    assert os.listdir(tmp_path) == []
+    device = Device(tmp_path)
+    assert not device.ephemeral
+    device.close()

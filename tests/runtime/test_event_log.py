@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -357,3 +358,18 @@ def test_frames_hold_the_declared_bytes(tmp_path: Path) -> None:
     data = written(tmp_path, 2).read_bytes()
     assert data.startswith(HEADER)
     assert [frame.payload for frame in frames(data, len(HEADER))] == [b"0000000000", b"0000000001"]
+
+
+def test_a_deleted_log_confirms_nothing_and_names_the_cause(tmp_path: Path) -> None:
+    log = EventLog.open(tmp_path / "log")
+    log.append(entries(0, 2))
+    log.sync()
+    shutil.rmtree(tmp_path / "log")
+    log.append(entries(2, 1))
+    for _ in range(2):
+        with pytest.raises(OSError, match="deleted while it was in use"):
+            log.sync()
+    assert log.durable_offset == 2
+    with pytest.raises(StorageError, match="was deleted"):
+        assert log.oldest_offset
+    log.close()

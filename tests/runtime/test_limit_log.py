@@ -62,3 +62,13 @@ def test_a_row_for_each_limit_and_party_and_one_for_those_that_gave_way() -> Non
     (alice,) = (row for row in rows if row["party"] == "sip:alice@localhost")
     assert (alice["limit"], alice["count"], alice["since_s"]) == ("logins.free_failures", 1, 0.0)
     assert max(row["since_s"] for row in rows if "since_s" in row) == 2.0
+
+
+def test_a_limit_that_only_shares_the_processor_is_counted_and_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    refusals = Refusals(lambda: 0.0)
+    for _ in range(LINES_MAX + 1):
+        refusals.note(Limited("broker.turn_units", "sip:s2@localhost", "waited"))
+    assert caplog.messages == []
+    assert [(row["limit"], row["count"]) for row in refusals.rows()] == [("broker.turn_units", LINES_MAX + 1)]
+    refusals.note(Limited("flood.requests_per_s", "192.0.2.1", "INVITE dropped"))
+    assert [message.partition(" is ")[0] for message in caplog.messages] == ["192.0.2.1"]

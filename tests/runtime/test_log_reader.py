@@ -10,8 +10,8 @@ import pytest
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.log import log_reader
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.log_reader import end_of_log, read_log
-from wanderbus.runtime.segment_files import segment_paths
+from wanderbus.runtime.log.log_reader import read_log
+from wanderbus.runtime.segment_files import end_of_log, segment_paths
 from wanderbus.segments import HIGH_WATER, Frame, Sliced, frames
 
 

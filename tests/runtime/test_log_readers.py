@@ -11,6 +11,7 @@ import pytest
 
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files, register_reader, remove_reader
+from wanderbus.segments import LogPlace
 
 
 def test_the_last_registration_counts_and_its_end_is_final(tmp_path: Path) -> None:
@@ -39,6 +40,14 @@ def test_a_damaged_registration_is_noticed(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "lake.json"
     path.write_bytes(content)
     assert load_reader(path) is None
+
+
+def test_a_registration_of_an_earlier_version_has_no_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "lake.json"
+    path.write_text('{"name":"lake","offset":8,"updated_us":1,"expires_s":60}')
+    reader = load_reader(path)
+    assert reader == LogReader("lake", 8, 1, 60)
+    assert reader.place == LogPlace(8)
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".x", "x" * 101, "a\n"])

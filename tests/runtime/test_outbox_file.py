@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,45 @@ def test_stored_events_are_restored_with_their_numbers(path: Path) -> None:
     assert again.load() == [(2, b"two"), (4, b"four")]
     assert (again.epoch, again.next) == (file.epoch, 5)
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_backlog_gives_its_room_back(path: Path) -> None:
+    file = OutboxFile(path, OWNER)
+    file.write([bytes(20_000)] * 1_000, [])
+    file.write([b"last"], range(1, 1_001))
+    assert path.stat().st_size < 100_000
+    file.close()
+    again = OutboxFile(path, OWNER)
+    assert again.load() == [(1_001, b"last")]
+    assert (again.epoch, again.next) == (file.epoch, 1_002)
+    again.close()
+
+
+@pytest.mark.parametrize("stored", [b"", b"event"])
+def test_a_copy_says_that_it_may_lack_events(path: Path, caplog: pytest.LogCaptureFixture, stored: bytes) -> None:
+    original = OutboxFile(path, OWNER)
+    original.write([stored] if stored else [], [])
+    original.close()
+    OutboxFile(path, OWNER).close()
+    path.rename(path.with_name("moved.db"))
+    OutboxFile(path.with_name("moved.db"), OWNER).close()
+    assert caplog.records == []
+    shutil.copy2(path.with_name("moved.db"), path)
+    for _ in range(2):
+        copy = OutboxFile(path, OWNER)
+        assert (copy.epoch, copy.next) == (original.epoch, original.next)
+        copy.close()
+    (record,) = caplog.records
+    assert f"the outbox {path} is a copy: events that were stored after it was made" in record.getMessage()
+
+
+def test_an_outbox_of_an_earlier_version_is_no_copy(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    OutboxFile(path, OWNER).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 0")
+    connection.close()
+    OutboxFile(path, OWNER).close()
+    assert caplog.records == []
 
 
 def test_a_number_is_never_used_again(path: Path) -> None:
@@ -223,20 +264,24 @@ def test_a_failed_commit_fails_those_in_it_alone_and_what_is_removed_is_tried_ag
         assert await writer.append(b"one") == 1
         write, failures = file.write, [StorageError("full"), StorageError("full")]
 
-        def failing(*arguments: object) -> int:
+        def failing(events: Sequence[bytes], removed: Sequence[int], *, renews: bool) -> int:
             if failures:
                 raise failures.pop()
-            return write(*arguments)  # type: ignore[arg-type]
+            return write(events, removed, renews=renews)
 
         monkeypatch.setattr(file, "write", failing)
+        before = file.epoch
         writer.remove(1)
+        renewed = writer.renew()
         while failures:
             await asyncio.sleep(0.005)
         assert await writer.append(b"two") == 2
+        await renewed
+        assert file.epoch != before
         await writer.finish()
         writer.close()
 
-    asyncio.run(story())
+    asyncio.run(asyncio.wait_for(story(), 10))
     assert removed == [1]
 
 
@@ -251,3 +296,27 @@ def test_events_that_another_user_of_the_computer_left_are_not_published(
     belong_to_somebody_else(monkeypatch, path.with_name(name))
     with pytest.raises(StorageError, match=f"{name} belongs to another user of this computer"):
         OutboxFile(path, OWNER)
+
+
+def test_events_that_stay_get_another_epoch_with_the_removal_of_the_others(path: Path) -> None:
+    file = OutboxFile(path, OWNER)
+    before = file.epoch
+    file.write([b"one", b"two", b"three"], [])
+    assert file.write([b"four"], [1], renews=True) == 4
+    file.close()
+    again = OutboxFile(path, OWNER)
+    assert again.epoch == file.epoch != before
+    assert again.next == 5
+    assert again.load() == [(2, b"two"), (3, b"three"), (4, b"four")]
+
+
+def test_a_renewal_that_cannot_be_written_changes_nothing(path: Path) -> None:
+    file = OutboxFile(path, OWNER)
+    file.write([b"one"], [])
+    before = file.epoch
+    file._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StorageError, match="cannot be written"):
+        file.write([], [1], renews=True)
+    assert file.epoch == before
+    file._connection.execute("PRAGMA query_only = OFF")
+    assert file.load() == [(1, b"one")]

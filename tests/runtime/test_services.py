@@ -27,6 +27,7 @@ from wanderbus.runtime.services.frames import (
     ServiceAway,
     admit,
     introduce,
+    peer_user,
     send,
 )
 from wanderbus.runtime.services.frames import receive as received
@@ -279,6 +280,25 @@ def test_a_path_longer_than_an_address_serves(tmp_path: Path) -> None:
         assert ask(caller) == "LOUD"
     caller.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_caller_of_another_user_is_refused_with_the_reason(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def refusal(user: int) -> str:
+        seen.append(user)
+        return f"user {user} gets no answer; ask as another one"
+
+    caller = ServiceCaller(tmp_path, "words", 5.0)
+    with Service(tmp_path, "words", HANDLERS, refusal):
+        with pytest.raises(AuthenticationError, match=f"user {os.geteuid()} gets no answer"):
+            ask(caller)
+        caller.close()
+    assert seen == [os.geteuid()]
+
+
+def test_the_system_names_the_user_of_a_caller(pair: tuple[socket.socket, socket.socket]) -> None:
+    assert peer_user(pair[0]) == os.geteuid()
 
 
 def test_strangers_do_not_occupy_the_service(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.runtime.test_server_files import load_state
 from wanderbus import records
 from wanderbus.errors import StateCorrupt
 from wanderbus.runtime.files.server_files import ServerFiles
+from wanderbus.runtime.files.state_generations import NAMES
 from wanderbus.runtime.files.state_store import StateStore
 
 
@@ -178,3 +181,42 @@ def test_a_missing_name_of_a_server_whose_log_is_cut_is_restored_from_the_state(
     (tmp_path / "server.json").unlink()
     with pytest.raises(StateCorrupt, match="is missing; write"):
         ServerFiles.open(tmp_path)
+
+
+def test_both_generations_give_room_back(tmp_path: Path) -> None:
+    files = ServerFiles.open(tmp_path)
+    rows = {f"{number:05}": bytes(20_000) for number in range(1_000)}
+    files.store.save({"queue": dict(rows)}, 0)
+    files.store.secure()
+    for _ in range(2):
+        files.store.save({"queue": dict.fromkeys(rows)}, 0)
+    files.store.compact()
+    files.close()
+    assert all((tmp_path / name).stat().st_size < 100_000 for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(OSError(errno.ENOSPC, "no room"), 2), (OSError(errno.EIO, "bad"), 1), (apsw.CorruptError(), 1)],
+)
+def test_a_compaction_is_tried_again_only_on_a_full_disk(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    tries: int,
+) -> None:
+    files = ServerFiles.open(tmp_path)
+    tried = 0
+
+    def fail(store: StateStore, spare_bytes_max: int) -> None:
+        nonlocal tried
+        tried += 1
+        raise error
+
+    monkeypatch.setattr(StateStore, "compact", fail)
+    for _ in range(2):
+        files.store.compact()
+    assert tried == tries
+    assert caplog.text.count("are not compacted until the next start") == 2 - tries
+    files.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -178,6 +179,33 @@ def test_a_file_that_lacks_the_end_of_its_last_row_is_refused(tmp_path: Path, mi
     refused(crashed)
 
 
+@pytest.mark.parametrize("rest", ["synced", "long", "compacted"])
+def test_a_damaged_write_ahead_log_brings_back_no_older_rows(tmp_path: Path, rest: str) -> None:
+    """SQLite would lay the part before the damage over a file that has all of it: rows of different offsets."""
+    path, crashed = tmp_path / "state.db", tmp_path / "crashed" / "state.db"
+    crashed.parent.mkdir()
+    store = after_a_backlog(path) if rest == "compacted" else StateStore.open(path)
+    first = store.offset + 1
+    for offset in range(first, first + 6):
+        store.save({"even" if offset % 2 == 0 else "odd": {"offset": str(offset).encode()}}, offset)
+    match rest:
+        case "synced":
+            assert store.sync()
+        case "long":
+            store.save({"more": {"a": bytes(5_000_000)}}, store.offset)
+        case _:
+            store.compact()
+    expected = (store.offset, dict(store.load("even")), dict(store.load("odd")))
+    whole, log = path.read_bytes(), path.with_name("state.db-wal").read_bytes()
+    store.close()
+    for place in range(0, min(len(log), 65_536), 997):
+        crashed.write_bytes(whole)
+        crashed.with_name("state.db-wal").write_bytes(log[:place] + bytes([log[place] ^ 0x10]) + log[place + 1 :])
+        store = StateStore.open(crashed)
+        assert (store.offset, dict(store.load("even")), dict(store.load("odd"))) == expected, place
+        store.close()
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"not a database, but long enough to be looked at" * 40)
@@ -248,3 +276,77 @@ def test_a_deleted_file_is_begun_again_at_offset_zero(tmp_path: Path) -> None:
     store = StateStore.open(path)
     assert (store.offset, list(store.load("sessions"))) == (0, [])
     store.close()
+
+
+def after_a_backlog(path: Path, rest: int = 1, rows: int = 2_000) -> StateStore:
+    """Return a store that had ``rows`` rows of 20 kB, of which ``rest`` remain, and another row."""
+    store = StateStore.open(path, server="wb")
+    store.save({"queue": {f"{number:05}": bytes(20_000) for number in range(rows)}}, 1)
+    store.save({"queue": {f"{number:05}": None for number in range(rest, rows)}, "sessions": {"a": b"1"}}, 2)
+    assert store.sync()
+    return store
+
+
+def test_a_backlog_gives_its_room_back(tmp_path: Path) -> None:
+    """The file and its write-ahead log are short after the next save, and a file of earlier versions is too."""
+    path, wal = tmp_path / "state.db", tmp_path / "state.db-wal"
+    store = after_a_backlog(path)
+    assert path.stat().st_size > 40_000_000
+    store.compact()
+    assert path.stat().st_size < 100_000
+    store.save({"sessions": {"b": b"2"}}, 3)
+    assert wal.stat().st_size < 100_000
+    store.close()
+    store = StateStore.open(path, server="wb")
+    assert store.offset == 3
+    assert [key for table in ("queue", "sessions") for key, _ in store.load(table)] == ["00000", "a", "b"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "rest"), [(500, 200), (2_000, 1_000)], ids=["little is spare", "much would be copied"]
+)
+def test_a_file_is_not_compacted_for_little_or_at_great_cost(tmp_path: Path, rows: int, rest: int) -> None:
+    store = after_a_backlog(tmp_path / "state.db", rest, rows)
+    full = (tmp_path / "state.db").stat().st_size
+    store.compact()
+    assert (tmp_path / "state.db").stat().st_size == full
+    store.close()
+
+
+class FullFile(apsw.VFSFile):
+    """A file that refuses what is written while the disk is full."""
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        if FullDisk.is_full:
+            raise apsw.FullError("full")
+        super().xWrite(data, offset)
+
+
+class FullDisk(apsw.VFS):
+    """File system layer of SQLite for a disk that can be full."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        super().__init__("full", "")
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        return FullFile("", name, flags)
+
+
+def test_a_compaction_on_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state.db"
+    disk = FullDisk()
+    after_a_backlog(path, 500).close()
+    store = StateStore.open(path, vfs="full")
+    monkeypatch.setattr(FullDisk, "is_full", True)
+    with pytest.raises(OSError, match="No space left"):
+        store.compact()
+    monkeypatch.setattr(FullDisk, "is_full", False)
+    store.save({"sessions": {"b": b"2"}}, 3)
+    assert len([*store.load("queue")]) == 500
+    store.compact()
+    store.close()
+    assert path.stat().st_size < 20_000_000
+    disk.unregister()

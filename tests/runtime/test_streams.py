@@ -517,3 +517,32 @@ def test_small_writes_do_not_wait_for_each_other(new_loop: Any, kind: Any, tmp_p
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
+
+
+@pytest.mark.parametrize(("segment_bytes_max", "lazy"), [(None, False), (900, False), (None, True)])
+def test_connections_to_sip_servers_have_short_segments(segment_bytes_max: int | None, lazy: bool) -> None:
+    """In both directions, since the peer learns the size from the SYN; a socket may open connections lazily too."""
+
+    async def check() -> set[int]:
+        server = Machine(lambda item: b"y" * 3_000)
+        client = Machine()
+        limits = None if lazy or segment_bytes_max else DATA_STREAM_LIMITS
+        async with driving(server, {"TCP": ("127.0.0.1", 0)}, limits=DATA_STREAM_LIMITS) as (at_server, bound):
+            driver = Driver(client, client.reports.append)
+            if lazy:
+                driver.allow_streams("sip", local_host="127.0.0.1")
+            else:
+                driver.bind_streams("sip", {}, limits=limits)
+            driver.perform([SendOnStream("sip", Target("TCP", bound["TCP"]), b"x" * 3_000)])
+            await until(lambda: len(client.data) >= 3_000)
+            sizes = set()
+            for each in (driver, at_server):
+                for connection in each._streams["sip"]._connections.values():
+                    assert connection.transport is not None
+                    opened = connection.transport.get_extra_info("socket")
+                    sizes.add(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+            driver.close()
+            return sizes
+
+    sizes = uvloop.run(check())
+    assert max(sizes) <= 900 if lazy or segment_bytes_max else min(sizes) > 900

@@ -26,6 +26,10 @@ LINES_MAX: Final = 20
 """Lines in that period."""
 
 
+SHARED: Final = frozenset({"broker.turn_units"})
+"""Limits that share the processor among users: nothing is refused, and nobody is at fault, so they are no warning."""
+
+
 class Refusals:
     """Record of everything that limits of one process refuse, discard or defer."""
 
@@ -42,6 +46,9 @@ class Refusals:
         """Count a refusal, and log it if it is new. Credentials of a refused login are never logged."""
         limited, now = _limited(refused), self._clock()
         entry = self.table.note(limited, now)
+        if entry.limit in SHARED:
+            _log.info("%s waited for others, by %s", escaped(entry.party), entry.limit)
+            return
         while self._logged and self._logged[0] <= now - QUIET_S:
             self._logged.popleft()
         before = entry.count - limited.count

@@ -16,6 +16,7 @@ import msgspec
 
 from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.runtime.files.disk import SYSTEM, Disk, make_directory, replace_file, sync_directory
+from wanderbus.segments import LogPlace
 
 DIRECTORY: Final = "readers"
 """Subdirectory of the log with one file for each reader."""
@@ -29,12 +30,19 @@ class LogReader(msgspec.Struct, frozen=True):
     :param offset: first record that the reader still needs
     :param updated_us: time of this registration, in microseconds since the Unix epoch
     :param expires_s: time after which the reader counts as gone, unless it registers again
+    :param checksum: checksum of the record before ``offset``, by which the log is recognised; None if it is unknown
     """
 
     name: str
     offset: int
     updated_us: int
     expires_s: float
+    checksum: int | None = None
+
+    @property
+    def place(self) -> LogPlace:
+        """Return the place that the reader has reached."""
+        return LogPlace(self.offset, self.checksum)
 
     def is_expired(self, now_us: int) -> bool:
         """Return whether the registration counts no more."""
@@ -51,7 +59,7 @@ def register_reader(log_dir: Path, reader: LogReader, disk: Disk = SYSTEM) -> No
         raise ConfigurationError(f"reader name {reader.name!r}: use up to 100 letters, digits, - and _")
     try:
         make_directory(disk, log_dir / DIRECTORY, 0o700)
-        replace_file(disk, _file(log_dir, reader.name), msgspec.json.encode(reader) + b"\n")
+        replace_file(disk, reader_file(log_dir, reader.name), msgspec.json.encode(reader) + b"\n")
     except OSError as error:
         raise StorageError(f"the reader {reader.name} cannot register in {log_dir}: {error.strerror}") from None
 
@@ -59,7 +67,7 @@ def register_reader(log_dir: Path, reader: LogReader, disk: Disk = SYSTEM) -> No
 def remove_reader(log_dir: Path, name: str, disk: Disk = SYSTEM) -> None:
     """End a registration; nothing happens if there is none."""
     try:
-        disk.unlink(_file(log_dir, name))
+        disk.unlink(reader_file(log_dir, name))
         sync_directory(disk, log_dir / DIRECTORY)
     except FileNotFoundError:
         return
@@ -81,5 +89,6 @@ def reader_files(log_dir: Path) -> Sequence[Path]:
     return sorted((log_dir / DIRECTORY).glob("*.json"))
 
 
-def _file(log_dir: Path, name: str) -> Path:
+def reader_file(log_dir: Path, name: str) -> Path:
+    """Return the file of a registration, which may not exist."""
     return log_dir / DIRECTORY / f"{name}.json"

@@ -12,14 +12,31 @@ from typing import Final
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.segments import HIGH_WATER, unpack_mark
 
+LOG_NAME: Final = "name"
+"""File with the name of the log: its server, and the incarnation of its first record."""
+
 _MARK_ATTEMPTS: Final = 20
 _MARK_PAUSE_S: Final = 0.005
 """Attempts to read the mark, and the pause between two: one may coincide with a write of it."""
 
 
+def log_directory(directory: Path) -> Path:
+    """Return the subdirectory ``log`` of a server's data directory; a directory without one is the log itself."""
+    inner = directory / "log"
+    return inner if inner.is_dir() else directory
+
+
 def segment_paths(directory: Path) -> list[Path]:
     """Return the segments of ``directory`` in order of their offsets."""
     return sorted(path for path in directory.glob("*.seg") if len(path.stem) == 20 and path.stem.isdigit())
+
+
+def read_log_name(directory: Path) -> str | None:
+    """Return the name of the log, ``server-incarnation``; None if no server of this version has written to it."""
+    try:
+        return (directory / LOG_NAME).read_text(encoding="utf-8").strip() or None
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
 
 
 def read_mark(directory: Path) -> int | None:
@@ -50,6 +67,13 @@ def durable_end(directory: Path) -> int:
         if attempt + 1 < _MARK_ATTEMPTS:
             time.sleep(_MARK_PAUSE_S)
     raise LogCorrupt(f"{path} is damaged at byte 0: it has no durable mark; start the server once to restore it")
+
+
+def end_of_log(directory: Path) -> int:
+    """Return the offset after the last durable record; :class:`StorageError` if no server has opened a log there."""
+    if not (directory / HIGH_WATER).exists():
+        raise StorageError(f"{directory} holds no event log that a server has opened; give a server's data directory")
+    return durable_end(directory)
 
 
 def unreadable(path: Path, error: OSError) -> StorageError:

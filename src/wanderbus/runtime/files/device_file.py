@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -10,7 +11,7 @@ import zlib
 from pathlib import Path
 
 from wanderbus.errors import StorageError
-from wanderbus.runtime.files.file_modes import lock_file, make_private_directory, warn_if_others_write
+from wanderbus.runtime.files.file_modes import lock_file, make_own_directory, warn_if_others_write
 
 _log = logging.getLogger("wanderbus.agent")
 
@@ -29,7 +30,7 @@ class Device:
         self.ephemeral = True
         self._lock: int | None = None
         try:
-            make_private_directory(directory)
+            make_own_directory(directory)
             warn_if_others_write(directory, "the identity of a device")
             is_new = not (directory / "device").exists()
             self._lock = lock_file(directory / "device")
@@ -39,7 +40,14 @@ class Device:
             ) from None
         if self._lock is not None:
             self.ephemeral = False
-            self._load(directory / "device", is_new=is_new)
+            try:
+                self._load(directory / "device", is_new=is_new)
+            except OSError as error:
+                self.close()
+                if is_new:
+                    with contextlib.suppress(OSError):
+                        (directory / "device").unlink()
+                raise StorageError(f"{directory / 'device'} cannot be written: {error.strerror}") from None
 
     def close(self) -> None:
         """Unlock the directory for other agents."""

@@ -104,15 +104,20 @@ def make_directory(disk: Disk, directory: Path, mode: int = 0o777) -> None:
     sync_directory(disk, directory.parent)
 
 
-def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Replace ``path`` atomically and durably, readable by its owner only: a crash leaves the old or the new file."""
-    fresh = path.with_suffix(".new")
-    descriptor = disk.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def write_durable(disk: Disk, path: Path, content: bytes, flags: int) -> None:
+    """Write the whole of a file, readable by its owner only, and sync it; ``flags`` are ``O_TRUNC`` or ``O_EXCL``."""
+    descriptor = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
     try:
         write_all(disk, descriptor, content)
         disk.fsync(descriptor)
     finally:
         disk.close(descriptor)
+
+
+def replace_file(disk: Disk, path: Path, content: bytes) -> None:
+    """Replace ``path`` atomically and durably, readable by its owner only: a crash leaves the old or the new file."""
+    fresh = path.with_suffix(".new")
+    write_durable(disk, fresh, content, os.O_TRUNC)
     disk.replace(fresh, path)
     sync_directory(disk, path.parent)
 

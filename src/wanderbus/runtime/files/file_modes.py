@@ -9,6 +9,7 @@ import logging
 import os
 import shlex
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 _log = logging.getLogger("wanderbus.config")
@@ -42,6 +43,34 @@ def make_private_directory(directory: Path) -> None:
     if not directory.is_dir():
         make_private_directory(directory.parent)
         directory.mkdir(0o700, exist_ok=True)
+
+
+def make_own_directory(directory: Path) -> None:
+    """Create ``directory`` as :func:`make_private_directory` does, and check it as :func:`check_own_directory` does."""
+    make_private_directory(directory)
+    check_own_directory(directory)
+
+
+def check_own_directory(directory: Path) -> None:
+    """Raise ``PermissionError`` if another user owns ``directory``, or the link to it, and could replace every file.
+
+    Root may use everybody's directories, but no link that leads to another user's.
+    """
+    me, owner = os.geteuid(), directory.stat().st_uid
+    trusted = {me, _ROOT, owner} if me == _ROOT else {me, _ROOT}
+    if owner not in trusted or directory.lstat().st_uid not in trusted:
+        raise PermissionError(errno.EPERM, "it belongs to another user of this computer", str(directory))
+
+
+@contextlib.contextmanager
+def private_umask() -> Iterator[None]:
+    """Make files of this process, and of those that it starts, readable by their owner only within the block."""
+    before = os.umask(0o077)
+    os.umask(before | 0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def make_private(path: Path) -> None:

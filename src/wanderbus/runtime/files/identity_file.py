@@ -7,6 +7,7 @@ import secrets
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from wanderbus.records import Started, decode_record
 from wanderbus.runtime.files.disk import Disk, replace_file
 from wanderbus.runtime.files.state_description import state_server
 from wanderbus.runtime.log.event_log import EventLog
+
+FILE_NAME: Final = "server.json"
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -44,7 +47,7 @@ def load_identity(path: Path, log: EventLog, disk: Disk, new_name: str | None = 
     :raises StateCorrupt: the file is damaged, and neither log nor state contains the name
     """
     try:
-        identity, fault = _decoded(path.read_bytes()), "is damaged"
+        identity, fault = stored_identity(path), "is damaged"
     except FileNotFoundError:
         identity, fault = None, "is missing"
     if identity is not None:
@@ -68,8 +71,9 @@ def save_identity(path: Path, identity: Identity, disk: Disk) -> None:
     replace_file(disk, path, msgspec.json.encode(content) + b"\n")
 
 
-def _decoded(data: bytes) -> Identity | None:
-    """Return the identity in ``data``, None if it is damaged."""
+def stored_identity(path: Path) -> Identity | None:
+    """Return the identity in the file at ``path``, None if it is damaged; ``OSError`` if it cannot be read."""
+    data = path.read_bytes()
     try:
         content = msgspec.json.decode(data, type=_Content)
     except (msgspec.DecodeError, UnicodeDecodeError):

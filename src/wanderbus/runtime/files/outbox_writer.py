@@ -12,7 +12,7 @@ from wanderbus.errors import Closed, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
 
 RETRY_S: Final = 1.0
-"""Pause before another attempt to remove events after a failure, for example of a full disk."""
+"""Pause before another attempt to remove events, or to renew the epoch, after a failure, for example of a full disk."""
 
 _Batch = list[tuple[bytes, asyncio.Future[int]]]
 
@@ -28,6 +28,7 @@ class OutboxWriter:
         self._thread = ThreadPoolExecutor(1, "wanderbus-outbox")
         self._events: _Batch = []
         self._removed: list[int] = []
+        self._renewed: asyncio.Future[None] | None = None
         self._commit: asyncio.Future[int] | None = None
         self._closed = False
 
@@ -46,13 +47,22 @@ class OutboxWriter:
         self._removed.append(number)
         self._go_on()
 
+    def renew(self) -> asyncio.Future[None]:
+        """Give the events that stay after all earlier removals a new epoch; return a future that ends when it is so."""
+        if self._renewed is None:
+            self._renewed = self._loop.create_future()
+        self._go_on()
+        return self._renewed
+
     async def finish(self) -> None:
         """Wait until all operations are written or have failed."""
         while self._commit is not None:
             await asyncio.wait([self._commit])
 
     def close(self) -> None:
-        """Close the file; pending operations fail with :class:`Closed`. Blocks for one commit at most."""
+        """Close the file, once; pending operations fail with :class:`Closed`. Blocks for one commit at most."""
+        if self._closed:
+            return
         self._closed = True
         for _, stored in self._events:
             stored.set_exception(Closed("the agent was closed"))
@@ -61,15 +71,18 @@ class OutboxWriter:
         self._thread.shutdown()
 
     def _go_on(self) -> None:
-        if self._commit is not None or self._closed or not (self._events or self._removed):
+        if self._commit is not None or self._closed or not (self._events or self._removed or self._renewed):
             return
         events, self._events = self._events, []
         removed, self._removed = self._removed, []
-        encoded = [event for event, _ in events]
-        self._commit = self._loop.run_in_executor(self._thread, self._file.write, encoded, removed)
-        self._commit.add_done_callback(partial(self._written, events, removed))
+        renewed = self._renewed
+        write = partial(self._file.write, [event for event, _ in events], removed, renews=renewed is not None)
+        self._commit = self._loop.run_in_executor(self._thread, write)
+        self._commit.add_done_callback(partial(self._written, events, removed, renewed))
 
-    def _written(self, events: _Batch, removed: list[int], commit: asyncio.Future[int]) -> None:
+    def _written(
+        self, events: _Batch, removed: list[int], renewed: asyncio.Future[None] | None, commit: asyncio.Future[int]
+    ) -> None:
         self._commit = None
         try:
             first = commit.result()
@@ -80,6 +93,9 @@ class OutboxWriter:
         for number, (_, stored) in enumerate(events, first):
             stored.set_result(number)
         self._on_removed(removed)
+        if renewed is not None:
+            self._renewed = None
+            renewed.set_result(None)
         self._go_on()
 
     def _failed(self, events: _Batch, removed: list[int], error: StorageError) -> None:
@@ -88,5 +104,5 @@ class OutboxWriter:
         self._removed = removed + self._removed
         if self._events:
             self._go_on()
-        elif self._removed:
+        elif self._removed or self._renewed:
             self._loop.call_later(RETRY_S, self._go_on)

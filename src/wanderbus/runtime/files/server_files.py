@@ -16,6 +16,7 @@ from wanderbus.broker.state.tables import Stored
 from wanderbus.errors import LogCorrupt, StateCorrupt, StorageError
 from wanderbus.records import AnyRecord, decode_record
 from wanderbus.runtime.files.disk import SYSTEM, Disk, make_directory
+from wanderbus.runtime.files.identity_file import FILE_NAME as IDENTITY
 from wanderbus.runtime.files.identity_file import Identity, load_identity, save_identity
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.runtime.files.state_generations import StateGenerations
@@ -92,7 +93,7 @@ class ServerFiles:
             make_directory(disk, directory, 0o700)
             log = EventLog.open(directory / "log", segment_bytes_max=segment_bytes_max, disk=disk)
             try:
-                identity = load_identity(directory / "server.json", log, disk, new_name)
+                identity = load_identity(directory / IDENTITY, log, disk, new_name)
                 reset_key = kept_key(directory / "reset.key", disk)
                 store = StateGenerations.open(directory, server=identity.server, log=log, disk=disk, vfs=vfs)
             except BaseException:
@@ -111,7 +112,8 @@ class ServerFiles:
         if self.store.offset > self.log.next_offset:
             raise LogCorrupt(
                 f"{self.store.path} reflects {self.store.offset} records, {self.log.directory} holds "
-                f"{self.log.next_offset}: segments are missing; put them back"
+                f"{self.log.next_offset}: segments are missing; put them back, or restore a copy that "
+                "'wanderbus backup' made: other copies of a running server may not be usable"
             )
         while True:
             states = make()
@@ -151,7 +153,7 @@ class ServerFiles:
         """Store the ports in use for the next start, by name; :class:`StorageError` if that fails."""
         self.identity = Identity(self.identity.server, {**self.identity.ports, **ports})
         try:
-            save_identity(self.directory / "server.json", self.identity, self._disk)
+            save_identity(self.directory / IDENTITY, self.identity, self._disk)
         except OSError as error:
             raise unusable(self.directory, error) from None
 

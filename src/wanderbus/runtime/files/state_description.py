@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,15 +27,22 @@ def state_server(directory: Path) -> str | None:
 
 
 def _described(path: Path) -> Meta | None:
-    # Without a write-ahead log nobody has the file open, and SQLite need not create any file beside it.
-    mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
-        connection = apsw.Connection(
-            f"file:{quote(str(path.absolute()))}?{mode}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
-        try:
+        with opened_unchanged(path) as connection:
             return read_meta(path, connection)
-        finally:
-            connection.close()
     except (apsw.Error, StateCorrupt):
         return None
+
+
+@contextmanager
+def opened_unchanged(path: Path) -> Iterator[apsw.Connection]:
+    """Open a state file for reading alone; ``apsw.Error`` if that fails."""
+    # Without a write-ahead log nobody has the file open, and SQLite need not create any file beside it.
+    mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    connection = apsw.Connection(
+        f"file:{quote(str(path.absolute()))}?{mode}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()

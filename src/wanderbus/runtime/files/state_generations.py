@@ -15,9 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import apsw
+
 from wanderbus.errors import StateCorrupt, StorageError
-from wanderbus.runtime.files.disk import Disk, sync_directory
+from wanderbus.runtime.files.disk import Disk, is_full, sync_directory
 from wanderbus.runtime.files.sqlite_files import put_aside
+from wanderbus.runtime.files.sqlite_room import SPARE_BYTES_MAX
 from wanderbus.runtime.files.state_store import StateStore
 from wanderbus.runtime.log.event_log import EventLog
 
@@ -52,6 +55,8 @@ class StateGenerations:
         self._older = stores[1] if len(stores) > 1 else None
         self._missed: dict[str, dict[str, bytes | None]] | None = None
         """Rows that the newer generation has and the older one lacks; None if they are unknown."""
+        self._may_compact = True
+        """False after an error of a compaction."""
         self._log = log
         self._server = server
         self._disk = disk
@@ -142,6 +147,21 @@ class StateGenerations:
         if not (self._newer.sync() and older.sync()):
             return None
         return min(self._newer.offset, older.offset)
+
+    def compact(self, spare_bytes_max: int = SPARE_BYTES_MAX) -> None:
+        """Give the room of deleted rows to the system, if it is more; an error ends this until the next start.
+
+        The rows stay as they are. A full disk is no such error: the next call tries again.
+        """
+        if not self._may_compact:
+            return
+        try:
+            for store in filter(None, (self._newer, self._older)):
+                store.compact(spare_bytes_max)
+        except (OSError, apsw.Error) as error:
+            if not is_full(error):
+                self._may_compact = False
+                _log.error("the state files in %s are not compacted until the next start: %s", self._directory, error)
 
     def close(self) -> None:
         """Close the files; closing twice is harmless."""

@@ -17,7 +17,7 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,9 +28,13 @@ from wanderbus.records import SCHEMA_VERSION
 from wanderbus.runtime.files.disk import FULL
 from wanderbus.runtime.files.file_modes import make_private
 from wanderbus.runtime.files.sqlite_files import is_cut_off, is_damage
+from wanderbus.runtime.files.sqlite_room import SPARE_BYTES_MAX, compact
 
 BUSY_TIMEOUT_MS: Final = 2_000
 """Time to wait for another process that reads the file."""
+
+WAL_BYTES_MAX: Final = 4 * 2**20
+"""Size of the write-ahead log above which a save also empties it."""
 
 FORMAT: Final = 4
 """Format of the rows, stored in the file's header; a file from before formats were numbered has 0."""
@@ -104,12 +108,17 @@ class StateStore:
         """Return the offset below which the rows contain every record of the log."""
         return self._meta.offset
 
+    @property
+    def tables(self) -> Sequence[str]:
+        """Return the names of all tables."""
+        return self._meta.tables.split()
+
     def load(self, table: str) -> Iterator[tuple[str, bytes]]:
         """Yield the rows of ``table`` in order of their keys; none if no row was ever saved in it.
 
         Raises :class:`StateCorrupt` if a row is damaged.
         """
-        if _checked(table) not in self._meta.tables.split():
+        if _checked(table) not in self.tables:
             return
         seed = zlib.crc32(table.encode())
         try:
@@ -129,7 +138,7 @@ class StateStore:
         there is no room: the file is then unchanged, and the call may be retried.
         """
         assert offset >= self.offset, f"state at {self.offset} cannot go back to {offset}"
-        tables = " ".join(sorted({*self._meta.tables.split(), *changes}))
+        tables = " ".join(sorted({*self.tables, *changes}))
         self._transact(lambda: self._write(changes), self._meta._replace(offset=offset, tables=tables))
 
     def level(self, source: StateStore) -> None:
@@ -138,13 +147,22 @@ class StateStore:
         Raises :class:`StateCorrupt` if a row of this file is damaged, and ``OSError`` as :meth:`save` does.
         """
         assert source.offset >= self.offset, f"state at {self.offset} cannot go back to {source.offset}"
-        for table in self._meta.tables.split():
+        for table in self.tables:
             deque(self.load(table), maxlen=0)
         self._connection.execute("ATTACH ? AS source", (str(source.path),))
         try:
-            self._transact(lambda: self._copy(source._meta.tables.split()), source._meta)
+            self._transact(lambda: self._copy(source.tables), source._meta)
         finally:
             self._connection.execute("DETACH source")
+
+    def compact(self, spare_bytes_max: int = SPARE_BYTES_MAX) -> None:
+        """Give the room of deleted rows to the system, if it is more; ``OSError`` means that the disk is full.
+
+        The rows stay as they are, also after a failure.
+        """
+        with self._reporting_full():
+            if compact(self._connection.execute, spare_bytes_max):
+                self._checkpoint()  # only this makes the file shorter
 
     def sync(self) -> bool:
         """Make everything saved durable, which a save alone does not; return False if another reader prevents it now.
@@ -152,15 +170,14 @@ class StateStore:
         ``OSError`` means that there is no room.
         """
         with self._reporting_full():
-            frames, moved = self._connection.wal_checkpoint()
-        return bool(frames == moved)
+            return self._checkpoint()
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
         self._connection.close()
 
     def _write(self, changes: Mapping[str, Mapping[str, bytes | None]]) -> None:
-        known = self._meta.tables.split()
+        known = self.tables
         for table, rows in changes.items():
             if table not in known:
                 self._connection.execute(_layout(table))
@@ -171,7 +188,7 @@ class StateStore:
 
     def _copy(self, tables: Sequence[str]) -> None:
         """Copy the rows of the attached file ``source``."""
-        known = self._meta.tables.split()
+        known = self.tables
         assert set(known) <= set(tables), f"{self.path} has more tables than its source"
         for table in map(_checked, tables):
             if table not in known:
@@ -195,6 +212,21 @@ class StateStore:
                     self._connection.execute("ROLLBACK")
                 raise
         self._meta = meta
+        if os.path.getsize(self._connection.filename_wal) > WAL_BYTES_MAX:
+            with suppress(apsw.Error):  # as SQLite's own checkpoint: the rows are saved
+                self._checkpoint()
+
+    def _checkpoint(self) -> bool:
+        """Move the write-ahead log into the file, and empty it; return False if another reader prevents it now.
+
+        If the log stayed, damage in it would bring back older rows: SQLite reads it up to the damage, and the rest from
+        the file, which has newer rows already.
+        """
+        try:
+            self._connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
+        return True
 
     @contextmanager
     def _reporting_full(self) -> Iterator[None]:
@@ -218,6 +250,7 @@ def _prepare(path: Path, connection: apsw.Connection, server: str) -> Meta:
     """Check the whole file, or create the tables in a new one; return its description."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute("PRAGMA temp_store = MEMORY")
     verdict = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != [("ok",)]:

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -29,6 +29,9 @@ READ_ENTRIES_MAX: Final = 200_000
 
 READ_BYTES_MAX: Final = 4 * FILE_BYTES_MAX
 """Maximum bytes of messages read from files."""
+
+GROWTH_BYTES_MAX: Final = 4 * 2**20
+"""Most bytes that are read from a growing file at a time."""
 
 _LINE_BYTES_MAX: Final = 2**20
 
@@ -76,6 +79,9 @@ class TraceFile:
             raise ConfigurationError(f"the SIP trace {path} is in use by another process; name another file")
         try:
             _make_ready(path, descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise ConfigurationError(f"the SIP trace {path} cannot be written: {error.strerror}") from None
         except BaseException:
             os.close(descriptor)
             raise
@@ -86,8 +92,7 @@ class TraceFile:
         line = _encode(entry)
         if self._bytes + len(line) > self._bytes_max and self._bytes > len(_HEADING_LINE):
             self._put_aside()
-        if os.write(self._descriptor, line) != len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _write(self._descriptor, line)
         self._bytes += len(line)
 
     def close(self) -> None:
@@ -118,16 +123,93 @@ def read_trace(paths: Iterable[Path]) -> Trace:
     return trace
 
 
+class GrowingTrace:
+    """A trace file that another process writes, read from its present end on, also into the file that replaces it.
+
+    :raises ConfigurationError: the file cannot be read, or is not a trace
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._redacting = Trace(entries_max=1)
+        self._unread = b""
+        self._file = self._opened()
+        self._file.seek(0, os.SEEK_END)
+
+    def read(self) -> list[TraceEntry]:
+        """Return the messages since the last call, from at most :data:`GROWTH_BYTES_MAX`, without their secrets.
+
+        :raises ConfigurationError: a line is not a message, or the file cannot be read any more
+        """
+        try:
+            found = self._read()
+            if not found and self._has_continuation():
+                found = self._read()
+        except OSError as error:
+            raise ConfigurationError(f"the SIP trace {self._path} cannot be read: {error.strerror}") from None
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _opened(self) -> BinaryIO:
+        path = self._path
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise ConfigurationError(f"the SIP trace {self._path} cannot be read: {error.strerror}") from None
+        if file.readline(_LINE_BYTES_MAX) != _HEADING_LINE:
+            file.close()
+            raise ConfigurationError(f"{self._path} is not a SIP trace; 'wanderbus up --sip-trace FILE' writes one")
+        return file
+
+    def _read(self) -> list[TraceEntry]:
+        *lines, self._unread = (self._unread + self._file.read(GROWTH_BYTES_MAX)).split(b"\n")
+        try:
+            return [self._redacting.add(_decode(line)) for line in lines]
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise ConfigurationError(f"{self._path}: a line is not a message of a SIP trace: {error}") from None
+
+    def _has_continuation(self) -> bool:
+        """Go on with the file that has taken the place of this one; return whether there is one."""
+        try:
+            now = self._path.stat()
+        except FileNotFoundError:
+            return False  # between two files
+        own = os.fstat(self._file.fileno())
+        if (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino):
+            if own.st_size < self._file.tell():  # the next start of the writer has cut off an incomplete line
+                self._file.seek(0, os.SEEK_END)
+                self._unread = b""
+            return False
+        if now.st_size < len(_HEADING_LINE):
+            return False  # it is just being made
+        self._file.close()
+        self._file, self._unread = self._opened(), b""
+        return True
+
+
 def _make_ready(path: Path, descriptor: int) -> None:
     """Write the heading of an empty file; check that of another file, and cut off an incomplete last line."""
     size = os.fstat(descriptor).st_size
     if size == 0:
-        os.write(descriptor, _HEADING_LINE)
+        try:
+            _write(descriptor, _HEADING_LINE)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, 0)  # a part of a heading would make it another kind of file
+            raise
         return
     if os.pread(descriptor, len(_HEADING_LINE), 0) != _HEADING_LINE:
         raise ConfigurationError(f"{path} exists and is not a SIP trace; name another file")
     tail = os.pread(descriptor, _LINE_BYTES_MAX, max(0, size - _LINE_BYTES_MAX))
     os.ftruncate(descriptor, size - len(tail) + tail.rfind(b"\n") + 1)
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    if os.write(descriptor, line) != len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _entries(path: Path) -> Iterator[TraceEntry]:

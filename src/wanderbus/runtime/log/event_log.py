@@ -60,7 +60,9 @@ class EventLog:
     @property
     def oldest_offset(self) -> int:
         """Return the offset of the oldest record that is kept, or of the next one if there is none."""
-        return int(segment_paths(self.directory)[0].stem)
+        if not (paths := segment_paths(self.directory)):
+            raise StorageError(f"the event log in {self.directory} was deleted")
+        return int(paths[0].stem)
 
     @classmethod
     def open(cls, directory: Path, *, segment_bytes_max: int = SEGMENT_BYTES_MAX, disk: Disk = SYSTEM) -> EventLog:
@@ -110,14 +112,15 @@ class EventLog:
     def sync(self) -> int:
         """Make every record written before this call durable, publish the mark, and return the next durable offset.
 
-        Raises ``OSError`` when the disk fails. If the sync itself failed, the records written since the last one are
-        in doubt, and the log accepts nothing more until it is opened again. If there is no room for the mark, the call
-        may be retried.
+        Raises ``OSError`` when the disk fails, or the segment was deleted. If the sync itself failed, the records
+        written since the last one are in doubt, and the log accepts nothing more until it is opened again. If there is
+        no room for the mark, the call may be retried.
         """
         self._check_usable()
         reached = self.next_offset
         segment = self._segment
         self._sync_or_fail(self._disk.fdatasync, segment)
+        self._check_linked(segment)
         self._disk.pwrite(self._mark, pack_mark(reached), 0)
         self.durable_offset = reached
         while self._retired:
@@ -224,6 +227,12 @@ class EventLog:
         except OSError as error:
             self._fault = error
             raise OSError(errno.EIO, f"a sync failed: {error.strerror}", str(self.directory)) from error
+
+    def _check_linked(self, segment: int) -> None:
+        """Accept nothing more if the segment was deleted: what was written to it ends with this process."""
+        if os.fstat(segment).st_nlink == 0:
+            self._fault = OSError(errno.ENOENT, "its files were deleted while it was in use")
+            self._check_usable()
 
     def _continue_last_segment(self) -> None:
         paths = segment_paths(self.directory)

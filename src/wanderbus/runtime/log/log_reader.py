@@ -11,15 +11,8 @@ from typing import NamedTuple
 
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.runtime.files.disk import mapped
-from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
-from wanderbus.segments import HEADER, HIGH_WATER, Frame, frames, segment_name
-
-
-def end_of_log(directory: Path) -> int:
-    """Return the offset after the last durable record; :class:`StorageError` if no server has opened a log there."""
-    if not (directory / HIGH_WATER).exists():
-        raise StorageError(f"{directory} holds no event log that a server has opened; give a server's data directory")
-    return durable_end(directory)
+from wanderbus.runtime.segment_files import segment_paths, unreadable
+from wanderbus.segments import HEADER, Frame, frames, segment_name
 
 
 def oldest_record(directory: Path) -> int:

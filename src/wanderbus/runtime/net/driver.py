@@ -85,6 +85,8 @@ class Driver:
         self._bursts = False
         """True if more than one datagram was waiting at the last read."""
         self._streams: dict[str, Streams] = {}
+        self._stream_hosts: dict[str, str] = {}
+        self._is_path_narrow = False
         self._stream_numbers = itertools.count(1)
         self._inbox: list[Input] = []
         self._turn: asyncio.Handle | None = None
@@ -173,11 +175,22 @@ class Driver:
             limits=limits,
             note=self._on_report,
         )
+        if self._is_path_narrow:
+            fresh.shorten_segments()
         bound = fresh.listen(addresses)
         if (old := self._streams.get(name)) is not None:
             old.close()
         self._streams[name] = fresh
         return bound
+
+    def allow_streams(self, name: str, *, local_host: str) -> None:
+        """Let the socket ``name`` open TCP connections from ``local_host``; nothing is loaded before the first.
+
+        The first one means that long packets seem not to arrive: all sockets use short segments from then on.
+        """
+        self._stream_hosts[name] = local_host
+        if (old := self._streams.pop(name, None)) is not None:
+            old.close()
 
     def feed(self, *inputs: Input) -> None:
         """Pass ``inputs`` to the machine in this turn of the loop, together with other inputs that arrive."""
@@ -288,6 +301,11 @@ class Driver:
         _log.debug("datagram to %s:%s not sent: %s", *destination, reason)
 
     def _send_on_stream(self, wanted: SendOnStream) -> None:
+        if wanted.socket in self._stream_hosts and wanted.socket not in self._streams:
+            self._is_path_narrow = True
+            for each in self._streams.values():
+                each.shorten_segments()
+            self.bind_streams(wanted.socket, {}, local_host=self._stream_hosts[wanted.socket])
         streams = self._streams.get(wanted.socket)
         if streams is None:
             number = next(self._stream_numbers)

@@ -23,6 +23,9 @@ _TIMESPEC: Final = struct.Struct("@ll")
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(_TIMESPEC.size)
 _NS: Final = 1_000_000_000
 
+LOG_EACH_S: Final = 1.0
+"""Pause between two lines about discarded datagrams of a socket."""
+
 
 class FreshDatagrams:
     """Receives the datagrams of ``source`` that arrived at most ``waited_s_max`` ago.
@@ -34,6 +37,7 @@ class FreshDatagrams:
     def __init__(self, source: socket.socket, waited_s_max: float) -> None:
         self.discarded = 0
         """Datagrams that were discarded."""
+        self._logged_s = -LOG_EACH_S
         self._source = source
         self._waited_s_max = waited_s_max
         if sys.platform == "linux":
@@ -50,14 +54,16 @@ class FreshDatagrams:
             self._discard()
 
     def _discard(self) -> None:
-        """Count a datagram; log the first one, and each time that their number has doubled."""
-        before, self.discarded = self.discarded, self.discarded + 1
-        if before.bit_length() != self.discarded.bit_length():
+        """Count a datagram; log the first one, and later ones at intervals."""
+        self.discarded += 1
+        if (now := time.monotonic()) - self._logged_s >= LOG_EACH_S:
+            self._logged_s = now
             _log.warning(
-                "%s datagrams at port %s waited longer than %g s and were discarded: the processor is overloaded",
-                self.discarded,
+                "datagrams at port %s waited longer than %g s and are discarded, %s so far: the processor is "
+                "overloaded, or this process or its machine was stopped for a while",
                 self._source.getsockname()[1],
                 self._waited_s_max,
+                self.discarded,
             )
 
 

@@ -108,6 +108,7 @@ class Streams:
         self._fingerprint_tls: ssl.SSLContext | None = None
         self._local_host = local_host
         self._limits = limits or StreamLimits()
+        self._segment_bytes_max = self._limits.segment_bytes_max
         self._note = note
         self._rate = ConnectionRate(self._limits.connections_per_s, self._limits.burst_connections)
         self._handshakes = Handshakes(self._limits.handshakes_max)
@@ -360,13 +361,17 @@ class Streams:
         same_family = self._local_host is not None and (":" in self._local_host) == (":" in host)
         try:
             async with asyncio.timeout(self._limits.connect_s_max):
+                opened = self._socket_for(host, (self._local_host, 0) if same_family and self._local_host else None)
+                try:
+                    await self._loop.sock_connect(opened, (host, port))
+                except BaseException:
+                    opened.close()
+                    raise
                 await self._loop.create_connection(
                     lambda: connection,
-                    host,
-                    port,
                     ssl=tls,
                     server_hostname=(target.sip_domain or target.server_name or host) if tls else None,
-                    local_addr=(self._local_host, 0) if same_family and self._local_host else None,
+                    sock=opened,
                 )
         except (OSError, ValueError) as error:
             if target.sip_domain is not None:
@@ -374,6 +379,26 @@ class Streams:
             self.lost(connection, _reason(error))
         finally:
             connection.task = None
+
+    def shorten_segments(self) -> None:
+        """Open connections with short segments from now on: the path seems to drop long packets."""
+        self._segment_bytes_max = StreamLimits().segment_bytes_max
+
+    def _socket_for(self, host: str, local: Address | None) -> socket.socket:
+        """Return a socket to connect to ``host``, bound to ``local``; raises OSError."""
+        opened = socket.socket(
+            socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )
+        try:
+            opened.setblocking(False)
+            if self._segment_bytes_max is not None:
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, self._segment_bytes_max)
+            if local is not None:
+                opened.bind(local)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
 
     def _context_for(self, target: StreamTarget) -> ssl.SSLContext | None:
         if target.sip_domain is not None:

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-
 from wanderbus.errors import ConfigurationError, SIPParseError
 
 
@@ -78,6 +76,8 @@ def domains_among(names: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 
 def own_sip_domains(certificate: Path) -> tuple[str, ...]:
     """Return the SIP domains in the first certificate of a PEM file; :class:`ConfigurationError` if it has none."""
+    from cryptography import x509  # a server loads it, an agent connects sooner without
+
     try:
         names = x509.load_pem_x509_certificate(certificate.read_bytes()).extensions.get_extension_for_class(
             x509.SubjectAlternativeName

@@ -11,7 +11,7 @@ import msgspec
 
 from wanderbus.errors import RemoteProtocolError, StateCorrupt, StorageError
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.runtime.services.frames import Answer, Request, ServiceAway, introduce, receive, send
+from wanderbus.runtime.services.frames import Answer, Request, ServiceAbsent, ServiceAway, introduce, receive, send
 from wanderbus.runtime.services.places import address_of, places_of
 
 Body = TypeVar("Body")
@@ -37,7 +37,8 @@ class ServiceCaller:
         """Return the answer to a request, which has to be one that may be repeated.
 
         :raises StorageError: the service refuses the request
-        :raises ServiceAway: the service does not answer, or not now
+        :raises ServiceAway: the service does not answer, or not now; :class:`ServiceAbsent` if it does not run
+        :raises AuthenticationError: the service refuses the user of this process
         """
         # An open connection may have ended with its service, which has been started again since.
         is_old = self._connection is not None
@@ -73,9 +74,9 @@ class ServiceCaller:
         except OSError as error:
             self._drop()
             if is_last:
-                is_absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
-                reason = "does not run" if is_absent else f"does not answer: {error.strerror}"
-                raise ServiceAway(f"the service {self._name} {reason}") from None
+                if isinstance(error, FileNotFoundError | ConnectionRefusedError):
+                    raise ServiceAbsent(f"the service {self._name} does not run") from None
+                raise ServiceAway(f"the service {self._name} does not answer: {error.strerror}") from None
             return None
         if answer is None or answer.number != self._number:
             self._drop()

@@ -23,6 +23,8 @@ PROTOCOL: Final = 1
 FRAME_BYTES_MAX: Final = 16 * 2**20
 
 _LENGTH: Final = struct.Struct(">I")
+_PEER: Final = struct.Struct("iII")
+"""Process, user and group of a peer (``struct ucred``)."""
 _NONCE_BYTES: Final = 32
 _SERVICE: Final = b"service"
 _CALLER: Final = b"caller"
@@ -34,12 +36,17 @@ class ServiceAway(StorageError):
     """The service cannot answer now; it may later."""
 
 
+class ServiceAbsent(ServiceAway):
+    """No process is the service."""
+
+
 class Opening(msgspec.Struct, frozen=True):
-    """First frame of a service; the caller's proof contains ``nonce``."""
+    """First frame of a service; the caller's proof contains ``nonce``. With a ``refusal`` it is the last frame too."""
 
     protocol: int
     service: str
     nonce: bytes
+    refusal: str = ""
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -100,6 +107,17 @@ def receive(connection: socket.socket, kind: type[Message]) -> Message | None:
         raise RemoteProtocolError(f"a frame is no {kind.__name__}: {error}", None) from None
 
 
+def refuse(connection: socket.socket, service: str, reason: str) -> None:
+    """Send the reason for which this caller gets no answer; the service's side."""
+    send(connection, Opening(PROTOCOL, service, b"", reason))
+
+
+def peer_user(connection: socket.socket) -> int:
+    """Return the id of the user whose process has opened a connection of a Unix socket, as the system knows it."""
+    _, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(user)
+
+
 def admit(connection: socket.socket, service: str, key: bytes) -> None:
     """Let a caller prove that it knows the key, and prove it to the caller; the service's side.
 
@@ -117,8 +135,11 @@ def introduce(connection: socket.socket, service: str, key: bytes) -> None:
     """Prove to a service that we know the key, and require the same of it; the caller's side.
 
     :raises ServiceAway: the service is another one, has another version or does not know the key
+    :raises AuthenticationError: the service refuses the user of this process
     """
     opening = receive(connection, Opening)
+    if opening is not None and opening.refusal:
+        raise AuthenticationError(opening.refusal)
     if opening is None or (opening.protocol, opening.service) != (PROTOCOL, service):
         raise ServiceAway(f"the service {service} has another version; start it again from the same installation")
     nonce = secrets.token_bytes(_NONCE_BYTES)

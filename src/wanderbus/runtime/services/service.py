@@ -17,7 +17,7 @@ from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.file_modes import lock_file
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.runtime.services.frames import Answer, Request, ServiceAway, admit, receive, send
+from wanderbus.runtime.services.frames import Answer, Request, ServiceAway, admit, peer_user, receive, refuse, send
 from wanderbus.runtime.services.places import address_of, places_of
 
 _log = logging.getLogger("wanderbus.service")
@@ -37,10 +37,19 @@ _END_S_MAX: Final = 5.0
 """Time that a connection has to end when the service stops; what it computes then is of no use any more."""
 
 
-class Service:
-    """A service of the server whose data directory is ``data_dir``, between :meth:`start` and :meth:`close`."""
+def _admit_all(user: int) -> str:
+    return ""
 
-    def __init__(self, data_dir: Path, name: str, handlers: Handlers) -> None:
+
+class Service:
+    """A service of the server whose data directory is ``data_dir``, between :meth:`start` and :meth:`close`.
+
+    :param refusal: returns why a caller whose process runs under this user id gets no answer, empty if it gets one
+    """
+
+    def __init__(
+        self, data_dir: Path, name: str, handlers: Handlers, refusal: Callable[[int], str] = _admit_all
+    ) -> None:
         self.name = name
         self.path = places_of(data_dir, name).socket
         """Path of the socket."""
@@ -48,6 +57,7 @@ class Service:
         """Number of requests that were answered."""
         self._data_dir = data_dir
         self._handlers = handlers
+        self._refusal = refusal
         self._key = b""
         self._lock: int | None = None
         self._listener: socket.socket | None = None
@@ -134,6 +144,9 @@ class Service:
         with connection:
             try:
                 connection.settimeout(ADMISSION_S_MAX)
+                if reason := self._refusal(peer_user(connection)):
+                    refuse(connection, self.name, reason)
+                    return
                 admit(connection, self.name, self._key)
                 connection.settimeout(None)
                 while (request := receive(connection, Request)) is not None:
