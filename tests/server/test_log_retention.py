@@ -17,7 +17,9 @@ from wanderbus.runtime.files.server_files import ServerFiles
 from wanderbus.runtime.files.state_generations import StateGenerations
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.retention_policy import Keep
+from wanderbus.runtime.log_place import checked_place, checksum_before
 from wanderbus.runtime.log_readers import LogReader, register_reader, remove_reader
+from wanderbus.segments import LogPlace
 from wanderbus.server import log_retention, storage
 from wanderbus.server.log_retention import History, LogRetention
 from wanderbus.server.log_status import log_status
@@ -51,6 +53,33 @@ def test_a_pass_removes_a_bounded_number_of_segments_and_a_reader_holds_the_rest
     remove_reader(opened.log.directory, "lake")
     retention.run(NOW_US)
     assert opened.log.oldest_offset == 30
+    opened.close()
+
+
+def test_a_reader_also_holds_the_record_by_which_it_recognises_the_log(opened: ServerFiles) -> None:
+    log = opened.log.directory
+    register_reader(log, LogReader("lake", 9, NOW_US, 100, checksum_before(log, 9)))
+    LogRetention(opened.log, opened.store, Keep(bytes=0)).run(NOW_US)
+    assert opened.log.oldest_offset == 8
+    assert checked_place(log, LogPlace(9, checksum_before(log, 9)), reader="lake", remedy="").checksum is not None
+    opened.close()
+
+
+@pytest.mark.parametrize(("offset", "reason"), [(9, "record 8 is another one"), (31, "it ends before record 30")])
+def test_a_reader_of_the_log_before_it_was_restored_holds_everything_until_it_expires(
+    opened: ServerFiles, caplog: pytest.LogCaptureFixture, offset: int, reason: str
+) -> None:
+    retention, log = LogRetention(opened.log, opened.store, Keep(bytes=0)), opened.log.directory
+    register_reader(log, LogReader("lake", offset, NOW_US, 100, 1))
+    for _ in range(2):
+        retention.run(NOW_US)
+    assert opened.log.oldest_offset == 0
+    [warning] = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert f"is not the log that its reader lake has read: {reason}" in warning
+    assert log_status(opened.directory, NOW_US).warnings == [warning]
+    assert log_status(opened.directory, NOW_US).held_by == ["lake"]
+    retention.run(NOW_US + 101_000_000)
+    assert opened.log.oldest_offset > 0
     opened.close()
 
 

@@ -94,6 +94,7 @@ AGENT: Final[dict[str, Callable[[wanderbus.Agent, MobileEnd], Any]]] = {
     "publish_per_s": lambda agent, end: agent._turnstile._per_s,
     "state_dir": lambda agent, end: end._state_dir,
     "local_address": lambda agent, end: end._local_address,
+    "data_port": lambda agent, end: end._data_port,
     "rudp": lambda agent, end: end._rudp,
     "tcp_channels": lambda agent, end: end._tcp_channels,
 }
@@ -109,6 +110,17 @@ def test_agent(key: Key, tmp_path: Path) -> None:
     first = key.path[0]
     found = AGENT[first](agent, end) if first in AGENT else getattr(end.properties, first)
     assert within(found, key.path[1:]) == (tmp_path / value if Path in key.members else value)
+
+
+def test_u05_events_are_encrypted_unless_that_is_turned_off(tmp_path: Path) -> None:
+    for text, encryption in (("", True), ("encryption = false", False)):
+        file = tmp_path / "agent.toml"
+        file.write_text(f'uri = "sip:alice@localhost"\n{text}')
+        agent = wanderbus.connect(config=file)._end
+        assert isinstance(agent, MobileEnd)
+        assert agent.properties.encryption is encryption
+    defaults = {field.name: field.default for field in msgspec.structs.fields(ServerSettings)}
+    assert defaults["encryption"] is True
 
 
 def test_agents_files(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class TestPassword:
         file.touch(0o600)
         return file
 
-    def load(self, file: Path | None, text: str, **given: Any) -> str | None:
+    def load(self, file: Path | None, text: str, **given: Any) -> object:
         if file is not None:
             file.write_text(text)
         return load_agent(file, {"uri": "sip:alice@localhost", **given}).password

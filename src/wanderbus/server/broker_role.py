@@ -25,8 +25,9 @@ from wanderbus.broker.messages import (
     SubscriptionUnreadable,
     UserStatusChanged,
 )
+from wanderbus.broker.rollback.messages import LogRolledBack
+from wanderbus.broker.servers.leader_messages import InterestAwaited
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.causal.interface import LogRewound
 from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastMissed
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
@@ -41,17 +42,20 @@ from wanderbus.domain.baseline import Baseline
 from wanderbus.domain.device_signalling import REGISTRATION_REFUSALS
 from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.domain.parts import SERVER_LINKS
+from wanderbus.domain.servers.messages import ServerLinkClosed, ServerLinkOpened, ServerReachable, ServerUnreachable
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
-from wanderbus.parameters.transports import DATA_STREAM_LIMITS
+from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig, carrying
 from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
+from wanderbus.runtime.files.restored_mark import remove_mark, restored_reason
 from wanderbus.runtime.log.channel_events import ChannelEvents
 from wanderbus.runtime.log.history_source import HistorySource, LogHistory
+from wanderbus.runtime.log.log_name import write_log_name
 from wanderbus.runtime.net.tls import server_tls
 from wanderbus.runtime.services.engine import NAME as ENGINE
 from wanderbus.runtime.services.history import RemoteHistory
@@ -81,8 +85,14 @@ START_S_MAX = 10.0
 LOCAL_START_S_MAX = 120.0
 """Timeout for the same in this process: the registrar is there, but late if many devices return at once."""
 
-_REWOUND: Final = (
-    "server %s has event %s of this server, which the log here has lost; begin with an empty data directory"
+_ROLLED_BACK: Final = (
+    "the data of this server was replaced by an earlier copy: %s. What was acknowledged since that copy is lost; every "
+    "subscription that may have matched it gets a gap (server_restored)"
+)
+_CLAIMED: Final = "%s; nothing else shows that the data is an earlier copy, so only the session %r gets a gap"
+_AWAITED: Final = (
+    "events of ordered channels that this server leads wait until %s has reported which it wants: start every server "
+    "of the domain once, after the first start and after each change of its file"
 )
 _MISSED: Final = (
     "changes of interest that are sent by multicast are not confirmed by %s within %g s; for %g s it and other such "
@@ -164,6 +174,7 @@ class BrokerRole(StatefulRole):
         self._engine = EngineReading(RemoteEngine(files.directory, identity), offer.feed)
         named = msgspec.structs.replace(self._config, server=self._state.server)
         extensions = self._extensions
+        self._channels = None if self._member is None else self._member.channels(self._state)
         self.broker = Broker(
             self._state,
             named,
@@ -171,7 +182,7 @@ class BrokerRole(StatefulRole):
             kernel,
             extensions.hook,
             extensions.policies,
-            None if self._member is None else self._member.channels,
+            self._channels,
         )
 
     def ports(self) -> Sequence[Port]:
@@ -253,12 +264,12 @@ class BrokerRole(StatefulRole):
             encryption=settings.encryption,
             reset_key=files.reset_key,
             fingerprint=self._certificate.fingerprint if settings.encryption else b"",
-            rudp=settings.rudp,
-            tcp=settings.tcp_channels,
+            rudp=carrying(settings.rudp or RudpConfig(), self.broker.config.event_bytes_max),
+            tcp=carrying(settings.tcp_channels or TcpConfig(), self.broker.config.event_bytes_max),
             baseline=self._make_baseline(random),
             servers=None
-            if self._member is None
-            else self._member.parts(self._state, random, files.reset_key, wall_us()),
+            if self._member is None or self._channels is None
+            else self._member.parts(self._channels, self._state, random, files.reset_key, wall_us()),
         )
         self._offer.refusals.counted["data"] = self.machine.dropped
         return self.machine
@@ -268,7 +279,14 @@ class BrokerRole(StatefulRole):
         if self._settings.engine == "spark":
             self._supervised = SupervisedService(ENGINE, engine_command(self._settings.data_dir))
             self._supervised.start()
-        return self.machine.start(wall_us(), now)
+        files = self._offer.files
+        assert files is not None
+        outputs = self.machine.start(wall_us(), now, restored_reason(files.directory))
+        try:
+            write_log_name(files.log.directory, self._state.server, self._state.incarnation)
+        except OSError as error:
+            _log.warning("the name of the log cannot be written to %s: %s", files.log.directory, error.strerror)
+        return outputs
 
     async def until_ready(self) -> None:
         """Return when the broker is registered, so that agents can call.
@@ -317,12 +335,28 @@ class BrokerRole(StatefulRole):
                 _log.error("cannot parse the stored subscription %s, no event matches it: %s", subscription, reason)
             case SubscriptionUnread():
                 _log.warning("%s", _unread(output))
-            case LogRewound(server=server, missing=(_, number)):
-                _log.error(_REWOUND, server, number)
             case Fenced(stream=stream):
                 _log.error("the interest of %s in the domain was replaced by a later start of it", stream.origin)
+            case ServerLinkOpened(server=server, is_ours=is_ours):
+                _log.info("the link %s server %s of the domain is open", "to" if is_ours else "from", server)
+            case ServerLinkClosed(server=server, reason=reason):
+                _log.info("a link with server %s of the domain is closed: %s", server, reason)
+            case ServerUnreachable(server=server, reason=reason):
+                _log.warning("server %s of the domain cannot be reached: %s", server, reason)
+            case ServerReachable(server=server, seconds=seconds):
+                _log.warning("server %s of the domain can be reached again, after %g s", server, seconds)
+            case InterestAwaited(servers=()):
+                _log.warning("all servers have reported which events they want; the events that waited are accepted")
+            case InterestAwaited(servers=servers):
+                _log.warning(_AWAITED, " and ".join(servers))
             case MulticastMissed(server=server):
                 _log.warning(_MISSED, server, CONFIRM_S, PAUSE_S)
+            case LogRolledBack(reason=reason, session=str(session)) if session:
+                _log.warning(_CLAIMED, reason, session)
+            case LogRolledBack(reason=reason):
+                _log.warning(_ROLLED_BACK, reason)
+                assert self._offer.files is not None
+                remove_mark(self._offer.files.directory)
             case ExtensionFailed(count=count, reason=reason):
                 self._on_extension_failed(count, reason)
 

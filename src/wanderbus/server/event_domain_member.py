@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from wanderbus.broker.state.start import has_moved
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.merging import Merging
@@ -26,6 +27,7 @@ from wanderbus.runtime.files.domain_file import key_file, read_domain
 from wanderbus.runtime.files.kept_key import kept_key
 from wanderbus.server.ports import MulticastPort, Port, UdpPort
 from wanderbus.settings.event_domain import EventDomain, address_in
+from wanderbus.settings.shared_tables import layout_of, shared_tables
 from wanderbus.subscription import EVERY_SUBJECT
 
 _MERGINGS_MAX: Final = 4_096
@@ -49,9 +51,7 @@ class EventDomainMember:
         self._key = _private_key(key or key_file(file, name))
         if self._key.public.hex() != servers[name].public_key.lower():
             raise ConfigurationError(f"event_key: the key is not that of {name} in {file}; copy keys/{name}.key here")
-        direct = self._direct_channels() if "decentralised" in self.domain.models else None
-        merging_of = lru_cache(_MERGINGS_MAX)(self._merging_of)  # it is asked for each event
-        self.channels = OwnChannels(self.domain.directory, name, merging_of, direct)
+        self._tables = shared_tables(self.domain)
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -71,19 +71,32 @@ class EventDomainMember:
         )
         return links, joined
 
-    def parts(self, state: BrokerState, random: RandomSource, reset_key: bytes, wall_us: int) -> ServerParts:
-        """Return the links to the other servers, and what uses them, as ``state`` has it.
+    def channels(self, state: BrokerState) -> OwnChannels:
+        """Return the channels as this server sees them.
+
+        A server that has sent events directly, as ``state`` has it, goes on until the others have them all.
 
         :raises ConfigurationError: the numbers of servers would change, which the log has for causal order
         """
         settings = self.domain.settings
-        known = state.servers[state.server].servers
-        if self.channels.direct is not None and known not in ((), self.channels.direct.servers):
-            present = ", ".join(self.channels.direct.servers)
+        known, present = state.servers[state.server].servers, tuple(sorted(settings.servers))
+        has_direct = "decentralised" in self.domain.models
+        if known not in ((), present) and (has_direct or state.direct.causal.outgoing.retained):
             raise ConfigurationError(
-                f"event_domain: its servers were {', '.join(known)} when the log began, and are {present} now; "
-                "a domain with decentralised channels cannot change them"
+                f"event_domain: its servers were {', '.join(known)} when the log began, and are {', '.join(present)} "
+                "now; a domain with decentralised channels, or with events of former ones that a server still waits "
+                "for, cannot change them"
             )
+        direct = self._direct_channels(has_direct=has_direct) if has_direct or known == present else None
+        merging_of = lru_cache(_MERGINGS_MAX)(self._merging_of)  # it is asked for each event
+        others = [each for each in settings.servers if each != self.name]
+        return OwnChannels(self.domain.directory, self.name, merging_of, direct, others, layout_of(self._tables))
+
+    def parts(
+        self, channels: OwnChannels, state: BrokerState, random: RandomSource, reset_key: bytes, wall_us: int
+    ) -> ServerParts:
+        """Return the links to the other servers, and what uses them, as ``state`` has it."""
+        settings = self.domain.settings
         others = {
             name: (_address(self.domain, name), bytes.fromhex(server.public_key))
             for name, server in settings.servers.items()
@@ -96,16 +109,18 @@ class EventDomainMember:
             settings.name,
             random,
             new_link=itertools.count(FIRST_LINK).__next__,
+            tables=self._tables,
             reset_key=reset_key,
         )
-        epoch = max(1, state.wall_us)
-        leaders = LeaderSessions(self.channels, epoch=epoch, positions=dict(state.leaders.items()))
+        epoch, positions = max(1, state.wall_us), dict(state.leaders.items())
+        leaders = LeaderSessions(
+            channels, epoch=epoch, positions=positions, have_moved=has_moved(state, channels.layout)
+        )
         # A server that has lost its log begins with a higher epoch, too: others know its interest by the last one.
-        channels = self.channels.direct
-        direct = None
-        if channels is not None:
-            direct = DirectInterest(channels, epoch=max(epoch, wall_us), group=self._group(channels, random))
-        return ServerParts(self.name, links, leaders, direct, tuple(others))
+        interest = None
+        if (direct := channels.direct) is not None:
+            interest = DirectInterest(direct, epoch=max(epoch, wall_us), group=self._group(direct, random))
+        return ServerParts(self.name, links, leaders, interest, tuple(others))
 
     def _group(self, channels: DirectChannels, random: RandomSource) -> MulticastGroup | None:
         address, settings = self.domain.multicast_group, self.domain.settings
@@ -116,7 +131,7 @@ class EventDomainMember:
             address, key, domain=settings.name, servers=channels.servers, server=self.name, random=random
         )
 
-    def _direct_channels(self) -> DirectChannels:
+    def _direct_channels(self, *, has_direct: bool) -> DirectChannels:
         domain = self.domain
         subjects = [EVERY_SUBJECT, *domain.settings.channels]
         mergings = [self._merging_of(each) for each in subjects]
@@ -131,6 +146,7 @@ class EventDomainMember:
             self._merging_of,
             tuple(dict.fromkeys(mergings)),
             has_ordered="ordered" in domain.models,
+            has_direct=has_direct,
         )
 
     def _merging_of(self, subject: str) -> Merging:

@@ -21,7 +21,7 @@ from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
 from wanderbus.refusals import Limited
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
-from wanderbus.runtime.files.file_modes import warn_if_open
+from wanderbus.runtime.files.file_modes import check_own_directory, warn_if_open
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles, unusable
 from wanderbus.runtime.files.users_file import follow
 from wanderbus.runtime.limit_log import Refusals
@@ -146,6 +146,7 @@ class Host:
         is_missing = not path.exists()
         try:
             make_directory(SYSTEM, path, 0o700)
+            check_own_directory(path)
         except OSError as error:
             raise unusable(path, error) from None
         # Not if another process made it in the meantime, which then owns it.

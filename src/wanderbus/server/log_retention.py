@@ -20,7 +20,8 @@ from wanderbus.runtime.files.state_generations import StateGenerations
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.log.log_segments import log_segments
 from wanderbus.runtime.log.retention_policy import Hold, Keep, removable
-from wanderbus.runtime.log_readers import load_reader, reader_files
+from wanderbus.runtime.log_place import LogReplaced, checked_place
+from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -66,6 +67,8 @@ class LogRetention:
         self._keep = keep
         self._disk = disk
         self._warned: set[str] = set()
+        self._recognised: set[str] = set()
+        """Readers that have read this log: while it is open, nothing replaces it."""
         self._published: LogPolicy | None = None
         self._history = _UNKNOWN
         self._durable_history: History | None = None
@@ -124,7 +127,7 @@ class LogRetention:
             _log.info("removed records before %s from the log: %s segments, %s bytes", going[-1].end, len(going), size)
 
     def _reader_holds(self, now_us: int) -> Sequence[Hold]:
-        holds, warnings = reader_holds(self._log.directory, now_us)
+        holds, warnings = reader_holds(self._log.directory, now_us, self._recognised)
         for warning in warnings:
             if warning not in self._warned:
                 self._warned.add(warning)
@@ -132,10 +135,14 @@ class LogRetention:
         return holds
 
 
-def reader_holds(log_dir: Path, now_us: int) -> tuple[Sequence[Hold], Sequence[str]]:
+def reader_holds(
+    log_dir: Path, now_us: int, recognised: set[str] | None = None
+) -> tuple[Sequence[Hold], Sequence[str]]:
     """Return the holds of registered readers, and a warning for each one that is expired or cannot be read.
 
-    A registration that cannot be read holds every record.
+    A registration that cannot be read, or was made for other records, holds every record. Another one also holds the
+    record before its offset, by which its reader recognises the log. The names ``recognised`` need no comparison; those
+    that have passed it are added.
     """
     holds: list[Hold] = []
     warnings: list[str] = []
@@ -149,6 +156,22 @@ def reader_holds(log_dir: Path, now_us: int) -> tuple[Sequence[Hold], Sequence[s
                 f"the log's reader {reader.name} has not registered for {reader.expires_s:g} s and counts as gone: "
                 f"the records from {reader.offset} on may be removed before it has read them; start it again"
             )
+        elif warning := _of_another_log(log_dir, reader, set() if recognised is None else recognised):
+            holds.append(Hold(reader.name, -1))
+            warnings.append(warning)
         else:
-            holds.append(Hold(reader.name, reader.offset))
+            holds.append(Hold(reader.name, reader.offset if reader.checksum is None else reader.offset - 1))
     return holds, warnings
+
+
+def _of_another_log(log_dir: Path, reader: LogReader, recognised: set[str]) -> str:
+    """Return a warning if a reader has read other records than those of this log; empty if it has read these."""
+    if reader.name in recognised:
+        return ""
+    try:
+        remedy = "its records stay until that reader registers again, or its registration expires"
+        checked_place(log_dir, reader.place, reader=f"its reader {reader.name}", remedy=remedy)
+    except LogReplaced as error:
+        return str(error)
+    recognised.add(reader.name)
+    return ""

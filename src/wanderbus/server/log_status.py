@@ -11,10 +11,10 @@ import msgspec
 
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.state_description import state_offsets
-from wanderbus.runtime.log.log_reader import end_of_log
 from wanderbus.runtime.log.log_segments import log_segments
 from wanderbus.runtime.log.retention_policy import Hold, Segment, reasons
 from wanderbus.runtime.log_readers import LogReader, load_reader, reader_files
+from wanderbus.runtime.segment_files import end_of_log
 from wanderbus.server.log_retention import POLICY_FILE, STATE, LogPolicy, reader_holds
 
 _ATTEMPTS: Final = 20

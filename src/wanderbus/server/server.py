@@ -9,18 +9,21 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self, Unpack, cast
+from typing import Literal, Self, Unpack, cast
+
+import msgspec
 
 from wanderbus.broker.device_changes import Hook
 from wanderbus.broker.queues.policy_arguments import Policy
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.completion import public_names
-from wanderbus.config import ServerArguments, ServerSettings
-from wanderbus.errors import ConfigurationError
+from wanderbus.config import BrokerConfig, ServerArguments, ServerSettings
+from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.machine import Address, shown
 from wanderbus.mobility.flow import KEEP_ALIVE_S
 from wanderbus.mobility.properties import Properties
@@ -28,6 +31,7 @@ from wanderbus.runtime.files.config_files import settings_in
 from wanderbus.runtime.files.users_file import Users
 from wanderbus.runtime.log.retention_policy import Keep
 from wanderbus.runtime.net.tls import client_tls
+from wanderbus.runtime.services.service import Service
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server import validation
 from wanderbus.server.broker_role import BrokerRole
@@ -36,12 +40,16 @@ from wanderbus.server.event_domain_member import member_of
 from wanderbus.server.extensions import extensions_of
 from wanderbus.server.host import Directory, Host
 from wanderbus.server.hosted_server import HostedServer
+from wanderbus.server.local_logins import LocalLogins, Reached, operator_name
+from wanderbus.server.login_service import operator_password, start_login_service
 from wanderbus.server.role import Role
 from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.message.targets import Target
 from wanderbus.sip.proxy.routing_script import RoutingScript
+
+_log = logging.getLogger("wanderbus.server")
 
 
 class Server(HostedServer):
@@ -91,6 +99,7 @@ class Server(HostedServer):
         self._load_users(settings)
         self._user_domains = check_user_domains(settings, self.sip_server)
         self._broker_config = validation.broker_config(settings)
+        self._logins: Service | None = None
         self._sip: SIPRole | None = None
         self._broker: BrokerRole | None = None
 
@@ -120,12 +129,18 @@ class Server(HostedServer):
     def _load_users(self, settings: ServerSettings) -> None:
         """Load the secrets of the users, and the broker's own password."""
         name = settings.broker_user
+        self._own_secrets: dict[str, Secret] = {}
+        """Secrets of the users that no file names: the broker, and the operator on this computer once started."""
+        self._operator: str | None = None
+        """Name of the operator on this computer; None if another registrar does not know such a user."""
         if settings.sip_server is None:
             self._users = validation.secrets(settings, taken=name)
             # With a given password, other brokers of the domain can register here, too.
             own = validation.broker_password(settings, {}) or SystemRandom().token(16).hex()
             self._broker_password: str | None = own
-            self._secrets: Mapping[str, Secret] = ChainMap({name: own}, cast(dict[str, Secret], self._users))
+            self._own_secrets[name] = own
+            self._operator = operator_name(self._users)
+            self._secrets: Mapping[str, Secret] = ChainMap(self._own_secrets, cast(dict[str, Secret], self._users))
             return
         if self._routing is not None:
             raise ConfigurationError("routing: the proxy is at sip_server, not here; leave one of them out")
@@ -153,12 +168,62 @@ class Server(HostedServer):
             self.address, self.tls_address = self._sip.address, self._sip.tls_address
         assert self._broker is not None
         self.broker_address, self.eci_address = self._broker.sip_address, self._broker.eci_address
+        self._logins = start_login_service(self._settings.data_dir, self._local_logins())
+
+    async def close(self) -> None:
+        """See :meth:`HostedServer.close`."""
+        logins, self._logins = self._logins, None
+        if logins is not None:
+            logins.close()
+        await super().close()
+
+    def _config_with_operator(self) -> BrokerConfig:
+        config = self._broker_config
+        if self._operator is None:
+            return config
+        operator = validation.user_uri(self._operator, self.domain)
+        return msgspec.structs.replace(config, roles={**config.roles, operator: "administrator"})
+
+    def _local_logins(self) -> LocalLogins:
+        """Return the logins of programs on this computer, and let the operator in."""
+        settings, operators = self._settings, dict[str, Secret]()
+        try:
+            if self._operator is not None:
+                operators[self._operator] = operator_password(settings.data_dir)
+        except (WanderbusError, OSError) as error:
+            _log.warning("commands on this computer need --user and --password of an operator: %s", error)
+        self._own_secrets.update(operators)
+        return LocalLogins(
+            self.domain,
+            ChainMap(operators, cast(dict[str, Secret], self._users)),
+            self._operator,
+            self._broker_config.roles,
+            self._reached(),
+        )
+
+    def _reached(self) -> Reached:
+        settings, target = self._settings, self.sip_server or Target("UDP", self.address)
+        return Reached(
+            server=target.address,
+            server_name=target.server_name,
+            transport=cast(Literal["udp", "tcp", "tls"], target.transport.lower()),
+            broker=self.broker_uri,
+            encryption=settings.encryption,
+            ca_file=None if settings.ca_file is None else str(settings.ca_file.absolute()),
+            event_server=settings.event_server,
+        )
 
     def _make_roles(self) -> list[Role]:
         """Return the roles of this process, in the order of their start."""
         settings = self._settings
         broker = self._broker = BrokerRole(
-            settings, self._broker_config, self._extensions, self._secrets, self._properties, self._tls, self._member
+            settings,
+            self._config_with_operator(),
+            self._extensions,
+            self._secrets,
+            self._properties,
+            self._tls,
+            self._member,
         )
         if self.sip_server is not None:
             return [broker]

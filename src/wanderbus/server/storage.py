@@ -25,7 +25,7 @@ SAVE_S: Final = 1.0
 """Pause between two saves of the state that is derived from the log."""
 
 RETAIN_S: Final = 5.0
-"""Pause between two passes of log retention."""
+"""Pause between two passes of log retention, and of the compaction of the state files."""
 
 START_S_MAX: Final = 10.0
 """Timeout for the first record of a run."""
@@ -160,6 +160,8 @@ class Storage:
                     needed[name] = min(offset, needed.get(name, offset))
             history = History(self._states[0].offset, needed)
             self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000, history))
+            if not self._shortage:
+                self._committer.between_saves(self.files.store.compact)
         self._retain_timer = asyncio.get_running_loop().call_later(RETAIN_S, self._retain_again)
 
     def _save(self) -> None:

@@ -6,6 +6,7 @@ is defined once; for the same reason the settings take defaults from :class:`Age
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, TypedDict
 
@@ -28,9 +29,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The user, ``sip:name@domain`` or ``name@domain``; ``sips:name@domain`` requires TLS. With ``eci://host:port`` the
     agent speaks the original ECI, which rejects settings that it cannot provide (SPEC A-09)."""
 
-    password: str | None = None
+    password: str | Mapping[str, str] | None = None
     """Password that authenticates the user to the server, and the keys of the data channel in both directions; the
-    environment variable WANDERBUS_PASSWORD overrides it."""
+    environment variable WANDERBUS_PASSWORD overrides it. In place of the password, a table of its digests in the user's
+    domain (RFC 7616 HA1) by algorithm, ``sha-256`` and ``md5``, so that the device does not store the password."""
 
     password_file: Path | None = None
     """A file with the password on its first line, instead of ``password``."""
@@ -94,6 +96,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Local IP address for SIP and events. Unless given, the agent follows the address that routes to the server (SPEC
     D-05)."""
 
+    data_port: int = 0
+    """Local UDP port for events, for a firewall that lets one port through; the system chooses one unless given."""
+
     connect_s_max: float = 10.0
     """Timeout of opening the agent."""
 
@@ -137,7 +142,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
 class AgentArguments(TypedDict, total=False):
     """Settings of an agent as keyword arguments, without ``uri``; :class:`AgentSettings` documents them."""
 
-    password: str | None
+    password: str | Mapping[str, str] | None
     password_file: Path | str | None
     server: str
     transport: Literal["udp", "tcp", "tls"] | None
@@ -157,6 +162,7 @@ class AgentArguments(TypedDict, total=False):
     outbox_bytes_max: int
     publish_per_s: float | None
     local_address: str | None
+    data_port: int
     connect_s_max: float
     digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...]
     untaken_bytes_max: int

@@ -47,6 +47,9 @@ _EXAMPLES: Final = {
 """Example values of required keys, and of keys whose default cannot be written in TOML."""
 
 
+_CITATION: Final = re.compile(r" \((?:SPEC|DESIGN) [^)]*\)")
+
+
 def sample(kind: type[msgspec.Struct]) -> str:
     """Return a sample file with every key, its default and its meaning."""
     return "\n".join(_lines(table_of(kind))) + "\n"
@@ -137,6 +140,7 @@ def toml(value: Any) -> str:
 
 
 def _comment(doc: str) -> list[str]:
-    """Return the first sentence of a docstring as a comment."""
+    """Return the first sentence of a docstring as a comment, without the requirements that it cites."""
+    doc = _CITATION.sub("", doc)
     sentence = re.split(r"\.(?= [A-Z])", doc)[0].rstrip(".").replace("``", "") + "."
     return textwrap.wrap(sentence, _COLUMNS, initial_indent="# ", subsequent_indent="# ")

@@ -1,0 +1,1 @@
+"""Backups of a server's data directory, and their restoration."""
