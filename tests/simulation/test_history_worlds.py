@@ -38,8 +38,8 @@ def test_t05_the_checker_finds_a_seam_that_forgets_the_held_events(monkeypatch: 
 def test_t05_the_checker_finds_a_cursor_that_is_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     write = catch_up.CatchUp._write
 
-    def early(self, session, row, taken, cursor, **rest):  # type: ignore[no-untyped-def]
-        write(self, session, row, taken, cursor if cursor is None else cursor + 1, **rest)
+    def early(self, session, row, taken, cursor, *rest):  # type: ignore[no-untyped-def]
+        write(self, session, row, taken, cursor if cursor is None else cursor + 1, *rest)
 
     monkeypatch.setattr(catch_up.CatchUp, "_write", early)
     monkeypatch.setattr(catch_up, "PIECE_EVENTS_MAX", 5)

@@ -43,11 +43,11 @@ def never_repeat(patch: Patch) -> None:
 
 
 def send_what_is_covered(patch: Patch) -> None:
-    patch.setattr(CoveringSet, "coverer", lambda self, interest: None)
+    patch.setattr(CoveringSet, "coverer", lambda self, interest, work: None)
     patch.setattr(CoveringSet, "_place", _place_uncovered)
 
 
-def _place_uncovered(self: CoveringSet, interest: object) -> None:
+def _place_uncovered(self: CoveringSet, interest: object, _work: object) -> None:
     self._attached[interest] = {}  # type: ignore[index]
     self._index.add(interest)  # type: ignore[arg-type]
     self._note(interest, is_added=True)  # type: ignore[arg-type]

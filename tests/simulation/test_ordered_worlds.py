@@ -29,7 +29,7 @@ from wanderbus.broker.messages import (
     HistoryRead,
     HistoryWanted,
 )
-from wanderbus.broker.publish import acceptance, delivery
+from wanderbus.broker.publish import acceptance, delivery, publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.state import engine_events, replays, state
@@ -107,7 +107,7 @@ def resume_behind_what_is_not_durable(patch: Patch) -> None:
 
     def on_event(self: LeaderSession, message: protocol.NotifyServer) -> None:
         arrived(self, message)
-        self.position = LeaderRow(self._stream, message.number)
+        self.position = LeaderRow(self._stream.position(message.number).epoch, message.number)
 
     patch.setattr(LeaderSession, "_on_event", on_event)
 
@@ -141,6 +141,15 @@ def repeat_no_publish(patch: Patch) -> None:
 
 def recognise_no_repeat(patch: Patch) -> None:
     patch.setattr(acceptance, "is_repeated", lambda publisher, epoch, number: False)
+
+
+def take_a_repeat_for_another_event(patch: Patch) -> None:
+    patch.setattr(acceptance, "_is_same", lambda event, number, publisher: False)
+
+
+def hold_nothing_up_on_a_link(patch: Patch) -> None:
+    for module in (acceptance, publishing):
+        patch.setattr(module, "is_in_turn", lambda number, held_up: True)
 
 
 def hold_nothing_up_over_a_link(patch: Patch) -> None:
@@ -351,7 +360,10 @@ SABOTAGES = [
     (answer_a_subscription_at_once, "has missed", range(1, 4)),
     (repeat_no_publish, "waits for", range(1, 4)),
     (recognise_no_repeat, "was accepted as", range(1, 4)),
-    (hold_nothing_up_over_a_link, "is refused for good", range(13, 14)),
+    (take_a_repeat_for_another_event, "no device is a copy", range(1, 2)),
+    (hold_nothing_up_on_a_link, "was accepted after number", range(23, 24)),
+    (hold_nothing_up_over_a_link, "was accepted after number", range(13, 14)),
+    (hold_nothing_up_over_a_link, "no device is a copy", range(13, 14)),
     (match_no_ancestors, " is for ", range(1, 2)),
     (compare_nothing_on_a_new_link, "which wants", range(5, 6)),
     (ask_for_nothing_again, "has missed", range(7, 8)),

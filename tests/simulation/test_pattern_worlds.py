@@ -43,7 +43,7 @@ def advances_without_a_record(patch: pytest.MonkeyPatch) -> None:
     """A match without a detection writes no record."""
     write = Detections._match
 
-    def skips(self: Detections, row: Any, now_us: int) -> None:
+    def skips(self: Detections, *args: Any, **options: Any) -> float:
         journal = self._journal
 
         class Silent:
@@ -52,8 +52,9 @@ def advances_without_a_record(patch: pytest.MonkeyPatch) -> None:
                     journal.write(record, urgent=urgent)
 
         self._journal = Silent()  # type: ignore[assignment]
-        write(self, row, now_us)
+        done = write(self, *args, **options)
         self._journal = journal
+        return done
 
     patch.setattr(Detections, "_match", skips)
 

@@ -265,7 +265,7 @@ SABOTAGES: dict[Callable[[Patch], None], str] = {
     learn_paths_without_challenge: "more than came from there",
     never_learn_paths: "failed in a calm world",
     challenge_without_measure: "more than came from there",
-    believe_old_generations: "repeated DATA",
+    believe_old_generations: "failed in a mended world",
     never_say_where_we_are: "failed in a calm world",
     send_beyond_the_grant: "were granted",
     never_grant_more: "are outstanding",

@@ -18,6 +18,7 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.links import Links, _losses
 from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.presence import Presence
+from wanderbus.broker.publish import acceptance
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues import queue_limits
 from wanderbus.broker.queues.policy_arguments import Queue
@@ -28,10 +29,11 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.restriction_check import blocked_by
+from wanderbus.broker.session_ends import SessionEnds
 from wanderbus.broker.state import engine_events
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
-from wanderbus.broker.state.rows import SessionRow, SubscriptionRow
+from wanderbus.broker.state.rows import PastSessions, SessionRow, SubscriptionRow
 from wanderbus.broker.state.running_pattern import RunningPattern
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
@@ -39,7 +41,7 @@ from wanderbus.broker.tombstones import Tombstones
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.lifetimes import Lifetimes
 from wanderbus.client.machine.subscription_records import Decision
-from wanderbus.event import Event, Loss
+from wanderbus.event import Loss
 from wanderbus.machine import Output
 from wanderbus.protocol import Notify
 from wanderbus.records import AnyRecord, Changed, Detected, Matched, Published, Started
@@ -116,10 +118,10 @@ def ignore_expiry(patch: Patch) -> None:
         finally:
             state.wall_us = self.now_us  # type: ignore[attr-defined]
 
-    def in_time(self: Delivery, row: SubscriptionRow, event: Event, received_us: int) -> int | None:
+    def in_time(self: Delivery, *given: Any) -> int | None:
         self._state.wall_us = self.now_us  # type: ignore[attr-defined]
         try:
-            return blocked(self, row, event, received_us)
+            return blocked(self, *given)
         finally:
             self._state.wall_us = 0
 
@@ -313,6 +315,11 @@ def forget_publishers(patch: Patch) -> None:
     after_each_record(patch, also)
 
 
+def take_a_repeat_for_another_event(patch: Patch) -> None:
+    """Compare no repeat with the event that had its number; each is another one."""
+    patch.setattr(acceptance, "_is_same", lambda event, number, publisher: False)
+
+
 def say_at_once(patch: Patch) -> None:
     """Output commit: acknowledge before the sync (DESIGN 5.1)."""
     patch.setattr(Journal, "emit", lambda self, output: self._ready.append(output))
@@ -397,7 +404,44 @@ def end_without_matching(patch: Patch) -> None:
 
 def drop_when_a_pattern_is_full(patch: Patch) -> None:
     """SPEC U-02: an event that a pattern has no room for leaves no gap."""
-    patch.setattr(QueueLimits, "leave_undecided", lambda self, session, notified, undecided: None)
+    patch.setattr(QueueLimits, "_leave_undecided", lambda self, session, notified, undecided: None)
+
+
+# Sessions that are over  --------------------------------------------------------------------------------------------
+
+
+def begin_numbers_again(patch: Patch) -> None:
+    """SPEC J-05: another session uses the numbers of one that is over."""
+    patch.setattr("wanderbus.broker.state.state.next_number", lambda state, user: 1)
+
+
+def keep_sessions_that_are_over(patch: Patch) -> None:
+    """SPEC J-05: nothing is removed."""
+    patch.setattr(SessionEnds, "remove", lambda self, session: False)
+
+
+def remove_what_somebody_waits_for(patch: Patch) -> None:
+    """SPEC X40: a session without devices is over, whatever waits there."""
+    patch.setattr(SessionEnds, "holds_something", lambda self, session: bool(session.subscriptions))
+
+
+def give_again_what_others_took(patch: Patch) -> None:
+    """SPEC G-07: a new device of a session gets what others have acknowledged."""
+    patch.setattr(Links, "taken_by_others", lambda self, link, name: ())
+
+
+def let_the_newest_give_way(patch: Patch) -> None:
+    """SPEC X40: the device that was connected last gives way to another one."""
+    patch.setattr("wanderbus.broker.session_ends._away_since_us", lambda row: -(row.away_since_us or 0))
+
+
+def forget_the_counters_of_the_past(patch: Patch) -> None:
+    """SPEC G-21: the counters of a session that is over are lost."""
+
+    def add(self: PastSessions, session: SessionRow) -> None:
+        self.next = max(self.next, session.next)
+
+    patch.setattr(PastSessions, "add", add)
 
 
 def take_events_of_the_future(patch: Patch) -> None:
@@ -413,7 +457,7 @@ _NOTICED_BY: Final[dict[Callable[[Patch], None], int]] = {
     grant_the_same_grace_to_all: 10,
     match_as_of_now: 7,
     wait_for_the_durable_watermark: 38,
-    end_without_matching: 50,
+    end_without_matching: 273,
     drop_when_a_pattern_is_full: 44,
 }
 """A seed that notices, to be tried first, where that saves many others."""
@@ -451,6 +495,7 @@ _NOTICED_BY: Final[dict[Callable[[Patch], None], int]] = {
         ask_no_policy,
         drop_the_other_one,
         forget_publishers,
+        take_a_repeat_for_another_event,
         say_at_once,
         hear_repeats,
         forget_what_was_live,
@@ -462,6 +507,12 @@ _NOTICED_BY: Final[dict[Callable[[Patch], None], int]] = {
         end_without_matching,
         drop_when_a_pattern_is_full,
         take_events_of_the_future,
+        begin_numbers_again,
+        keep_sessions_that_are_over,
+        remove_what_somebody_waits_for,
+        give_again_what_others_took,
+        let_the_newest_give_way,
+        forget_the_counters_of_the_past,
     ],
     ids=lambda sabotage: sabotage.__name__,
 )

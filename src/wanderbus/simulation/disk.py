@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.world import World
@@ -11,6 +11,14 @@ from wanderbus.simulation.world import World
 LogEntry = tuple[int, int, bytes]
 SYNC_S_MAX: Final = 0.01
 """Longest time of a sync."""
+
+
+class DiskCopy(NamedTuple):
+    """Logs, rows, and the offset that the rows reflect."""
+
+    logs: Mapping[str, Sequence[LogEntry]]
+    rows: Mapping[str, Mapping[str, bytes]]
+    rows_offset: int
 
 
 class Disk:
@@ -80,6 +88,18 @@ class Disk:
             self._world.note("disk", f"crash keeps {kept} of {len(log)} records, {synced} synced")
             del log[kept:]
             self._synced[name] = kept
+
+    def copy(self) -> DiskCopy:
+        """Return what is durable now."""
+        logs = {name: log[: self._synced.get(name, 0)] for name, log in self.logs.items()}
+        return DiskCopy(logs, {name: dict(rows) for name, rows in self.rows.items()}, self.rows_offset)
+
+    def restore(self, copy: DiskCopy) -> None:
+        """Replace everything by an earlier copy, after a crash."""
+        self.logs = {name: list(log) for name, log in copy.logs.items()}
+        self._synced = {name: len(log) for name, log in copy.logs.items()}
+        self.rows = {name: dict(rows) for name, rows in copy.rows.items()}
+        self.rows_offset = copy.rows_offset
 
     def forget_rows(self) -> None:
         """Delete the state file; the log is whole."""

@@ -33,6 +33,8 @@ class Conditions(msgspec.Struct):
     """Rate of the narrowest link; datagrams queue before it."""
     line_s_max: float = 0.2
     """Longest wait in the queue; a datagram that would have to wait longer is lost."""
+    datagram_bytes_max: int | None = None
+    """Size above which datagrams are lost silently, a black hole of path MTU discovery (RFC 2923 2.1)."""
 
 
 class Network:
@@ -107,6 +109,8 @@ class Network:
         self.tap(source, destination, data)
         draw = self._world.random
         conditions = self.conditions_of(source[0], destination[0])
+        if conditions.datagram_bytes_max is not None and len(data) > conditions.datagram_bytes_max:
+            return
         copies = 2 if draw.random() < conditions.duplication else 1
         for _ in range(copies):
             lost = draw.random() < conditions.loss

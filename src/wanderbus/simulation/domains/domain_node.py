@@ -36,10 +36,10 @@ from wanderbus.broker.messages import (
     RoutesAnswered,
     SendOnLink,
     SendToLeader,
-    ServerStarted,
 )
+from wanderbus.broker.rollback.messages import LogRolledBack, ServerStarted
+from wanderbus.broker.state.start import has_moved
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.causal.interface import LogRewound
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.composition import Composition, Part
@@ -60,8 +60,8 @@ from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.records import AnyRecord, decode_record
-from wanderbus.simulation.disk import Disk
+from wanderbus.records import SERVER_LOG, AnyRecord, decode_record
+from wanderbus.simulation.disk import Disk, DiskCopy
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
 from wanderbus.simulation.domains.past_events import read_events, read_own
 from wanderbus.simulation.engine_beside import EngineBeside
@@ -95,6 +95,8 @@ class DomainNode(ABC):
         self.log_begins = 0
         """Offset below which records of the log are lost for other servers, and for readers of channels."""
         self.problems: list[str] = []
+        self.rollbacks: list[str] = []
+        """Reasons for which the broker took its log for an earlier copy."""
         self.links: DomainLinks
         """The links between servers, which the scenario sets."""
         self.broker: Broker
@@ -129,7 +131,12 @@ class DomainNode(ABC):
         self.alive = True
         self.broker = Broker(state, self._config, channels=self.channels)
         self.interest = None if direct is None else DirectInterest(direct, epoch=self._life, group=self._make_group())
-        self.sessions = LeaderSessions(self.channels, epoch=self._life, positions=dict(state.leaders.items()))
+        self.sessions = LeaderSessions(
+            self.channels,
+            epoch=self._life,
+            positions=dict(state.leaders.items()),
+            have_moved=has_moved(state, self.channels.layout),
+        )
         self._parts = Composition()
         self._parts.add(BROKER, Part(self.broker.step, self._route_broker))
         self._reports = _LinkReports()
@@ -168,6 +175,14 @@ class DomainNode(ABC):
         self._lose_devices()
         self.links.server_crashed(self)
         self.disk.crash()
+        if lose_rows:
+            self.disk.forget_rows()
+
+    def restore(self, copy: DiskCopy, *, lose_rows: bool) -> None:
+        """Lose power, and start next time from an earlier copy of the disk."""
+        self.crash(lose_rows=False)
+        self._note(f"the disk is replaced by a copy with {len(copy.logs[SERVER_LOG])} records")
+        self.disk.restore(copy)
         if lose_rows:
             self.disk.forget_rows()
 
@@ -257,8 +272,8 @@ class DomainNode(ABC):
                 self._read_later(output)
             case MatchesWanted():
                 self._match(output)
-            case LogRewound():
-                self.problems.append(f"{self.name}: {output}")
+            case LogRolledBack(reason=reason, session=""):
+                self.rollbacks.append(reason)
 
     def _read_later(self, wanted: EventsWanted | HistoryWanted | OffsetWanted) -> None:
         """Answer after a while, as the log is then."""

@@ -127,10 +127,10 @@ class AccessHost(LinkedHost):
         return [SendToServer(server, answer)] if answer is not None else []
 
     def repeat(self, now: float) -> list[Output]:
-        return [output for source in self.sources.values() for output in source.outgoing.repeat(now)]
+        return [output for source in self.sources.values() for output in source.repeat(now)]
 
     def repeat_at(self) -> float | None:
-        times = [source.outgoing.repeat_at() for source in self.sources.values()]
+        times = [source.repeat_at() for source in self.sources.values()]
         return min((each for each in times if each is not None), default=None)
 
 

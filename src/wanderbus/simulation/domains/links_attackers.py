@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from wanderbus.domain.servers.handshake import decode_handshake, is_handshake
 from wanderbus.domain.servers.links import ServerLinks
-from wanderbus.domain.servers.messages import ConnectServer
+from wanderbus.domain.servers.messages import ConnectServer, ServerUnreachable
 from wanderbus.domain.servers.offers import Offer
 from wanderbus.machine import Address
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
@@ -133,7 +133,8 @@ def start_stranger(scenario: LinksScenario, victim: LinkedServer, address: Addre
     )
 
     def report(output: object) -> None:
-        scenario.problems.append(f"a stranger that claims to be {victim.name} reports {output!r}")
+        if not isinstance(output, ServerUnreachable):
+            scenario.problems.append(f"a stranger that claims to be {victim.name} reports {output!r}")
 
     node = Node(f"stranger {victim.name}", machine, {"servers": address}, scenario.world, scenario.network, report)
     node.feed([ConnectServer(each) for each in others])

@@ -78,7 +78,10 @@ def check_rest(servers: Iterable[LinkedServer]) -> Iterator[str]:
     for server in servers:
         assert server.node is not None
         timers = [key for key in server.node.timer_keys if isinstance(key, tuple)]
-        if server.machine.pending or any(key[0] != "rudp" for key in timers):
+        of_links = [key for key in timers if key[0] == "rudp"]
+        if server.machine.pending or any(key[0] not in ("rudp", "look") for key in timers):
             yield f"{server.name} still opens or accepts links: {server.machine.pending} pending, timers {timers}"
-        if len(timers) != len(server.links):
-            yield f"{server.name} has {len(server.links)} links and {len(timers)} connections"
+        if len(of_links) != len(server.links):
+            yield f"{server.name} has {len(server.links)} links and {len(of_links)} connections"
+        if server.unreachable:
+            yield f"{server.name} has not reported that {sorted(server.unreachable)} can be reached again"

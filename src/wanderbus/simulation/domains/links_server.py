@@ -14,6 +14,8 @@ from wanderbus.domain.servers.messages import (
     ServerLinkClosed,
     ServerLinkOpened,
     ServerMessageReceived,
+    ServerReachable,
+    ServerUnreachable,
 )
 from wanderbus.machine import Address, Input, Output
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
@@ -43,6 +45,8 @@ class LinkedServer:
         self.node: Node | None = None
         self.links: dict[int, LinkRecord] = {}
         """Its open links, by number."""
+        self.unreachable: set[str] = set()
+        """Servers that it has reported as unreachable, and not as reachable again."""
         self._scenario = scenario
         self._last_number = 0
 
@@ -61,6 +65,7 @@ class LinkedServer:
     def start(self) -> None:
         """Start, and connect to all wanted servers."""
         scenario = self._scenario
+        self.unreachable.clear()
         machine = ServerLinks(
             self.name,
             self.keys,
@@ -116,6 +121,12 @@ class LinkedServer:
     def _on_report(self, output: Output) -> None:
         scenario, draw = self._scenario, self._scenario.world.random
         match output:
+            case ServerUnreachable(server=server):
+                self.unreachable.add(server)
+            case ServerReachable(server=server):
+                if server not in self.unreachable:
+                    scenario.problems.append(f"{self.name}: {server} can be reached again, and was not reported")
+                self.unreachable.discard(server)
             case ServerLinkOpened(link=number, server=server, is_ours=is_ours):
                 if number <= self._last_number or number in scenario.records:
                     scenario.problems.append(f"{self.name}: link {number} is not a new number")

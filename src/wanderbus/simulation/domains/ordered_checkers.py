@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from wanderbus import filters
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.broker.state.rows import session_key
 from wanderbus.event import Event, EventId
 from wanderbus.filters import Filter
@@ -119,6 +120,8 @@ class ServerTruth:
                 self._on_replayed(record)
             case Dropped():
                 self._on_dropped(record)
+        for drop in drops_of(record):
+            self._on_dropped(drop)
 
     def _on_arrived(self, offset: int, leader: str, identity: EventId, event: Event) -> None:
         arrived = self.arrived.setdefault(leader, {})
@@ -241,7 +244,7 @@ class OrderedTruth:
         """Check that each event is in one log once, in the order of its stream, and that answers are true."""
         accepted: dict[str, EventId] = {}
         for server in self.servers.values():
-            last: dict[tuple[str, str, int], int] = {}
+            last: dict[tuple[str, str, int | None], int] = {}
             for acceptance, event in server.published.values():
                 uid = str(event["Uid"])
                 offered = self.offered[uid]
@@ -250,9 +253,11 @@ class OrderedTruth:
                     self.problems.append(f"{uid} was accepted as number {acceptance.number} of {stream}")
                 if uid in accepted:
                     self.problems.append(f"{uid} was accepted as {accepted[uid]} and as {acceptance.id}")
-                if acceptance.number <= last.get(stream, 0):
-                    self.problems.append(f"{uid} was accepted after number {last[stream]} of its stream")
-                accepted[uid], last[stream] = acceptance.id, acceptance.number
+                # The numbers of an outbox rise on in its next epoch.
+                order = (*stream[:2], None if acceptance.outbox else acceptance.epoch)
+                if acceptance.number <= last.get(order, 0):
+                    self.problems.append(f"{uid} was accepted after number {last[order]} of its stream")
+                accepted[uid], last[order] = acceptance.id, acceptance.number
         for uid, offered in self.offered.items():
             if offered.accepted is not None and accepted.get(uid) != offered.accepted:
                 self.problems.append(f"{uid} was answered with {offered.accepted}, it is {accepted.get(uid)}")

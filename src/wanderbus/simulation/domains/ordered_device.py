@@ -398,6 +398,8 @@ class OrderedDevice:
             del self._stored[settled.number]
             if settled.id is None:
                 self.problems.append(f"event {uid} of an outbox is refused for good: {settled.reason}")
+        elif settled.limit == protocol.NUMBER_USED:
+            self.problems.append(f"the number of event {uid} was used, and no device is a copy: {settled.reason}")
         if settled.id == HELD_BACK:
             published.held_back = self._moment()
         elif settled.id is not None:
@@ -405,7 +407,16 @@ class OrderedDevice:
         elif not settled.outbox:
             published.refused, published.limit = settled.reason, settled.limit
         if settled.outbox:
+            if self._outbox.needs_epoch:
+                self._renew_outbox()
             self._send_stored()
+
+    def _renew_outbox(self) -> None:
+        """Give the events that are left in the outbox another epoch; their numbers stay."""
+        self._outbox_epoch = self._world.random.getrandbits(50) | 1
+        for uid in self._stored.values():
+            self.published[uid].stream = self.user, self.name, self._outbox_epoch
+        self._outbox.renewed()
 
     def _note(self, what: str) -> None:
         self._world.note(f"{self.user}/{self.name}", what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wanderbus.broker.state.replays import HISTORY_FAILED
+from wanderbus.broker.state.replays import HISTORY_FAILED, is_read, read_below_of
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
 from wanderbus.records import Replayed, Subscribed
@@ -39,7 +39,7 @@ class PastCursor:
         self.pieces += 1
         if record.next is None:
             self.is_behind, self.caught_up_in = False, life
-            self._read_below = None if record.log is None else EventId(*record.log, record.read_below)
+            self._read_below = None if record.log is None else read_below_of(record.log, record)
 
     def ended(self, reason: str) -> None:
         """Take the end of the subscription; one without its history is live when it is renewed."""
@@ -49,8 +49,7 @@ class PastCursor:
     def is_live_for(self, event: EventId) -> bool:
         """Return whether it gets an event that is accepted here, or arrives, now."""
         below = self._read_below
-        is_read = below is not None and event.origin == below.origin and event.number < below.number
-        return not self.is_behind and not is_read
+        return not self.is_behind and not (below is not None and is_read(event, below))
 
 
 def check_past(

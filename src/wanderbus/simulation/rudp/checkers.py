@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from wanderbus.parameters.transports import RudpConfig
+from wanderbus.rudp.path_mtu import LOSSES_MAX
 from wanderbus.simulation.rudp.party import Channel, End, Party
 from wanderbus.simulation.weight import weight_bytes
 
@@ -36,7 +37,9 @@ FINISHING_LOSS: Final = 0.4
 """Largest number of losses in the two round trips after the last messages; far fewer than their repeats."""
 
 
-def settle_s(config: RudpConfig, rtt_s: float, packets: int, rate: float | None, stall_s: float) -> float:
+def settle_s(
+    config: RudpConfig, rtt_s: float, packets: int, rate: float | None, stall_s: float, *, narrow: bool
+) -> float:
     """Return an upper bound, in seconds, for an undisturbed connection to deliver ``packets`` outstanding packets::
 
         wait + rtt * (1 + rounds) + stalls * (stall + rtt) + packets * datagram_bytes_max / (rate / 2)
@@ -48,10 +51,13 @@ def settle_s(config: RudpConfig, rtt_s: float, packets: int, rate: float | None,
     - ``stalls`` is how often the receiving application has to consume half a window, ``stall_s`` each time.
     - ``rate`` are the bytes a second of the narrowest link, of which a window that is halved at each loss uses half
       at least. A loss there may cost another ``wait`` if nothing later shows it.
+    - On a ``narrow`` path some packets are lost ``LOSSES_MAX`` times before they are divided.
     """
     rounds = math.sqrt(2 * packets) + packets / config.packets_in_flight_max
     stalls = 2 * packets // config.receive_window_frames
     settling_s = config.timeout_max_s + rtt_s * (1 + rounds) + stalls * (stall_s + rtt_s)
+    if narrow:
+        settling_s += LOSSES_MAX * (config.timeout_max_s + rtt_s)
     if rate is not None:
         settling_s += config.timeout_max_s + packets * config.datagram_bytes_max / (rate / 2)
     return settling_s
@@ -83,7 +89,10 @@ def check_settled(scenario: RudpScenario) -> float:
     packets = sum(_packets(end) for end in scenario.ends if end.state == "open")
     rates = [party.conditions.bytes_per_s for party in parties if party.conditions.bytes_per_s]
     stall_s = 0.0 if config.consume_at_once else max(party.think_s for party in parties)
-    bound_s = learning_s + settle_s(config, rtt_s, packets, min(rates, default=None), stall_s)
+    narrow = any(party.conditions.datagram_bytes_max for party in parties)
+    if narrow:
+        packets *= 2
+    bound_s = learning_s + settle_s(config, rtt_s, packets, min(rates, default=None), stall_s, narrow=narrow)
     scenario.settled_by = began + learning_s + config.timeout_max_s + rtt_s
     for end in scenario.ends:
         if end.state == "failed" and end.leads_to_peer and end.peer.leads_to_peer:

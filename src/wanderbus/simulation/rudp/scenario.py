@@ -53,6 +53,10 @@ class RudpResult(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
+NARROW_BYTES: Final = 972
+"""Size above which some paths drop datagrams: packets of more than 1,000 bytes over IPv4."""
+
+
 class RudpScenario:
     """A world with two parties, set up by the seed."""
 
@@ -86,7 +90,7 @@ class RudpScenario:
             message_bytes_max=2**20,
             consume_at_once=draw.random() < 0.7,
             messages_per_datagram_max=draw.choice([1_000, 1_000, 1]),
-            packets_in_flight_max=draw.choice([32, 128]),
+            packets_in_flight_max=draw.choice([32, 128, 512]),
             rekey_packets=draw.choice([8, 100, 2**20]),
         )
 
@@ -113,6 +117,7 @@ class RudpScenario:
             delay_max_s=delay_s * draw.choice([1.0, 1.1, 1.5]),
             bytes_per_s=draw.choice([None, None, None, 30_000, 200_000]),
             line_s_max=draw.choice([0.2, 0.5]),
+            datagram_bytes_max=draw.choice([None, None, None, NARROW_BYTES]),
         )
         if not self.calm:
             conditions.loss = draw.choice([0.0, 0.02, 0.1, 0.3])

@@ -31,7 +31,7 @@ INITIAL_GRANT: Final = 1024
 REPLAY_WINDOW: Final = 1024
 """Age of a packet, in numbers behind the newest, from which it need not be accepted; nor one of an older key epoch."""
 
-NOTHING: Final = Packet(-1, 0, 0, (), (), (), 0, False, False)
+NOTHING: Final = Packet(-1, 0, 0, (), (), (), (), 0, False, False)
 
 GRAIN_S: Final = 1e-6
 """Precision of timers."""
@@ -70,6 +70,7 @@ class Direction:
         self.answered_at = 0.0
         """Departure time of the latest packet whose acknowledgement arrived."""
         self.times: defaultdict[int, list[float]] = defaultdict(list)
+        self._together: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._config = config
         self._tap = Wiretap(secrets)
         self._newest = -1
@@ -96,6 +97,10 @@ class Direction:
         if invented:
             problems.append(f"acknowledged {invented[:5]}, which never arrived")
         for number in packet.data:
+            together = packet.data, packet.halved
+            if self._together.setdefault(number, together) != together:
+                self._together[number] = together
+                self.times[number].clear()  # its packet was found to be too long, and is divided and sent at once
             if number >= self.granted:
                 problems.append(f"sent DATA {number} where {self.granted} were granted")
             problems += self._check_gaps(number, now)

@@ -24,6 +24,7 @@ _HEADER = struct.Struct("!QQBBHQ")
 _DATA = struct.Struct("!QH")
 _ACK = struct.Struct("!QQQ")
 _DATA_KINDS: Final = (0x01, 0x02)
+_HALF_KINDS: Final = (0x0A, 0x0B, 0x0C, 0x0D)
 _ACK_KIND: Final = 0x03
 _PING, _WINDOW, _CHALLENGE, _RESPONSE, _TOKEN, _FINISH = range(0x04, 0x0A)
 _BYTES: Final = {0x00: 0, _PING: 0, _WINDOW: 8, _CHALLENGE: 8, _RESPONSE: 8, _TOKEN: 16, _FINISH: 8}
@@ -40,7 +41,9 @@ class Packet(msgspec.Struct, frozen=True):
     """The low 8 bits of the key epoch."""
     generation: int
     data: tuple[int, ...]
-    """The DATA numbers in it, including that of a FINISH."""
+    """The DATA numbers in it, including that of a FINISH; of two halves that of the first."""
+    halved: tuple[int, ...]
+    """Those of them that are only the first half."""
     fresh: tuple[int, ...]
     """Packet numbers that are acknowledged as just arrived."""
     again: tuple[int, ...]
@@ -78,6 +81,7 @@ def ids_of(datagram: bytes) -> tuple[int, int]:
 
 def _read_frames(header: tuple[int, int, int], frames: bytes) -> Packet:
     data: list[int] = []
+    halved: list[int] = []
     fresh: list[int] = []
     again: list[int] = []
     granted, challenges, eliciting = 0, False, False
@@ -85,9 +89,12 @@ def _read_frames(header: tuple[int, int, int], frames: bytes) -> Packet:
     while offset < len(frames):
         kind = frames[offset]
         offset += 1
-        if kind in _DATA_KINDS:
+        if kind in _DATA_KINDS or kind in _HALF_KINDS:
             data_number, length = _DATA.unpack_from(frames, offset)
-            data.append(data_number)
+            if kind not in _HALF_KINDS or kind & 1 == 0:
+                data.append(data_number)
+            if kind in _HALF_KINDS and kind & 1 == 0:
+                halved.append(data_number)
             offset += _DATA.size + length
         elif kind == _ACK_KIND:
             newest, fresh_bits, again_bits = _ACK.unpack_from(frames, offset)
@@ -107,7 +114,7 @@ def _read_frames(header: tuple[int, int, int], frames: bytes) -> Packet:
         eliciting = eliciting or kind not in _NOT_ELICITING
     if offset > len(frames):
         raise ValueError("a frame is cut short")
-    return Packet(*header, tuple(data), tuple(fresh), tuple(again), granted, challenges, eliciting)
+    return Packet(*header, tuple(data), tuple(halved), tuple(fresh), tuple(again), granted, challenges, eliciting)
 
 
 def _marks(newest: int, bits: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,25 @@ class Member:
     """Longest absence this time, if the operator's hook set one (SPEC G-24)."""
     discards: bool = False
     """True if it began again, and may give up what waits for it (SPEC G-09, X20)."""
+
+
+@dataclass
+class Past:
+    """Counters of a user's sessions that are over."""
+
+    next: int = 1
+    generated: int = 0
+    delivered: int = 0
+    restricted: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, stream: Stream) -> None:
+        """Add those of a session."""
+        self.next = max(self.next, stream.next)
+        self.generated += stream.generated
+        self.delivered += stream.delivered
+        self.restricted += stream.restricted
+        self.dropped += stream.dropped
 
 
 @dataclass
@@ -57,10 +77,14 @@ class Account:
     """Heir of each ended subscription, which inherited what waited for it."""
     joined: set[tuple[str, str, int]] = field(default_factory=set)
     """User, device and epoch of lives in which a device became a member."""
+    begun: dict[tuple[str, str, int], dict[str, int]] = field(default_factory=dict)
+    """Numbers that other devices had acknowledged by then, by subscription."""
     owed: dict[tuple[str, str], set[tuple[str, int]]] = field(default_factory=dict)
     """For every device, the matches, by subscription and number, that it is to receive or has received."""
     given_up: set[tuple[str, str, str, int]] = field(default_factory=set)
     """User, device, subscription and number of matches that the device gave up before the engine had matched them."""
+    past: dict[str, Past] = field(default_factory=dict)
+    """Counters of the sessions that are over, by user."""
     gone: set[tuple[str, str]] = field(default_factory=set)
     """Devices that left on request and have not returned."""
     at_us: int = 0
@@ -69,6 +93,18 @@ class Account:
     def stream(self, user: str, session: str) -> Stream:
         """Return a session, created on first use."""
         return self.streams.setdefault((user, session), Stream(user, session))
+
+    def is_overdue(self, member: Member, at_us: int) -> bool:
+        """Return whether a device is away for longer than it may be."""
+        if member.away_since_us is None:
+            return False
+        grace_s = self.config.device_grace_s if member.grace_s is None else member.grace_s
+        return (at_us - member.away_since_us) / 1e6 >= grace_s
+
+    def holds_something(self, stream: Stream) -> bool:
+        """Return whether a session has a live subscription, or a notification that waits."""
+        of_session = (k for k in self.of_owner(stream.user) if k.subscription.session == stream.name)
+        return any(known.live for known in of_session) or any(True for _ in stream.queue())
 
     def is_away(self, user: str) -> bool:
         """Return whether no device of ``user`` is reachable (SPEC E-06)."""

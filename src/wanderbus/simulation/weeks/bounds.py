@@ -16,6 +16,11 @@ Streams = Mapping[tuple[str, str], Stream]
 _OWN: Final = "subscription."
 
 
+def is_bound(reason: str) -> bool:
+    """Return whether a drop for ``reason`` makes room for a notification: the record of that one has to have it."""
+    return reason.endswith("_max") or reason.startswith("policy.")
+
+
 def check_bounds(
     config: BrokerConfig, streams: Streams, known: Mapping[str, Known], added: Sequence[Notified]
 ) -> Iterator[str]:

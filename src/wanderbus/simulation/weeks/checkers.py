@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from wanderbus import protocol
-from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.state.rows import PastSessions, session_key
 from wanderbus.event import Gap, Notification
 from wanderbus.records import AnyRecord, Published, decode_record
 from wanderbus.simulation.weeks.account import Happened
@@ -84,6 +86,14 @@ def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
         members = sorted(stream.members)
         if sorted(row.devices) != members:
             yield f"{row.key} has the members {row.devices}, the log tells {members}"
+    exist = {session_key(*key) for key, stream in truth.streams.items() if stream.exists}
+    if exist != set(state.sessions):
+        yield f"the sessions are {sorted(state.sessions)}, the log tells {sorted(exist)}"
+    for user, past in truth.past.items():
+        former = state.former.get(user)
+        sums = PastSessions() if former is None or former.sessions is None else former.sessions
+        if msgspec.structs.astuple(sums) != (past.next, past.generated, past.delivered, past.restricted, past.dropped):
+            yield f"{user} keeps {sums} of past sessions, the log tells {past}"
     live = {identity for identity, known in truth.known.items() if known.live}
     if live != set(dict(state.subscriptions.items())):
         yield f"live are {sorted(dict(state.subscriptions.items()))}, the log tells {sorted(live)}"
@@ -229,6 +239,7 @@ class _Listener:
         self._seen = seen
         self._reported = reported
         self._received: dict[str, int] = {}
+        self._begun = truth.begun.get((device.user, device.name, life.epoch), {})
         self._stream: Stream = truth.stream(device.user, life.session)
 
     def receive(self, received: Received) -> Iterator[str]:
@@ -259,6 +270,8 @@ class _Listener:
         if number <= self._received.get(subscription, 0):
             yield f"{number} of {subscription} came after {self._received[subscription]}"
         self._received[subscription] = number
+        if number <= self._begun.get(subscription, 0):
+            yield f"{number} of {subscription} was acknowledged by another device before this one was a member"
         present = self._truth.present(subscription)
         self._reported.setdefault(present, set()).add(number)
         if names := self._seen.get(present, {}).get(number):

@@ -93,6 +93,15 @@ class WeeksDevice:
         self._asked: dict[int, Request] = {}
 
     @property
+    def world(self) -> World:
+        """Return the world of the device."""
+        return self._world
+
+    def another(self, name: str, habits: Habits) -> WeeksDevice:
+        """Return another device of the same user."""
+        return WeeksDevice(self._world, self._server, self.user, name, habits)
+
+    @property
     def settled(self) -> bool:
         """Return whether the application has its responses and has consumed what arrived."""
         conversation = self._conversation
@@ -371,6 +380,8 @@ class WeeksDevice:
 
     def _settled(self, settled: PublishSettled) -> None:
         uid = self._uids[settled.outbox, settled.number]
+        if settled.limit == protocol.NUMBER_USED:
+            self.problems.append(f"the number of event {uid} was used, and no device is a copy: {settled.reason}")
         if settled.outbox:
             if self._outbox.settled(settled.number, settled.limit, self._world.now):
                 self._outbox.removed([settled.number])

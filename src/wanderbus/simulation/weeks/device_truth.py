@@ -8,6 +8,7 @@ from wanderbus import records
 from wanderbus.records import AnyRecord
 from wanderbus.simulation.weeks.account import Account, Member
 from wanderbus.simulation.weeks.hook import GRACE_S, STALE_S, treatment_of
+from wanderbus.simulation.weeks.session_truth import SessionTruth
 
 
 @dataclass
@@ -15,6 +16,7 @@ class DeviceTruth:
     """Follows the devices, and checks why each leaves."""
 
     account: Account
+    sessions: SessionTruth
     _due: type[records.Dropped | records.Left] | None = None
     """Latest decision of the operator's hook, which the next record contains."""
     _treated: tuple[str, str] | None = None
@@ -60,14 +62,21 @@ class DeviceTruth:
         stream = self.account.stream(record.user, record.session)
         if member.session != record.session:
             self._leave(record.user, member.session, record.device)
+        elif (record.user, record.device, record.epoch) not in self.account.begun:
+            self.account.begun[record.user, record.device, record.epoch] = {}
+        if not stream.exists:
+            past = self.account.past.get(record.user)
+            stream.begin(1 if past is None else past.next)
         if record.device not in stream.members:
             stream.join(record.device)
             self.account.joined.add((record.user, record.device, record.epoch))
+            self.account.begun.setdefault((record.user, record.device, record.epoch), dict(stream.taken))
             self.account.owed[record.user, record.device] = {
                 (identity, entry.number)
                 for entry in stream.queue()
                 for identity in entry.waiting
                 if entry.matches[identity] in (None, record.device)
+                and (entry.matches[identity] or entry.number > stream.taken.get(identity, 0))
             }
         member.session = record.session
         member.discards = (record.user, record.device, record.epoch) in self.account.happened.discarding
@@ -77,6 +86,8 @@ class DeviceTruth:
         key = (record.user, record.device)
         if record.reason == "hook" and treated != (record.user, record.session):
             self.account.wrong(offset, f"{record.device} had to leave, which the hook does not want")
+        if record.reason.endswith("_max"):
+            self.sessions.gives_way(offset, record)
         member = self.account.devices.pop(key)
         stream = self.account.streams.get((record.user, record.session))
         if record.reason == "asked":
@@ -86,10 +97,9 @@ class DeviceTruth:
         if record.reason == "kicked" and record.user not in self.account.happened.kickers:
             self.account.wrong(offset, f"{record.device} was kicked, which nobody had asked for")
         if record.reason == "grace":
-            away_s = 0.0 if member.away_since_us is None else (record.at_us - member.away_since_us) / 1e6
-            if away_s < (self.account.config.device_grace_s if member.grace_s is None else member.grace_s):
-                self.account.wrong(offset, f"{record.device} has left after {away_s:.0f} s away, the grace is longer")
-            if stream and stream.members == [record.device]:
+            if not self.account.is_overdue(member, record.at_us):
+                self.account.wrong(offset, f"{record.device} has left before the end of its grace")
+            if stream and stream.members == [record.device] and self.account.holds_something(stream):
                 self.account.wrong(offset, f"the last device {record.device} has left by grace")
         self._leave(record.user, record.session, record.device)
 

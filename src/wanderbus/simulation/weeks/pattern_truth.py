@@ -9,16 +9,18 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.event import EventId
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.patterns import Pattern, State, compile_pattern
 from wanderbus.patterns.state import BEFORE_ALL_US
+from wanderbus.patterns.turns import RecordedTurn
 from wanderbus.records import Detected, Published
 from wanderbus.simulation.weeks.account import Account
-from wanderbus.simulation.weeks.deliveries import decisions, deliver
+from wanderbus.simulation.weeks.deliveries import Decisions, decisions, deliver
 from wanderbus.simulation.weeks.stream import NotifiedEvent, name_of
 from wanderbus.subscription import PATTERN, Subscription
 
-PATTERN_FULL: Final = "user_pattern_events_max"
-"""Reason of a gap for an event that a pattern could not take."""
+_AMPLE: Final = BrokerConfig()
+"""Bounds that the patterns of the people in a simulation never meet."""
 
 _LATE_US: Final = 5_000_000
 """Time after which a detection must be in the log."""
@@ -47,7 +49,7 @@ class Followed:
         seen = self.pattern.seen(leaves, event.attributes, offset, identity, at_us, event.published_us)
         if seen is not None:
             late_below_us = self.watermark_us(at_us)
-            self.state, _ = self.pattern.advance(self.state, (seen,), BEFORE_ALL_US, late_below_us=late_below_us)
+            self.state = self.pattern.add(self.state, (seen,), BEFORE_ALL_US, late_below_us=late_below_us)
             self.latest_us = max(self.latest_us, min(seen.time_us, at_us))
 
 
@@ -100,33 +102,59 @@ class PatternTruth:
             kept[owner] = kept.get(owner, 0) + followed.state.kept
         return kept
 
-    def detected(self, offset: int, record: Detected) -> None:
-        """Check that a pattern was matched as far as its watermark allows, and the delivery of what it detected."""
+    def detected(self, offset: int, record: Detected) -> int:
+        """Check that a pattern was matched as far as its watermark allows, and the delivery of what it detected.
+
+        Return the number of gaps that the record causes.
+        """
         account, identity = self.account, record.subscription
         followed = self.followed.get(identity)
         if followed is None:
             account.wrong(offset, f"{identity} has no pattern, or has ended")
-            return
+            return 0
         if record.watermark_us not in (followed.watermark_us(record.at_us), followed.watermark_us(record.at_us + 1)):
             account.wrong(offset, f"the watermark of {identity} is {record.watermark_us}, too low or too high")
+        if record.left_out and not self._may_leave_out:
+            account.wrong(offset, f"{identity} had work and room for its events, {record.left_out} were left out")
         wanted = account.known[identity].subscription
-        followed.state, detections = followed.pattern.advance(followed.state, (), record.watermark_us)
+        followed.state = followed.pattern.add(followed.state, (), record.watermark_us)
+        turn = RecordedTurn(record.steps, record.taken, record.left_out)
+        matches = followed.pattern.match(followed.state, turn)
         until_us = wanted.expires_us
-        in_time = [each for each in detections if until_us is None or each.at_us < until_us]
-        if len(in_time) != len(record.events):
+        in_time = [each for each in matches if until_us is None or each.at_us < until_us]
+        gaps = len(record.events) - len(in_time)
+        if not len(record.left_out) <= gaps <= len(record.left_out) + (record.steps is not None and self._may_be_late):
             account.wrong(offset, f"{identity} detected {len(record.events)} times, it should {len(in_time)} times")
-        for place, (detection, given) in enumerate(zip(in_time, record.events, strict=False)):
-            event = detection.to_event()
+        for place, given in enumerate(record.events):
             server = given.id.origin.partition("#")[0]
             due = EventId(f"{server}#{place}" if place else server, given.id.incarnation, offset)
-            data = protocol.encode_event(event)
-            if (given.id, given.at_us, bytes(given.event)) != (due, record.at_us, data):
-                account.wrong(offset, f"{identity} detected {given}, it should {event} as {due}")
-            expected = decisions(
-                account, [identity], event, at_us=record.at_us, wall_us=account.happened.walls_us[offset]
-            )
-            source = NotifiedEvent(due, detection.id, offset, record.at_us, len(data), event)
+            if (given.id, given.at_us) != (due, record.at_us):
+                account.wrong(offset, f"{identity} detected {given}, it should be {due}")
+            event, name = protocol.decode_event(bytes(given.event)), f"{offset}#{place}"
+            expected: Decisions = ({(wanted.owner, wanted.session): [identity]}, {})
+            if place < len(in_time):
+                if followed.pattern.detection_work(in_time[place]) <= account.config.pattern_work_max:
+                    event = followed.pattern.detection(in_time[place]).to_event()
+                    name = str(event["detection"])
+                    wall_us = account.happened.walls_us[offset]
+                    expected = decisions(account, [identity], event, at_us=record.at_us, wall_us=wall_us)
+                    if bytes(given.event) != protocol.encode_event(event):
+                        account.wrong(offset, f"{identity} detected {given}, it should {event}")
+                else:
+                    gaps += 1
+            source = NotifiedEvent(due, name, offset, record.at_us, len(bytes(given.event)), event)
             deliver(account, source, given.notified, given.restricted, expected)
+        return gaps
+
+    @property
+    def _may_leave_out(self) -> bool:
+        config = self.account.config
+        bounds = (config.pattern_work_max, config.user_pattern_events_max)
+        return bounds != (_AMPLE.pattern_work_max, _AMPLE.user_pattern_events_max)
+
+    @property
+    def _may_be_late(self) -> bool:
+        return self.account.config.user_pattern_work_per_s < _AMPLE.user_pattern_work_per_s
 
     def finish(self, offset: int, now_us: int) -> None:
         """Check at the end of the log, at ``now_us`` of the broker's clock, that everything was matched in time."""
@@ -135,5 +163,7 @@ class PatternTruth:
 
     def _check_matched(self, offset: int, identity: str, now_us: int) -> None:
         followed = self.followed[identity]
+        if self._may_be_late:
+            return
         if (due_us := followed.state.due_us) < followed.watermark_us(now_us):
             self.account.wrong(offset, f"{identity} has not been matched up to {now_us}, though {due_us} is certain")

@@ -105,7 +105,7 @@ def draw_config(draw: Random) -> BrokerConfig:
         user_queued_bytes_max=2_500 if draw.random() < 0.15 else 256 * 2**20,
         queued_bytes_max=4_000 if draw.random() < 0.15 else 2 * 2**30,
         unacknowledged_max=draw.choice([256, 256, 1, 3]),
-        backlog_per_s=draw.choice([5_000.0, 20.0]),
+        backlog_per_s=draw.choice([None, 20.0]),
         user_subscriptions_max=draw.choice([1_000, 1_000, 4]),
         publishes_remembered=draw.choice([1_024, 3]),
         lifetime_s_default=lifetime_max_s and DAY_S,
@@ -122,6 +122,12 @@ def draw_spark_subjects(draw: Random, config: BrokerConfig) -> tuple[str, ...]:
     """Return subjects that an engine matches; they may not be those that a full queue refuses."""
     some = [("Trade",), ("Trade", "Weather"), ("W*",)]
     return draw.choice(some if config.refuse_when_full else [*some, ("*",)])
+
+
+def draw_pattern_work(draw: Random, config: BrokerConfig) -> BrokerConfig:
+    """Return bounds on the work of patterns, in half of all worlds so narrow that detections are late or lost."""
+    narrow = [{}, {}, {"user_pattern_work_per_s": 200.0}, {"user_pattern_work_per_s": 200.0, "pattern_work_max": 1_400}]
+    return msgspec.structs.replace(config, **draw.choice(narrow))
 
 
 def draw_habits(draw: Random) -> Habits:

@@ -33,6 +33,8 @@ class PositionTruth:
             elif identity not in self.account.happened.unsubscribed:
                 self._acknowledgements.append((offset, record, identity, place))
             stream.places[identity, record.device] = max(place, record.number)
+            if identity in waiting and self.account.known[identity].subscription.device is None:
+                stream.taken[identity] = max(stream.taken.get(identity, 0), record.number)
         if discards:
             owed -= {(s, number) for s, number in owed if self._is_for(s, record) and number <= record.number}
         stream.trim()
@@ -48,7 +50,8 @@ class PositionTruth:
             stream = self.account.stream(record.user, record.session)
             taken = self.account.has_taken(record.user, record.device, identity)
             for number in range(max(place, taken) + 1, min(record.number, stream.next - 1) + 1):
-                if identity in stream.entries[number].subscriptions_on(record.device):
+                entry = stream.entries.get(number)  # other sessions of the user may have used the number
+                if entry is not None and identity in entry.subscriptions_on(record.device):
                     self.account.wrong(
                         offset, f"{record.device} did not consume {number} of {identity}, which was acknowledged"
                     )

@@ -28,11 +28,13 @@ from wanderbus.simulation.weeks.plans import (
     draw_habits,
     draw_lifetime,
     draw_pattern,
+    draw_pattern_work,
     draw_restrictions,
     draw_spark_subjects,
     draw_subscribe,
 )
 from wanderbus.simulation.weeks.server import WeeksServer
+from wanderbus.simulation.weeks.visits import draw_visited, plan_visits
 from wanderbus.simulation.world import World
 
 SETTLE_S: Final = 2 * DAY_S
@@ -78,12 +80,18 @@ class WeeksScenario:
             config = msgspec.structs.replace(config, spark_subjects=draw_spark_subjects(extra, config))
         if self._has_patterns:
             config = msgspec.structs.replace(config, user_pattern_events_max=extra.choice([10_000, 10_000, 4]))
+            config = draw_pattern_work(Random(f"work of patterns of {seed}"), config)
+        self._has_visits = extra.random() < 0.4
+        if self._has_visits:
+            config = draw_visited(extra, config, devices=4)
         self.server = WeeksServer(self.world, self.clock, config)
         self.devices = [
             WeeksDevice(self.world, self.server, f"sip:user{user}@sim.test", f"device{number}", draw_habits(draw))
             for user in range(1, draw.randint(1, 4) + 1)
             for number in range(1, draw.choice([1, 1, 2, 3, 4]) + 1)
         ]
+        self._visitors: list[WeeksDevice] = []
+        """Devices that come once, and are other ones each time."""
         self._problems: list[str] = []
 
     def run(self) -> WeeksResult:
@@ -93,7 +101,7 @@ class WeeksScenario:
         """
         try:
             self._play()
-            self._problems += check_weeks(self.server, self.devices)
+            self._problems += check_weeks(self.server, [*self.devices, *self._visitors])
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self._problems.append(
@@ -128,6 +136,8 @@ class WeeksScenario:
             self._plan_travels(device)
         self._plan_events()
         self._plan_server()
+        if self._has_visits:
+            self._visitors = plan_visits(self._extra, self.devices, self.days)
         if self._has_engine:
             self._plan_engine()
         for day in range(1, self.days):
@@ -139,6 +149,7 @@ class WeeksScenario:
         if not self._at_rest():
             self._problems.append(f"{SETTLE_S / DAY_S:g} days after everything was mended it has not come to rest")
         world.run(world.now + 2 * (self.server.config.sweep_s or 0) + HOUR_S)
+        world.run(world.now + 60.0, self._at_rest)  # a pattern may just have ended
         self._check()
         self._problems += self.server.check_reported()
 
@@ -298,7 +309,7 @@ class WeeksScenario:
         if self.server.broker is None:
             return
         self.server.crash(lose_rows=draw.random() < 0.3)
-        for device in self.devices:
+        for device in (*self.devices, *self._visitors):
             device.server_crashed()
         if draw.random() < 0.3:
             self._jump()

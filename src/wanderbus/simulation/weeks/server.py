@@ -19,13 +19,14 @@ from wanderbus.broker.messages import (
     MatchesWanted,
     MessageArrived,
     SendOnLink,
-    ServerStarted,
     UserStatusChanged,
 )
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_kinds import Kind
-from wanderbus.broker.state.rows import session_key
+from wanderbus.broker.rollback.messages import ServerStarted
+from wanderbus.broker.state.engine_events import is_waited_for
+from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
@@ -100,6 +101,8 @@ class WeeksServer:
         """Called with each output that is not for a link, the disk, the engine or a clock."""
         self._overdue_us: dict[tuple[str, str], int] = {}
         """Absent devices past the grace time, except the last device: the time when that was known."""
+        self._over_us: dict[str, int] = {}
+        """Sessions that are over: the time when that was known."""
 
     # Host
     # --------------------------------------------------------------------------------------------------------------
@@ -315,11 +318,23 @@ class WeeksServer:
             grace_us = 1e6 * (self.config.device_grace_s if row.grace_s is None else row.grace_s)
             session = state.sessions.get(session_key(row.user, row.session))
             away_us = 0 if row.away_since_us is None else state.wall_us - row.away_since_us
-            if away_us > grace_us and (session is None or len(session.devices) > 1):
+            if away_us > grace_us and (session is None or len(session.devices) > 1 or not _is_needed(state, session)):
                 key = (row.user, row.device)
                 since_us = self._overdue_us[key] = before.get(key, state.wall_us)
                 if state.wall_us - since_us > 1.2 * grace_us:
                     yield f"{key} is away for {away_us / 1e6:.0f} s and still a member"
+        if self.config.sweep_s is not None:
+            yield from self._check_over(state)
+
+    def _check_over(self, state: BrokerState) -> Iterator[str]:
+        """Yield the sessions that are over and still there."""
+        before = self._over_us
+        self._over_us = {}
+        for row in state.sessions.values():
+            if not row.devices and not row.ended and not row.is_fenced and not _is_needed(state, row):
+                since_us = self._over_us[row.key] = before.get(row.key, state.wall_us)
+                if state.wall_us - since_us > 1.2e6 * (self.config.sweep_s or 0.0):
+                    yield f"{row.key} is over and still there"
 
     def check_reported(self) -> Iterator[str]:
         """Yield the users whose last reported status is wrong; no report may be in flight."""
@@ -340,6 +355,15 @@ class WeeksServer:
                         key for key in rows.keys() | live[table] if rows.get(key) != live[table].get(key)
                     )
                     yield f"the {what} give other {table} than the live state: {differing[:3]}"
+
+
+def _is_needed(state: BrokerState, session: SessionRow) -> bool:
+    """Return whether a session has a live subscription, or a notification that waits or may still come."""
+    if session.subscriptions or session.waiting:
+        return True
+    engine_next = state.servers[state.server].engine_next
+    former = (life for identity in session.ended for life in state.tombstones[identity].former)
+    return is_waited_for(state) and any(life.end > engine_next for life in former)
 
 
 def _rows(state: BrokerState) -> Rows:

@@ -91,6 +91,18 @@ class Stream:
     """Time of the current record."""
     settled_us: dict[str, int] = field(default_factory=dict)
     """Time when a match last ceased to wait, by subscription."""
+    taken: dict[str, int] = field(default_factory=dict)
+    """Highest number that any device has acknowledged, by subscription."""
+    exists: bool = False
+    """False before the first device, and once the session is over."""
+
+    def begin(self, number: int) -> None:
+        """Begin another session of this name, whose first notification has ``number``; it counts from 0 again."""
+        self.exists = True
+        self.first = self.next = number
+        self.members, self.places, self.taken = [], {}, {}
+        self.generated = self.delivered = self.restricted = 0
+        self.dropped = Counter()
 
     def add(self, source: NotifiedEvent, notified: Notified) -> None:
         """Append a new notification of an event."""
@@ -143,9 +155,11 @@ class Stream:
         self.settled_us[subscription] = self.at_us
 
     def join(self, device: str) -> None:
-        """Add a device as a member; everything that waits also waits for it."""
+        """Add a device as a member; what waits also waits for it, except what another device has acknowledged."""
         if device not in self.members:
             self.members.append(device)
+            for subscription, number in self.taken.items():
+                self.places[subscription, device] = number
             self.trim()
 
     def leave(self, device: str) -> None:
@@ -162,6 +176,8 @@ class Stream:
                 del entry.waiting[ended]
                 entry.waiting[heir] = None
                 entry.matches[heir] = entry.matches.pop(ended)
+        if ended in self.taken:
+            self.taken[heir] = self.taken.pop(ended)
         for member in self.members:
             if (number := self.places.pop((ended, member), None)) is not None:
                 self.places[heir, member] = number

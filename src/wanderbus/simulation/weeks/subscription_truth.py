@@ -112,7 +112,8 @@ class SubscriptionTruth:
                 account.wrong(offset, f"{identity} is forgotten while it lives")
             ended = [k for k in account.of_owner(known.subscription.owner) if not k.live and not k.forgotten_us]
             early = (record.at_us - known.ended_us) / 1e6 < account.config.tombstone_s
-            has_room = len(ended) <= account.config.user_subscriptions_max
+            is_over = (known.subscription.owner, known.subscription.session) in record.sessions
+            has_room = len(ended) <= account.config.user_subscriptions_max and not is_over
             if early and has_room:
                 account.wrong(offset, f"{identity} is forgotten before its time")
             known.forgotten_us = record.at_us

@@ -6,20 +6,24 @@ The log is the order in which the broker decided. For every record this module c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from wanderbus import records
+from wanderbus.broker.patterns.pattern_work import BOUNDS as PATTERN_BOUNDS
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import encode_event
 from wanderbus.records import AnyRecord, Notified
 from wanderbus.simulation.weeks.account import Account, Happened
-from wanderbus.simulation.weeks.bounds import check_bounds, check_drop, may_refuse
+from wanderbus.simulation.weeks.bounds import check_bounds, check_drop, is_bound, may_refuse
 from wanderbus.simulation.weeks.deliveries import decisions, deliver, matching
 from wanderbus.simulation.weeks.device_truth import DeviceTruth
 from wanderbus.simulation.weeks.engine_truth import EngineTruth
-from wanderbus.simulation.weeks.pattern_truth import PATTERN_FULL, PatternTruth
+from wanderbus.simulation.weeks.pattern_truth import PatternTruth
 from wanderbus.simulation.weeks.position_truth import PositionTruth
+from wanderbus.simulation.weeks.session_truth import SessionTruth
 from wanderbus.simulation.weeks.stream import Entry, NotifiedEvent, name_of
 from wanderbus.simulation.weeks.subscription_truth import SubscriptionTruth
 
@@ -31,18 +35,19 @@ class Truth(Account):
         super().__init__(config, happened)
         self.events: dict[str, int] = {}
         """Offset of every event, by name."""
-        self._devices = DeviceTruth(self)
-        self._positions = PositionTruth(self)
         self._engine = EngineTruth(self)
+        self._sessions = SessionTruth(self, self._engine)
+        self._devices = DeviceTruth(self, self._sessions)
+        self._positions = PositionTruth(self)
         self._patterns = PatternTruth(self)
         self._subscriptions = SubscriptionTruth(self, self._engine, self._patterns)
         self._rightly_refused: set[str] = set()
         self._notified: list[Notified] = []
-        """Notifications of the last record that made some, until all drops that it caused are recorded."""
+        """Notifications of the present record."""
         self._refused_subject = False
-        """True if that record was of an event that had to be refused if a queue was full."""
-        self._full: set[tuple[str, int]] = set()
-        """Patterns that could not take the last event, each with its offset."""
+        """True if that record is of an event that had to be refused if a queue was full."""
+        self._full: Counter[tuple[str, int]] = Counter()
+        """Patterns that could not take its events, each with the offset of the record."""
 
     def fold(self, log: Iterable[AnyRecord], now_us: int) -> None:
         """Process the whole log, which ends at ``now_us`` of the broker's clock."""
@@ -52,15 +57,15 @@ class Truth(Account):
             if record.at_us < self.at_us:
                 self.wrong(offset, "the time of its record is before that of the last")
             self.at_us = record.at_us
-            if not isinstance(record, records.Dropped | records.Acknowledged):
-                if not isinstance(record, records.Started):
-                    for problem in check_bounds(self.config, self.streams, self.known, self._notified):
-                        self.wrong(offset, problem)
-                self._notified, self._refused_subject = [], False
-                self._full.clear()
+            self._notified, self._refused_subject = [], False
+            self._full.clear()
             for stream in self.streams.values():
                 stream.at_us = record.at_us
             self._take(offset, record)
+            for drop in drops_of(record):
+                self._take_drop(offset, drop, None)
+            for problem in check_bounds(self.config, self.streams, self.known, self._notified):
+                self.wrong(offset, problem)
         self._look_at_refusals(offset + 1)
         self._positions.finish()
         self._engine.finish()
@@ -93,10 +98,14 @@ class Truth(Account):
                 self._engine.matched(offset, record)
                 self._notified = [each for event in events for each in event.notified]
             case records.Detected(events=events):
-                self._patterns.detected(offset, record)
+                self._full = Counter({(record.subscription, offset): self._patterns.detected(offset, record)})
                 self._notified = [each for event in events for each in event.notified]
             case records.Dropped():
+                if is_bound(record.reason):
+                    self.wrong(offset, f"{record.reason} is not in the record that displaced {record.first}")
                 self._take_drop(offset, record, treated)
+            case records.EventsLost():
+                self.wrong(offset, f"gaps because of {record.reason}, and the log was never replaced")
             case records.Acknowledged():
                 self._positions.acknowledged(offset, record)
             case records.Subscribed(subscription=subscription, inherits=inherits):
@@ -106,7 +115,10 @@ class Truth(Account):
             case records.Unsubscribed():
                 self._subscriptions.ended(offset, record)
             case records.Forgotten():
+                self._sessions.forgotten(offset, record)
                 self._subscriptions.forgotten(offset, record)
+                for user, name in record.sessions:
+                    self._sessions.over(offset, user, name)
             case records.Attached():
                 self._devices.attached(record)
             case records.StatusChanged():
@@ -137,10 +149,10 @@ class Truth(Account):
         self._notified = list(delivery.notified)
         had_to_have_room = any(not set(each.subscriptions) <= set(full) for each in delivery.notified)
         self._refused_subject = had_to_have_room and self._is_refused(event.subject)
-        self._full = {(identity, offset) for identity in full}
+        self._full = Counter((identity, offset) for identity in full)
 
     def _take_drop(self, offset: int, record: records.Dropped, treated: tuple[str, str] | None) -> None:
-        is_gap = record.reason == PATTERN_FULL
+        is_gap = record.reason in PATTERN_BOUNDS
         by_operator = record.reason.endswith("_max") and not record.reason.startswith("subscription.")
         if self._refused_subject and by_operator and not is_gap:
             self.wrong(offset, f"{record.reason} dropped something for an event that had to be refused")
@@ -161,9 +173,13 @@ class Truth(Account):
     def _take_gap(self, offset: int, dropped: list[tuple[Entry, str]]) -> None:
         """Check that a gap is for patterns that could not take the last event."""
         for entry, subscription in dropped:
-            if (subscription, entry.recorded) not in self._full:
+            if self._full[subscription, entry.recorded] <= 0:
                 self.wrong(offset, f"{subscription} got a gap for {entry.number}, which its pattern has room for")
-            self._full.discard((subscription, entry.recorded))
+            self._full[subscription, entry.recorded] -= 1
+
+    def _is_given_up(self, subscription: str) -> bool:
+        """Return whether somebody requested the end of a subscription, or its devices left it behind."""
+        return subscription in self.happened.unsubscribed or self.known[subscription].reason == "left_behind"
 
     def _asked_for(self, record: records.Dropped, treated: tuple[str, str] | None) -> set[str]:
         """Return the reasons for a drop that somebody has requested."""
@@ -172,6 +188,6 @@ class Truth(Account):
             asked_for.add("discarded")
         if treated == (record.user, record.session):
             asked_for.add("hook")
-        if all(identity in self.happened.unsubscribed for identity in record.subscriptions):
+        if all(self._is_given_up(identity) for identity in record.subscriptions):
             asked_for.add("unsubscribed")
         return asked_for

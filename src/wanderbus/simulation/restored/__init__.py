@@ -1,0 +1,1 @@
+"""Simulated servers that are restored from an earlier copy of their disk."""

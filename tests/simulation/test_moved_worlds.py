@@ -1,0 +1,122 @@
+"""Seeded worlds whose channels change model and leader: nothing is lost, and a missing safeguard is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulation.noticing import is_noticed
+from wanderbus.broker.servers.settled_interest import SettledInterest
+from wanderbus.broker.state.direct_state import DirectState
+from wanderbus.broker.state.state import BrokerState
+from wanderbus.domain.servers.leader_interest import LeaderInterest
+from wanderbus.domain.servers.leader_sessions import LeaderSessions
+from wanderbus.simulation import moved_channels
+from wanderbus.simulation.domains.domain_links import PolledLinks
+from wanderbus.simulation.moved_channels import Layout, run_moved_seed
+
+SEEDS = range(1, 13)
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Any]:
+    return [run_moved_seed(seed) for seed in SEEDS]
+
+
+def test_every_promise_holds(results: list[Any]) -> None:
+    assert [(each.seed, each.problems) for each in results if each.problems] == []
+    assert sum(each.lost for each in results) == 0
+
+
+def test_a_dozen_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
+    for field, least in (
+        ("changes", 15),
+        ("mistakes", 2),
+        ("events", 1_000),
+        ("notifications", 1_000),
+        ("subscriptions", 80),
+        ("crashes", 50),
+    ):
+        assert sum(getattr(result, field) for result in results) > least, field
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    assert run_moved_seed(2).fingerprint == run_moved_seed(2).fingerprint
+
+
+def accept_at_once(patch: Patch) -> None:
+    patch.setattr(SettledInterest, "refusal", lambda self, subject: None)
+
+
+def keep_routes(patch: Patch) -> None:
+    patch.setattr(DirectState, "forget_routes", lambda self: None)
+
+
+def keep_settled(patch: Patch) -> None:
+    make = SettledInterest.__init__
+
+    def with_former(self: SettledInterest, broker_state: BrokerState, *others: Any) -> None:
+        make(self, broker_state, *others)
+        self.missing = [each for each in self.missing if each not in broker_state.settled]
+
+    patch.setattr(SettledInterest, "__init__", with_former)
+
+
+def count_at_once(patch: Patch) -> None:
+    make = SettledInterest.__init__
+
+    def without(self: SettledInterest, *arguments: Any) -> None:
+        make(self, *arguments)
+        self.unmet = []
+
+    patch.setattr(SettledInterest, "__init__", without)
+
+
+def settle_too_early(patch: Patch) -> None:
+    patch.setattr(LeaderInterest, "is_complete", property(lambda self: self._is_ready))
+
+
+def stop_sending_directly(patch: Patch) -> None:
+    channels = Layout.channels
+
+    def without(self: Layout, server: str, servers: list[str], *, has_sent_directly: bool) -> Any:
+        return channels(self, server, servers, has_sent_directly=False)
+
+    patch.setattr(Layout, "channels", without)
+
+
+def leave_former_leaders(patch: Patch) -> None:
+    make = LeaderSessions.__init__
+
+    def without(self: LeaderSessions, channels: Any, *, have_moved: bool = False, **options: Any) -> None:
+        make(self, channels, have_moved=False, **options)
+
+    patch.setattr(LeaderSessions, "__init__", without)
+
+
+def link_whatever_differs(patch: Patch) -> None:
+    patch.setattr(moved_channels._Links, "_may_open", PolledLinks._may_open)
+
+
+@pytest.mark.parametrize(
+    ("break_product", "known"),
+    [
+        (accept_at_once, (1, 2)),
+        (keep_routes, (1, 11)),
+        (keep_settled, (1, 6)),
+        (count_at_once, (12,)),
+        (settle_too_early, (1,)),
+        (stop_sending_directly, (12, 23)),
+        (leave_former_leaders, (16, 23)),
+        (link_whatever_differs, (0, 1)),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_missing_safeguard_is_noticed(
+    monkeypatch: Patch, break_product: Callable[[Patch], None], known: tuple[int, ...]
+) -> None:
+    break_product(monkeypatch)
+    assert is_noticed(run_moved_seed, known, " is lost for ")
