@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.plots.charts import TICKS_MAX, Area, axis, bar, legend, ticks, whisker
-from wanderbus.plots.shapes import document, line, text
+from wanderbus.plots.shapes import document, figure, line, text
 
 AREA = Area(left=10, right=110, top=20, floor=120, most=50.0)
 
@@ -44,3 +44,11 @@ def test_ticks_are_round_few_and_within(limit: float) -> None:
     assert 3 <= len(marks) <= TICKS_MAX
     assert marks[-1] <= limit * (1 + 1e-6)
     assert f"{marks[1]:e}"[0] in "125"
+
+
+def test_words_that_xml_forbids_or_that_turn_the_text_around_are_escaped() -> None:
+    hostile = "a\ufffe\u202eb\x00"
+    parts = [text(0, 0, hostile), bar(AREA, 0, 1, 1.0, "red", f"one\n{hostile}")]
+    for picture in (document(10, 10, parts), figure(10, 10, parts, hostile)):
+        shown = [each.text for each in ElementTree.fromstring(picture).iter() if each.text]
+        assert shown == ["a\\ufffe\\u202eb\\u0000", "one\na\\ufffe\\u202eb\\u0000"]

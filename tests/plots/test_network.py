@@ -37,3 +37,11 @@ def test_opposite_arrows_do_not_cover_each_other() -> None:
     one, other = (each.attrib["points"].split() for each in root.iter(f"{SVG}polyline"))
     starts = [tuple(map(float, line[0].split(","))) for line in (one, other[::-1])]
     assert math.dist(*starts) > 10
+
+
+def test_a_broken_arrow_is_dashed_and_of_the_colour_of_faults() -> None:
+    nodes = [Node("a"), Node("b", is_away=True)]
+    root = ElementTree.fromstring(network(nodes, [Arrow("a", "b", "1"), Arrow("b", "a", "x", is_broken=True)]))
+    whole, broken = root.iter(f"{SVG}polyline")
+    assert ("stroke-dasharray" in whole.attrib, "stroke-dasharray" in broken.attrib) == (False, True)
+    assert whole.attrib["stroke"] != broken.attrib["stroke"] == "#c0392b"

@@ -45,3 +45,12 @@ async def remove(url: str, stream: str, *, sequences: Sequence[int] = (), below:
             await context.purge_stream(stream, seq=below)
     finally:
         await client.close()
+
+
+async def delete(url: str, stream: str) -> None:
+    """Delete a stream."""
+    client = await nats.connect(url)
+    try:
+        await client.jetstream().delete_stream(stream)
+    finally:
+        await client.close()

@@ -17,9 +17,6 @@ OFFSETS_A_LOG: Final = 1 << NUMBER_SHIFT
 LOGS_MAX: Final = 1 << 10
 """Bound of the logs of a lake: lake offsets stay below 2**53, so JSON and spreadsheets show them exactly."""
 
-OFFSETS_MAX: Final = LOGS_MAX << NUMBER_SHIFT
-"""Bound of the lake offsets."""
-
 
 def base_of(number: int) -> int:
     """Return the lake offset of the first record of a log."""

@@ -7,11 +7,13 @@ read from the logs of the Delta tables, so an event states what was committed.
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,12 +21,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.quality import TableCounts
 from wanderbus.pipeline.tables import TABLES, Table
 from wanderbus.pipeline.tables.schemas import columns_in
+
+_log = logging.getLogger("wanderbus.pipeline")
 
 State = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
 
@@ -107,10 +112,7 @@ class LineageRun:
         for path in self._files:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("ab") as file:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
+                _append(path, line)
             except OSError as failure:
                 raise StorageError(f"{path} cannot be written: {failure.strerror}; lineage needs it") from None
 
@@ -152,12 +154,36 @@ def recorded(run: LineageRun) -> Iterator[LineageRun]:
     try:
         yield run
     except Exception as error:
-        run.emit("FAIL", error)
+        _emit_end(run, "FAIL", error)
         raise
     except BaseException as ended:
-        run.emit("ABORT", ended)
+        _emit_end(run, "ABORT", ended)
         raise
     run.emit("ABORT" if run.is_aborted else "COMPLETE")
+
+
+def _emit_end(run: LineageRun, state: State, error: BaseException) -> None:
+    """Emit the end of a run that has failed; what prevents that must not hide the error of the run."""
+    try:
+        run.emit(state, error)
+    except (StorageError, OSError, DeltaError) as failure:
+        _log.warning("lineage lacks the end of the run: %s", failure)
+
+
+def _append(path: Path, line: bytes) -> None:
+    """Append a line durably, or nothing; an incomplete last line, of a full disk or a power cut, ends before it."""
+    with path.open("ab+", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            line = b"\n" + line
+        try:
+            if file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), size)
+            raise
 
 
 def runs(lake: Path) -> list[Run]:

@@ -25,6 +25,8 @@ from wanderbus.pipeline.class_archive import fast_start_options
 from wanderbus.pipeline.cluster.connection import check_master, cluster_settings, python_of_workers
 from wanderbus.pipeline.java_output import filtered_java_output
 from wanderbus.pipeline.source import ColumnError, OptionError, register
+from wanderbus.runtime.files.file_modes import private_umask
+from wanderbus.runtime.log_place import LogReplaced
 
 JAVA_VERSION_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
@@ -32,6 +34,7 @@ JAVA_VERSION_MIN: Final = 17
 _ARROW: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
 SETTINGS: Final[Mapping[str, str]] = {
+    "spark.hadoop.fs.permissions.umask-mode": "077",
     "spark.driver.defaultJavaOptions": _ARROW,
     "spark.executor.defaultJavaOptions": _ARROW,
     "spark.ui.enabled": "false",
@@ -57,8 +60,9 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 """Settings of every session.
 
-Adaptive planning is off because planning again after each shuffle costs more than it saves at this size. Noting the
-line of Python for each column of a query would multiply the calls to Java. Stateful
+Files that Spark writes are for their owner only, since they hold users and their events. Adaptive planning is off
+because planning again after each shuffle costs more than it saves at this size. Noting the line of Python for each
+column of a query would multiply the calls to Java. Stateful
 Python operators need RocksDB as the state store, ``avro`` lets a state's fields change later, and timers of an
 available-now query only fire if batches without data are on. Several open files in a task save the sorting of rows by
 partition. Readers other than Spark do not know shredded variants, nor all of them annotated
@@ -69,7 +73,9 @@ its first compiler alone.
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _ADVICE = "install it with: apt-get install openjdk-17-jre-headless"
-_OWN_ERRORS: Final = {error.__name__: error for error in (LogCorrupt, StorageError, OptionError, ColumnError)}
+_OWN_ERRORS: Final = {
+    error.__name__: error for error in (LogCorrupt, LogReplaced, StorageError, OptionError, ColumnError)
+}
 _OWN_LINE = re.compile(rf"wanderbus\.\S*?\b({'|'.join(_OWN_ERRORS)}): ([^\n]+)")
 
 
@@ -83,7 +89,7 @@ def spark_session(
     master: str | None = None,
     cores: int = 2,
     memory: str = "1g",
-    environment: str | None = None,
+    environment: Path | str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the Spark session of this process, started if necessary, with the sources of the pipeline registered.
@@ -101,11 +107,14 @@ def spark_session(
     if not is_local:
         check_master(master or "")
     values = {**SETTINGS, "spark.driver.memory": memory, "spark.sql.shuffle.partitions": str(cores)}
-    values |= _local_settings() if is_local else cluster_settings(environment)
+    archive = None if environment is None else str(environment)
+    values |= _local_settings() if is_local else cluster_settings(archive)
     builder = SparkSession.builder.master(master or f"local[{cores}]").appName(application)
     for name, value in (values | dict(settings or {})).items():
         builder = builder.config(name, value)
-    with _own_python() if is_local else python_of_workers(environment, _LOG_SETTINGS), filtered_java_output():
+    workers = _own_python() if is_local else python_of_workers(archive, _LOG_SETTINGS)
+    # What Spark spills, and what its workers write, holds users and their events.
+    with workers, filtered_java_output(), private_umask():
         spark = builder.getOrCreate()
     if not is_local:
         spark.sparkContext.setLogLevel("ERROR")
@@ -144,6 +153,7 @@ def plain_errors() -> Iterator[None]:
 
 def _local_settings() -> dict[str, str]:
     return {
+        "spark.authenticate": "true",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options(fast_start_options()),

@@ -33,11 +33,12 @@ class Node(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """An arrow from one node to another, by their names, with a short label."""
+    """An arrow from one node to another, by their names, with a short label; ``is_broken`` draws it dashed and red."""
 
     tail: str
     head: str
     label: str
+    is_broken: bool = False
 
 
 def network(nodes: Sequence[Node], arrows: Sequence[Arrow], notes: Sequence[str] = ()) -> str:
@@ -53,7 +54,7 @@ def network(nodes: Sequence[Node], arrows: Sequence[Arrow], notes: Sequence[str]
     }
     parts: list[str] = []
     for arrow in arrows:
-        parts += _arrow(centres[arrow.tail], centres[arrow.head], arrow.label, height)
+        parts += _arrow(arrow, centres[arrow.tail], centres[arrow.head], height)
     for node in nodes:
         parts += _node(node, centres[node.name], height)
     parts += [text(_MARGIN, drawn_height + _LINE * number, each) for number, each in enumerate(notes)]
@@ -74,7 +75,7 @@ def _node(node: Node, centre: Point, height: float) -> Iterator[str]:
         yield text(left + 8, top + _LINE * number + 2, words, size=11)
 
 
-def _arrow(tail: Point, head: Point, label: str, height: float) -> Iterator[str]:
+def _arrow(arrow: Arrow, tail: Point, head: Point, height: float) -> Iterator[str]:
     """Yield an arrow beside the line between two centres, from the edge of one node to that of the other."""
     length = math.dist(tail, head)
     along = (head[0] - tail[0]) / length, (head[1] - tail[1]) / length
@@ -83,11 +84,12 @@ def _arrow(tail: Point, head: Point, label: str, height: float) -> Iterator[str]
     start = _moved(tail, along, gap, aside, _SIDE)
     end = _moved(head, along, -gap, aside, _SIDE)
     neck = _moved(end, along, -_HEAD)
-    yield line([start, neck], _INK)
-    yield polygon([end, _moved(neck, aside, _HEAD / 2), _moved(neck, aside, -_HEAD / 2)], _INK)
+    colour = _FAINT if arrow.is_broken else _INK
+    yield line([start, neck], colour, dashed=arrow.is_broken)
+    yield polygon([end, _moved(neck, aside, _HEAD / 2), _moved(neck, aside, -_HEAD / 2)], colour)
     # A third of the way: near the sender, and not where arrows cross in the middle.
     place = _moved(start, along, length / 3 - gap / 3, aside, 8.0)
-    yield text(place[0] - _CHARACTER * len(label) / 2, place[1] + 4, label, size=11)
+    yield text(place[0] - _CHARACTER * len(arrow.label) / 2, place[1] + 4, arrow.label, size=11)
 
 
 def _to_edge(along: Point, height: float) -> float:

@@ -17,6 +17,7 @@ from wanderbus.records import (
     Changed,
     Delivery,
     DialogStored,
+    Drop,
     Dropped,
     Forgotten,
     Left,
@@ -144,7 +145,9 @@ class RandomLog:
             self.waiting.append(record)
             return Published(at_us=record.at_us, acceptance=record.acceptance, engine=SPARK)
         notified, blocked = self._delivery(subject)
-        return Published(at_us=record.at_us, acceptance=record.acceptance, delivery=Delivery(notified, blocked))
+        displaced = {self.random.choice(REASONS): tuple(self._first(each) for each in notified)}
+        delivery = Delivery(notified, blocked, (), displaced, self._dropped_by(notified))
+        return Published(at_us=record.at_us, acceptance=record.acceptance, delivery=delivery)
 
     def _matched(self) -> AnyRecord | None:
         """Return the matches of the event that the engine has waited with for longest."""
@@ -154,7 +157,24 @@ class RandomLog:
         acceptance = event.acceptance
         notified, blocked = self._delivery(event.event.subject)
         own = MatchedEvent(acceptance.id, event.at_us, acceptance.event, notified, blocked)
-        return Matched(at_us=self.at_us, next=acceptance.id.number + 1, events=(own,))
+        dropped = self._dropped_by(notified)
+        return Matched(at_us=self.at_us, next=acceptance.id.number + 1, events=(own,), dropped=dropped)
+
+    def _first(self, notified: Notified) -> int:
+        """Return an earlier notification of the only subscription of ``notified``, or 0."""
+        is_only = len(notified.subscriptions) == 1 and notified.number > 1
+        return self.random.randrange(1, notified.number) if is_only and self.random.random() < 0.3 else 0
+
+    def _dropped_by(self, notified: Sequence[Notified]) -> tuple[Drop, ...]:
+        """Return drops for notifications: of earlier ones, of themselves, or of those between."""
+        dropped = []
+        for each in notified:
+            if self.random.random() < 0.3:
+                last = self.random.randrange(max(1, each.number - 2), each.number + 1)
+                own = tuple(self.random.sample(each.subscriptions, 1))
+                first = self.random.randrange(max(1, last - 2), last + 1)
+                dropped.append(Drop(each.user, each.session, first, last, self.random.choice(REASONS), own))
+        return tuple(dropped)
 
     def _delivery(self, subject: str) -> tuple[tuple[Notified, ...], tuple[tuple[str, int], ...]]:
         matched = [each for each in self._live() if each.subject in (subject, "*") and self.random.random() < 0.6]

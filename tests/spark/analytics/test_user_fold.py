@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.spark.analytics.random_records import USERS, RandomLog
 from wanderbus import records
+from wanderbus.broker.state.drops import drops_of
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.pipeline.analytics.user_fold import Entry, Fate, Match, Taking, UserFold
 
@@ -57,9 +58,7 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Entr
                 several = list(record.subscriptions)
                 yield Entry(record.session, offset, at_us, "acknowledged", subscriptions=several, **own)
             case records.Dropped() if record.user == user:
-                own = {"first": record.first, "last": record.last, "reason": record.reason}
-                several = list(record.subscriptions)
-                yield Entry(record.session, offset, at_us, "dropped", subscriptions=several, **own)
+                yield dropped(offset, record)
             case records.Attached() if record.user == user:
                 own = {"first": record.epoch, "device": record.device}
                 yield Entry(record.session, offset, at_us, "attached", **own)
@@ -73,6 +72,14 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Entr
                 yield Entry(None, offset, at_us, "status", **own)
             case records.DialogStored() if record.user == user:
                 yield Entry(None, offset, at_us, "dialog_stored", device=record.device, value=record.address)
+        for drop in drops_of(record):
+            if drop.user == user:
+                yield dropped(offset, drop)
+
+
+def dropped(offset: int, record: records.Dropped) -> Entry:
+    own: dict[str, Any] = {"first": record.first, "last": record.last, "reason": record.reason}
+    return Entry(record.session, offset, record.at_us, "dropped", subscriptions=list(record.subscriptions), **own)
 
 
 def folded(written: Iterable[records.AnyRecord], user: str) -> tuple[list[Fate | Taking], UserFold]:
@@ -197,10 +204,32 @@ def test_t08_an_address_that_changes_is_a_move_and_one_that_is_repeated_is_none(
     fold = UserFold()
     for at_us, address in enumerate(("a:1", "a:1", "b:1", "b:2")):
         assert not list(fold.step(entry("dialog_stored", at_us, device="phone", value=address)))
+    list(fold.close())
     assert [(each.moved_us, each.former, each.address) for each in fold.times.moves] == [
         (2, "a:1", "b:1"),
         (3, "b:1", "b:2"),
     ]
+
+
+def test_t08_another_life_of_an_agent_begins_with_its_address_and_is_no_move() -> None:
+    fold = UserFold()
+    steps = [
+        entry("dialog_stored", 1, device="phone", value="a:1"),
+        entry("attached", 2, device="phone", first=1),
+        entry("dialog_stored", 3, device="phone", value="b:1"),
+        entry("attached", 4, device="phone", first=1),
+        entry("dialog_stored", 5, device="phone", value="c:1"),
+        entry("acknowledged", 6, device="phone", last=1),
+        entry("dialog_stored", 7, device="phone", value="d:1"),
+        entry("attached", 8, device="phone", first=2),
+        entry("dialog_stored", 9, device="phone", value="e:1"),
+        entry("dialog_stored", 10, device="phone", value="f:1"),
+        entry("attached", 11, device="phone", first=3),
+    ]
+    for step in steps:
+        list(fold.step(step))
+    list(fold.close())
+    assert [each.moved_us for each in fold.times.moves] == [3, 5, 9]
 
 
 def test_the_random_logs_have_every_kind_of_record_and_outcome() -> None:

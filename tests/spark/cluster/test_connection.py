@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
+from tests.log_files import write_records
 from wanderbus.cli.application import run
 from wanderbus.errors import ConfigurationError
 from wanderbus.pipeline.cluster import connection
@@ -76,5 +77,6 @@ def test_a_process_with_spark_on_this_machine_cannot_use_a_cluster(monkeypatch: 
 def test_commands_refuse_a_place_that_cannot_be(
     arguments: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["history", "count", "", "--log", str(tmp_path), *arguments]) == 2
+    log = write_records(tmp_path / "log", [])
+    assert run(["history", "count", "", "--log", str(log), *arguments]) == 2
     assert capsys.readouterr().err.startswith(line)

@@ -98,6 +98,12 @@ def test_outside_a_virtual_environment_there_is_nothing_to_pack(
         pack(tmp_path / "e.tgz")
 
 
+def test_the_check_loads_what_jobs_load() -> None:
+    program = f"{environment._IMPORT}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"pyspark.sql", "pyspark.sql.datasource", "deltalake"} <= set(done.stdout.split())
+
+
 @pytest.mark.usefixtures("small")
 def test_an_environment_that_cannot_import_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_IMPORT", "import numpy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
@@ -70,3 +71,15 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "grid").write_text("a file")
     with pytest.raises(StorageError, match=f"the results in {tmp_path / 'grid'} cannot be written"):
         results_in(tmp_path).append([Point("1", ["a"], None, 0.1)])
+
+
+def test_a_figure_without_a_value_has_the_type_of_other_files(tmp_path: Path) -> None:
+    results = GridResults(
+        tmp_path / "grid", lambda point, parts: ({"figure": None if point == "1" else 0.5} for _ in parts)
+    )
+    results.append([Point("1", ["a"], None, 0.5)])
+    results.append([Point("2", ["b"], None, 0.5)])
+    schema = pq.read_schema(results.directory / "part-00001.parquet")
+    whole = pads.dataset(results.directory, schema=schema).to_table()
+    assert sorted(whole["figure"].to_pylist(), key=str) == [0.5, None]
+    assert "figure" not in pq.read_schema(results.directory / "part-00000.parquet").names

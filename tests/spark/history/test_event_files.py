@@ -19,7 +19,8 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.pipeline.history import EventFiles, Selection, match, match_places
 from wanderbus.pipeline.history.event_files import Part, batches_of
-from wanderbus.pipeline.history.queries import Matcher, in_workers, queries_of
+from wanderbus.pipeline.history.queries import Matcher, queries_of
+from wanderbus.pipeline.history.spark_batches import in_workers
 
 EVENTS = [Event("ST"[number % 2], {"n": number, "text": f"x{number % 7}", "list": [number]}) for number in range(100)]
 

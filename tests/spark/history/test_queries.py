@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,14 +16,22 @@ from pyspark.sql.types import DecimalType, LongType, StringType, StructField, St
 
 from tests.filters import cesql_trees, trees
 from tests.spark.history.batches import FORMS, Form, batch_of
+from wanderbus.broker.interest.filter_work import FilterWork
+from wanderbus.broker.interest.index_entries import entries_of
+from wanderbus.broker.interest.matcher import Matcher as BrokerMatcher
 from wanderbus.errors import FilterError, StorageError
 from wanderbus.event import Event
 from wanderbus.filters import LANGUAGES, eci, parse, xml
 from wanderbus.filters.cesql.writing import write as write_cesql
+from wanderbus.filters.work import Sizes, most_units, work_of
+from wanderbus.limits import EVENT_BYTES_MAX, EVENT_LIST_ITEMS_MAX
 from wanderbus.matching import ScanIndex
-from wanderbus.pipeline.history.event_columns import columns_needed, table_of
-from wanderbus.pipeline.history.matches import matched_batch
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.pipeline.history import event_lookup
+from wanderbus.pipeline.history.event_columns import table_of
+from wanderbus.pipeline.history.matched_rows import matched_batch
 from wanderbus.pipeline.history.queries import Matcher, matcher_of, queries_of
+from wanderbus.pipeline.history.spark_batches import columns_needed
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.protocol import encode_event
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
@@ -162,3 +171,87 @@ def test_a_process_makes_an_index_once() -> None:
 
 def test_no_subscriptions_match_nothing() -> None:
     assert found([], batch_of([Event("S", {})], "typed")) == [[]]
+
+
+def left_undecided(subscriptions: Sequence[Subscription], batch: pa.RecordBatch, work_max: int) -> list[set[str]]:
+    """Subscriptions that the batch leaves undecided, by event."""
+    matcher = Matcher(queries_of(subscriptions, work_max))
+    found: list[set[str]] = [set() for _ in range(len(batch))]
+    decided, undecided = matcher.judged_in(table_of(batch))
+    for row, query in zip(undecided.rows.tolist(), undecided.queries.tolist(), strict=True):
+        found[row].add(subscriptions[query].id)
+    assert not {*zip(*map(np.ndarray.tolist, decided), strict=True)} & {
+        *zip(*map(np.ndarray.tolist, undecided), strict=True)
+    }
+    return found
+
+
+def undecided_by_broker(
+    subscriptions: Sequence[Subscription], events: Sequence[Event], work_max: int
+) -> list[set[str]]:
+    """Subscriptions that a broker with this bound leaves undecided, by event."""
+    config = BrokerConfig("s", filter_work_max=work_max, user_event_filter_work_max=2**62, user_filter_work_per_s=1e18)
+    work = FilterWork(config, lambda: 0)
+    matcher = BrokerMatcher("numpy", work)
+    for each in subscriptions:
+        matcher.add(each, entries_of(each))
+    found = []
+    for event in events:
+        matcher.matching(event)
+        found.append(set(work.take_undecided(event)))
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_history_leaves_undecided_what_the_broker_does(form: Form) -> None:
+    wanted = [
+        subscription("cesql", "S", "UPPER(CONCAT(Text, Text)) = 'X' OR N > 3", "cesql"),
+        subscription("every", EVERY_SUBJECT, "LENGTH(Text) > 3", "cesql"),
+        subscription("eci", "S", "any Text (contains 'xyz' or contains 'xxy') or Text == q"),
+        subscription("cheap", "S", "N > 3"),
+    ]
+    texts = [10, 400, 1_000, 3_000, 9_000]
+    events = [Event("ST"[number % 2], {"Text": "x" * size, "N": number}) for number, size in enumerate(texts * 2)]
+    several = batch_of(events, form)
+    seen: set[str] = set()
+    for work_max in (300, 600, 1_000, 5_000, 500_000):
+        left_out = left_undecided(wanted, several, work_max)
+        assert left_out == undecided_by_broker(wanted, events, work_max)
+        seen.update(*left_out)
+    assert seen == {"cesql", "every", "eci"}
+    assert not any(left_out)
+
+
+def test_filters_that_stay_below_the_bound_for_every_event_are_not_counted() -> None:
+    cheap = [subscription("1", "S", "any a (contains 'x' or > 3)"), subscription("2", "S", "b == x", "eci")]
+    assert queries_of(cheap).works == {}
+    dear = subscription("3", "S", " or ".join(f"any a contains '{number}'" for number in range(300)))
+    assert set(queries_of([*cheap, dear]).works) == {2}
+
+
+@settings(max_examples=50)
+@given(trees.nodes(), trees.events())
+def test_no_event_takes_more_work_than_the_most(root: Any, event: Event) -> None:
+    work = work_of(root)
+    assert work.units(Sizes(event.attributes)) <= most_units(work)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["é" * (EVENT_BYTES_MAX // 2), "x" * EVENT_BYTES_MAX, ["x"] * EVENT_LIST_ITEMS_MAX, [1] * EVENT_LIST_ITEMS_MAX],
+)
+def test_the_largest_events_take_no_more_work_than_the_most(value: Any) -> None:
+    for text, language in (("any a (contains 'x' or > 3)", "eci"), ("UPPER(UPPER(UPPER(a))) = 'X'", "cesql")):
+        work = work_of(parse(text, language).root)
+        assert work.units(Sizes({"a": value})) <= most_units(work)
+
+
+def test_an_explanation_beyond_the_bound_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = Event("S", {"Text": "x" * 9_000})
+    monkeypatch.setattr(event_lookup, "event_at", lambda events, offset: event)
+    events: Any = None
+    wanted = subscription("1", "S", "UPPER(Text) = 'X'", "cesql")
+    found = event_lookup.explain(events, wanted, 7, 1_000)
+    assert (found.matches, found.predicates) == (None, ())
+    assert found.undecided == work_of(parse(wanted.expression, "cesql").root).units(Sizes(event.attributes)) > 1_000
+    assert event_lookup.explain(events, wanted, 7).matches is False

@@ -12,14 +12,15 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from tests.published import published
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import ServerStarted
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_kinds import Asked, Kind, Parameters
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.event import Event
+from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.pipeline.history.lifetimes import Absence, Absences, Change, Version, absences_of, versions_of
 from wanderbus.pipeline.history.queries import Matcher, queries_of
-from wanderbus.pipeline.history.replay import Lifetimes, Replay
-from wanderbus.records import Published, decode_record, encode_record
+from wanderbus.pipeline.history.replay_rows import Lifetimes, Replay
+from wanderbus.records import Dropped, Published, decode_record, encode_record
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction, Subscription, When
 
 Decisions = dict[tuple[str, int], int | None]
@@ -82,6 +83,9 @@ def restrictions_of(rng: random.Random, wall_us: int) -> tuple[Restriction, ...]
         Custom("above", {"price": rng.randint(0, 9)}, when),
     ]
     return tuple(rng.sample(possible, rng.choice((0, 1, 1, 2, 3))))
+
+
+EVERY_2_S: tuple[Restriction, ...] = (Frequency(2, "always"),)
 
 
 class KindsDesk(Desk):
@@ -212,3 +216,24 @@ def test_absences_are_open_at_the_end() -> None:
     absences = Absences([Absence(ALICE, 5, 9), Absence(ALICE, 12)])
     assert [offset for offset in range(15) if absences.is_away(ALICE, offset)] == [5, 6, 7, 8, 12, 13, 14]
     assert not absences.is_away(BOB, 5)
+
+
+def test_a_replay_leaves_undecided_what_the_broker_left() -> None:
+    desk = KindsDesk(BrokerConfig("s", sweep_s=None, filter_work_max=2_000))
+    mine = desk.subscribed(desk.attach(ALICE), "UPPER(Text) = 'X' OR TRUE", language="cesql", restrictions=EVERY_2_S)
+    link = desk.attach(BOB)
+    for number, size in enumerate((10, 9_000, 10, 9_000, 9_000), 1):
+        desk.publish(link, number, Text="x" * size)
+        desk.later(1.5)
+    changes = records_in(desk)
+    dropped = [each for each in desk.written(Dropped) if each.reason == "filter_work_max"]
+    batch = events_in(changes, desk.log)
+    versions = versions_of(changes)
+    matcher = Matcher(queries_of((each.subscription for each in versions), 2_000))
+    found = [Lifetimes(versions).candidates(matcher, batch)]
+    [decided] = Replay(versions, Absences([]), {}).decided([found[0].sort_by("offset")])
+    rows = decided.to_pylist()
+    assert {(row["subscription"], row["offset"]): row["restricted_by"] for row in rows} == decided_by_broker(changes)
+    undecided = [row["offset"] for row in rows if row["undecided"] and row["restricted_by"] is None]
+    assert len(undecided) == sum(each.last - each.first + 1 for each in dropped) > 0
+    assert all(row["subscription"] == mine.id for row in rows)

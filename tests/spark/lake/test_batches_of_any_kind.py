@@ -113,10 +113,10 @@ def compare(spark: SparkSession, lake: Path, records: list[Record], model: Model
         variant = row["attributes"].toPython() if row["attributes"] is not None else {}
         for name, value in event.attributes.items():
             note(f"{offset} {event.subject} {name} {value!r}: {row.get(name)!r} {variant.get(name)!r}")
-            is_exact = type(value) is not int or model.columns.get(name) != "Double" or float(value) == value
             if model.has_column(offset, event.subject, name, value):
                 assert row[name] == (float(value) if type(row[name]) is float else value)
-                assert (name in variant) is not is_exact
+                is_widened = type(value) is int and model.columns[name] == "Double"
+                assert (variant[name] == value and type(variant[name]) is int) if is_widened else name not in variant
             else:
                 assert row.get(name) is None
                 assert variant[name] == value

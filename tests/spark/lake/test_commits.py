@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, misfits_in
 from wanderbus.pipeline.tables import RECORDS, named
+from wanderbus.segments import LogPlace
 
 LOG = "wb-7"
 APPLICATION = "wb-7/records"
@@ -17,7 +18,7 @@ APPLICATION = "wb-7/records"
 
 def test_a_lake_of_before_is_continued_under_the_same_ids(tmp_path: Path) -> None:
     table = LakeTable(tmp_path, RECORDS)
-    table.commit(table.create(LOG), [], ends={APPLICATION: 9})
+    table.commit(table.create(LOG), [], ends={APPLICATION: LogPlace(9)})
     delta = DeltaTable(table.directory)
     assert application_of(LOG, RECORDS) == APPLICATION
     assert (delta.transaction_version(APPLICATION), committed(table.create(LOG), APPLICATION)) == (9, 9)
@@ -34,7 +35,7 @@ def test_misfits_add_up_until_the_rows_are_replaced(tmp_path: Path) -> None:
     table = LakeTable(tmp_path, named("events"))
     found = [misfits_in(table.create(LOG))]
     for misfits in (3, 0, 4):
-        table.commit(table.load(), [], ends={"wb-7/events": 9}, misfits=misfits)
+        table.commit(table.load(), [], ends={"wb-7/events": LogPlace(9)}, misfits=misfits)
         found.append(misfits_in(table.load()))
     table.commit(table.load(), [])
     table.load().create_checkpoint()

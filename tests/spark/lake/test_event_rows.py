@@ -16,6 +16,7 @@ from wanderbus.records import (
     Arrived,
     Delivery,
     Detected,
+    Drop,
     Matched,
     MatchedEvent,
     Notified,
@@ -91,3 +92,31 @@ def test_the_event_of_a_notification_is_that_of_its_own_server_whether_broker_or
     assert rows["events"]["offset"] == []
     of_first = OFFSETS_A_LOG + 900
     assert rows["notifications"]["event_offset"] == [of_first, of_first, 2 * OFFSETS_A_LOG + 3, None]
+
+
+def test_u02_displaced_notifications_are_deliveries() -> None:
+    drop = Drop(USER, "default", 3, 4, "queue.notifications_max", ("s1",))
+    of_arrival = Delivery((Notified(USER, "default", 9, ("s3",)),), dropped=(drop, drop))
+    to_two = Delivery(
+        (Notified(USER, "default", 8, ("s3",)), Notified("sip:carol@localhost", "home", 5, ("s4",))),
+        displaced={"queue.bytes_max": (0, 2)},
+        dropped=(drop,),
+    )
+    elsewhere = Arrival("north", 7, 1, 0, EventId("north", 3, 900), 5, msgspec.Raw(encode_event(Event("Delay", {}))))
+    written: list[Record] = [
+        published(Event("Departure", {}), number=1, at_us=8),
+        Arrived(at_us=9, arrival=elsewhere, delivery=of_arrival),
+        Arrived(at_us=9, arrival=elsewhere, delivery=to_two),
+        msgspec.structs.replace(matched(6, "Arrival"), dropped=(drop,)),
+        msgspec.structs.replace(replayed(4, "Departure"), dropped=(drop,)),
+        Detected(at_us=9, subscription="s3", watermark_us=8, events=matched(8, "Late").events, dropped=(drop,)),
+    ]
+    kinds = ["published", "arrived", "arrived", "matched", "replayed", "detected"]
+    payloads = Payloads(range(6), [each.at_us for each in written], kinds, list(map(encode_record, written)))
+    rows = event_decoder({}, EVENTS)()(payloads)["deliveries"]
+    assert rows["offset"] == [1, 1, 2, 2, 3, 4, 5]
+    names = ("kind", "user", "session", "first", "last", "reason", "subscriptions")
+    assert {name: rows[name][-1] for name in names} == {"kind": "dropped", **msgspec.structs.asdict(drop)}
+    first_left = ("dropped", "sip:carol@localhost", "home", 2, 2, "queue.bytes_max", ("s4",))
+    assert tuple(rows[name][2] for name in names) == first_left
+    assert rows["resumed"] == [False] * 7

@@ -23,6 +23,7 @@ from wanderbus.pipeline.tables.declared import Declared
 from wanderbus.records import Record, SchemaDeclared, encode_record
 from wanderbus.runtime.log.event_log import EventLog
 from wanderbus.runtime.segment_files import durable_end
+from wanderbus.segments import LogPlace
 
 MakeRecords = Callable[[int], list[Record]]
 pytestmark = pytest.mark.spark
@@ -133,9 +134,9 @@ def test_a_second_job_on_the_same_version_is_refused(spark: SparkSession, log: P
     target = LakeTable(lake, RECORDS)
     delta, again = target.load(), target.load()
     application = "wb-7/records"
-    target.commit(delta, [], ends={application: 20})
+    target.commit(delta, [], ends={application: LogPlace(20)})
     with pytest.raises(StorageError, match=r"was changed by another job meanwhile: .*; run only one pipeline on it"):
-        target.commit(again, [], ends={application: 20})
+        target.commit(again, [], ends={application: LogPlace(20)})
 
 
 def test_a_table_that_lacks_records_before_the_batch_is_not_continued(

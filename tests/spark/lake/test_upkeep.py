@@ -111,7 +111,7 @@ def test_reconciliation_finds_what_differs_by_segment(
 ) -> None:
     log, lake = ingested
     records = [departure(number, START_US + number, Note=f"n{number}") for number in range(6)]
-    records[4], records[5] = records[5], records[4]
+    records[4] = departure(4, START_US + 4, Note="another")  # with another last record, it would be another log
     write_log(records, per_segment=4)
     first, second = reconcile(spark, log, lake)
     assert (first.differs, second.differs) == (False, True)

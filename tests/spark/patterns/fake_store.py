@@ -15,6 +15,7 @@ from wanderbus.pipeline.patterns.bucket_states import BucketStates
 from wanderbus.pipeline.patterns.detections import detection_of
 from wanderbus.pipeline.patterns.live_detections import packed
 from wanderbus.pipeline.patterns.live_job import add_counts
+from wanderbus.pipeline.patterns.spark_time import from_spark_ms
 from wanderbus.pipeline.patterns.taking_part import text_of
 
 
@@ -29,16 +30,21 @@ class FakeQuery:
         self.counts = Counts()
 
     @property
+    def watermark_us(self) -> int:
+        """The watermark in the time of events; that before all times if there is none yet."""
+        return from_spark_ms(self.watermark_ms)
+
+    @property
     def stored(self) -> int:
         """Number of states and timers in the store."""
         return len(self._store.states) + sum(map(len, self._store.timers.values()))
 
     def batch(self, parts: Sequence[pa.RecordBatch]) -> None:
         """Process the records of some tasks, and then an empty batch if the watermark has moved."""
-        rows = [row for part in parts for row in packed(self._pattern, part).to_pylist()]
+        rows = [row for part in parts for row in _rows_of(packed(self._pattern, part))]
         self._run(rows)
         lateness_ms = -(-self._pattern.lateness_us // 1_000)
-        latest_ms = max((_milliseconds(row["at"]) - lateness_ms for row in rows), default=0)
+        latest_ms = max((row["at"] // 1_000 - lateness_ms for row in rows), default=0)
         if latest_ms > self.watermark_ms:
             self.watermark_ms = latest_ms
             self._run([])
@@ -85,6 +91,7 @@ class _Store:
         del self.states[self.key]
 
     def registerTimer(self, at_ms: int) -> None:  # noqa: N802
+        assert at_ms > 0, "Spark never fires a timer before 1970"
         self.timers.setdefault(self.key, set()).add(at_ms)
 
     def deleteTimer(self, at_ms: int) -> None:  # noqa: N802
@@ -94,5 +101,7 @@ class _Store:
         return [(key, at_ms) for key, several in self.timers.items() for at_ms in several if at_ms <= watermark_ms]
 
 
-def _milliseconds(at: Any) -> int:
-    return int(at.timestamp() * 1_000_000) // 1_000
+def _rows_of(packed: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows with their times as numbers: Spark has no bounds where Python's calendar ends."""
+    rows: list[dict[str, Any]] = packed.set_column(1, "at", packed.column("at").cast(pa.int64())).to_pylist()
+    return rows

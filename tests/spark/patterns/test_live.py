@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,7 +16,7 @@ from wanderbus.event import Event, EventId
 from wanderbus.patterns import Counts, Detection, Occurrence, compile_pattern
 from wanderbus.pipeline.engine import SETTINGS
 from wanderbus.pipeline.patterns import LivePattern
-from wanderbus.pipeline.patterns.live_job import add_counts
+from wanderbus.pipeline.patterns.live_job import PatternFailed, add_counts
 from wanderbus.records import Record, Started
 from wanderbus.runtime.log_readers import load_reader, reader_files
 
@@ -82,14 +83,39 @@ def test_a_log_that_grows_between_runs_has_the_detections_of_the_whole(
     [reader] = [load_reader(path) for path in reader_files(log)]
     assert reader is not None
     assert (reader.name.split("-")[0], reader.offset) == ("pattern", 0)
-    write_log(records, per_segment=400, durable=901)
-    LivePattern(quick, log, tmp_path / "c", pattern, taken.take).run()
-    write_log(records, per_segment=400)
-    LivePattern(quick, log, tmp_path / "c", pattern, taken.take).run()
+    for durable in (901, None, None):
+        write_log(records, per_segment=400, durable=durable)
+        LivePattern(quick, log, tmp_path / "c", pattern, taken.take).run()
+        [again] = [load_reader(path) for path in reader_files(log)]
+        assert again is not None
+        assert (again.offset, again.updated_us > reader.updated_us) == (durable or len(records), True)
+        reader = again
     wanted = [each.id for each in expected(pattern, several) if each.at_us < LATE_US]
     assert len(wanted) > 50
     assert taken.ids == sorted(wanted)
     assert taken.counts.late == 1
+
+
+@pytest.mark.parametrize(("begin_us", "name"), [(-(10**12), "a%20b\\c"), (-62_135_596_800_000_000, "ü {d}[e]*?#")])
+def test_events_before_1970_are_found_and_a_checkpoint_is_anywhere(
+    quick: SparkSession, write_log: Callable[..., Path], tmp_path: Path, begin_us: int, name: str
+) -> None:
+    pattern, early = compile_pattern(ABOTHER), []
+    for each in random_stream(41, 7)[1:]:
+        published_us = begin_us + each.received_us - START_US + 3_000_000
+        early.append(
+            msgspec.structs.replace(each, event=Event(each.event.subject, each.event.attributes, published_us))
+        )
+    log, taken = write_log(records_of(early[:30])), Taken()
+    job = LivePattern(quick, log, tmp_path / name, pattern, taken.take, records_per_batch=10)
+    job.run()
+    write_log(records_of(early))
+    LivePattern(quick, log, tmp_path / name, pattern, taken.take).run()
+    latest_us = max(seen.time_us for seen in pattern.classify(early))
+    certain = pattern.advance(pattern.start(), pattern.classify(early), pattern.watermark_us(latest_us))[1]
+    assert len(certain) >= 3
+    assert taken.ids == sorted(each.id for each in certain)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(["log", name])
 
 
 def test_a_checkpoint_belongs_to_one_log_and_one_pattern(
@@ -104,6 +130,9 @@ def test_a_checkpoint_belongs_to_one_log_and_one_pattern(
     for different in (compile_pattern(OTHER), compile_pattern(ABOTHER, partial_matches_max=7)):
         with pytest.raises(StorageError, match="the checkpoint of another pattern"):
             LivePattern(quick, log, checkpoint, different, taken.take).run()
+    write_log([Started(at_us=START_US + 1, server="s", incarnation=1)])
+    with pytest.raises(PatternFailed, match="is not the log that the checkpoint has read: record 0 is another one"):
+        LivePattern(quick, log, checkpoint, pattern, taken.take).run()
     (checkpoint / "pattern.json").write_text("{")
     with pytest.raises(StorageError, match="is damaged"):
         LivePattern(quick, log, checkpoint, pattern, taken.take).run()

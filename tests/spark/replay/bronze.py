@@ -13,7 +13,7 @@ from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.table_files import durable_file
 from wanderbus.pipeline.source.record_columns import heads_of
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
-from wanderbus.segments import Frame
+from wanderbus.segments import Frame, LogPlace, record_checksum
 
 
 def write_bronze(
@@ -37,7 +37,10 @@ def write_bronze(
     pq.write_table(pa.table(columns), directory / "part.parquet", row_group_size=group_rows)
     file = durable_file(target.directory, f"{directory.name}/part.parquet", {"date": day.isoformat()})
     application = f"{identity}/{RECORDS.name}"
-    target.commit(delta, [file], ends={application: frames[-1].offset + 1 if end is None else end})
+    last = max(frames)
+    checksum = record_checksum(*last[:3]) if end in (None, last.offset + 1) else None
+    place = LogPlace(last.offset + 1 if end is None else end, checksum)
+    target.commit(delta, [file], ends={application: place})
 
 
 def quarantine(lake: Path, offsets: Iterable[int], identity: str = "wb-1") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -20,9 +21,10 @@ from wanderbus.pipeline.lake.table_files import durable_file
 from wanderbus.pipeline.replay.lake_history import LakeHistory
 from wanderbus.pipeline.tables import RECORDS
 from wanderbus.records import Notified, Started, encode_record
+from wanderbus.runtime.log_place import LogReplaced
 from wanderbus.runtime.services.frames import ServiceAway
 from wanderbus.runtime.services.history import OffsetAsked
-from wanderbus.segments import Frame
+from wanderbus.segments import HEADER, HIGH_WATER, Frame, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Since, Subscription
 
 SECOND_US = 1_000_000
@@ -133,6 +135,29 @@ def test_t05_a_hole_between_lake_and_log_is_refused(lake: Path) -> None:
 def test_t05_another_log_is_refused(lake: Path) -> None:
     with pytest.raises(StorageError, match="the lake has the log wb-1, not wb-2"):
         LakeHistory(lake).offset(asked(Since(), incarnation=2))
+
+
+def write_frames(log: Path, frames: Sequence[Frame]) -> None:
+    """Write records as the log of the server."""
+    log.mkdir(exist_ok=True)
+    packed = b"".join(pack_frame(each.offset, each.at_us, each.payload) for each in frames)
+    (log / segment_name(0)).write_bytes(HEADER + packed)
+    (log / HIGH_WATER).write_bytes(pack_mark(len(frames)))
+
+
+def test_t05_a_lake_that_has_read_the_log_before_it_was_restored_is_refused(lake: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    history = LakeHistory(lake, log)
+    assert history.read(wanted(150)).end == 160, "the server was not started yet"
+    write_frames(log, FRAMES[:170])
+    assert history.read(wanted(150)).end == 160
+    others = [each._replace(at_us=each.at_us + 1) for each in FRAMES[100:180]]
+    write_frames(log, [*FRAMES[:100], *others])
+    for each in (history, LakeHistory(lake, log)):
+        with pytest.raises(LogReplaced, match=r"is not the log that the lake \S+ has read: record 159 is another one"):
+            each.read(wanted(50, 90))
+        with pytest.raises(LogReplaced):
+            each.offset(asked(Since()))
 
 
 def test_t05_the_lake_grows_while_it_is_read(lake: Path) -> None:

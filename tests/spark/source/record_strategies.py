@@ -27,9 +27,12 @@ from wanderbus.records import (
     Delivery,
     Detected,
     DialogStored,
+    Drop,
     Dropped,
+    EventsLost,
     ExportDropped,
     Forgotten,
+    InterestSettled,
     Left,
     Matched,
     MatchedEvent,
@@ -37,8 +40,10 @@ from wanderbus.records import (
     Record,
     Replayed,
     ReplayedEvent,
+    RolledBack,
     RoutesChanged,
     SchemaDeclared,
+    ServerMet,
     SessionFenced,
     SessionImported,
     Started,
@@ -91,6 +96,7 @@ matched_events = st.builds(
     event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
     notified=st.lists(notified, max_size=2).map(tuple),
 )
+dropped = st.builds(Drop, texts, texts, numbers, numbers, texts, st.lists(texts, max_size=2).map(tuple))
 arrived = st.builds(
     Arrived,
     at_us=times,
@@ -104,7 +110,12 @@ arrived = st.builds(
         accepted_us=times,
         event=st.builds(Event, subject=texts, attributes=attributes).map(encode_event).map(msgspec.Raw),
     ),
-    delivery=st.builds(Delivery, st.lists(notified, max_size=2).map(tuple)),
+    delivery=st.builds(
+        Delivery,
+        st.lists(notified, max_size=2).map(tuple),
+        displaced=st.dictionaries(texts, st.lists(numbers, max_size=2).map(tuple), max_size=2),
+        dropped=st.lists(dropped, max_size=2).map(tuple),
+    ),
 )
 causal_changes = st.builds(causal.Acknowledged, numbers, numbers).map(encode_change)
 _member = {"at_us": times, "user": texts, "session": texts}
@@ -159,4 +170,16 @@ records: st.SearchStrategy[Record] = st.one_of(
     st.builds(ExportDropped, **_member),
     st.builds(SessionImported, **_member, owner_epoch=numbers, export=st.binary(max_size=20)),
     st.builds(SchemaDeclared, at_us=times, subject=texts, version=numbers, attributes=declared, by=texts),
+    st.builds(
+        RolledBack, at_us=times, epoch=numbers, reason=texts, stale_routes=st.lists(texts, max_size=2).map(tuple)
+    ),
+    st.builds(
+        EventsLost,
+        at_us=times,
+        reason=texts,
+        notified=st.lists(notified, max_size=2).map(tuple),
+        rolled_back=numbers,
+    ),
+    st.builds(ServerMet, at_us=times, server=texts),
+    st.builds(InterestSettled, at_us=times, server=texts),
 )

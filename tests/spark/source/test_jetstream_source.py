@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import datasource as sql
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.spark.nats_server import HAS_SERVER, nats_server, publish, remove
+from tests.spark.nats_server import HAS_SERVER, delete, nats_server, publish, remove
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source.columns import log_schema
@@ -24,6 +25,7 @@ from wanderbus.pipeline.source.jetstream_source import (
 )
 from wanderbus.pipeline.source.options import OptionError, StreamOptions
 from wanderbus.records import Published, encode_record
+from wanderbus.runtime.log_place import LogReplaced
 
 MakePublished = Callable[..., Published]
 
@@ -61,12 +63,13 @@ def test_offsets_are_sequence_numbers(url: str, make_published: MakePublished) -
     stream = JetStreamStreamReader(options(url, "exact", maxRowsPerTrigger="7"), log_schema())
     start = stream.initialOffset()
     assert start == {"offset": 1}
-    assert stream.latestOffset(start, stream.getDefaultReadLimit()) == {"offset": 8}
+    seven, all_25 = ({"offset": end, "checksum": crc32(payloads[end - 2])} for end in (8, 26))
+    assert stream.latestOffset(start, stream.getDefaultReadLimit()) == seven
     stream.prepareForTriggerAvailableNow()
     asyncio.run(publish(url, "exact", payloads[:3]))
-    assert stream.latestOffset(start, ReadAllAvailable()) == {"offset": 26}
+    assert stream.latestOffset(start, ReadAllAvailable()) == all_25
     assert stream.reportLatestOffset() == {"offset": 29}
-    assert stream.latestOffset({"offset": 26}, ReadMaxRows(7)) == {"offset": 26}
+    assert stream.latestOffset({"offset": 26}, ReadMaxRows(7)) == all_25
     assert offsets(stream, stream.partitions({"offset": 8}, {"offset": 15})) == list(range(8, 15))
 
 
@@ -85,6 +88,22 @@ def test_pushdown_asks_only_for_the_messages_wanted(url: str, make_published: Ma
 
 @pytest.mark.integration
 @needs_server
+def test_a_stream_that_was_made_again_is_refused(url: str, make_published: MakePublished) -> None:
+    payloads = [encode_record(make_published(row)) for row in range(12)]
+    asyncio.run(publish(url, "again", payloads[:6]))
+    stream = JetStreamStreamReader(options(url, "again"), log_schema())
+    read = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    asyncio.run(delete(url, "again"))
+    asyncio.run(publish(url, "again", payloads[3:]))
+    line = r"record 6 is another one; .*; begin with a new checkpoint"
+    with pytest.raises(LogReplaced, match=line):
+        stream.latestOffset(read, ReadAllAvailable())
+    with pytest.raises(LogReplaced, match=line):
+        stream.partitions({"offset": 1}, read)
+
+
+@pytest.mark.integration
+@needs_server
 def test_deleted_messages_leave_gaps_and_a_removed_start_is_refused(url: str, make_published: MakePublished) -> None:
     asyncio.run(publish(url, "gaps", [encode_record(make_published(row)) for row in range(12)]))
     asyncio.run(remove(url, "gaps", sequences=[3, 4, 11, 12]))
@@ -97,7 +116,9 @@ def test_deleted_messages_leave_gaps_and_a_removed_start_is_refused(url: str, ma
         StorageError, match=r"/gaps no longer has message 5: the oldest kept is 7; begin with a new che"
     ):
         stream.partitions({"offset": 5}, {"offset": 9})
-    with pytest.raises(StorageError, match=r"the checkpoint is at message 50, but .*/gaps ends at 13: it is another"):
+    deleted = {"offset": 13, "checksum": 1}
+    assert stream.latestOffset(deleted, ReadAllAvailable()) == deleted, "there is nothing to compare"
+    with pytest.raises(LogReplaced, match=r"/gaps is not the log that the checkpoint has read: it ends before"):
         stream.latestOffset({"offset": 50}, ReadAllAvailable())
     with pytest.raises(OptionError, match="startingOffset 40 is beyond the end of"):
         JetStreamStreamReader(options(url, "gaps", startingOffset="40"), log_schema()).initialOffset()

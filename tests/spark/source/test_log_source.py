@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +30,11 @@ from wanderbus.records import (
     Unsubscribed,
     encode_record,
 )
+from wanderbus.runtime.log_place import LogReplaced, checksum_before
 from wanderbus.segments import HEADER, HIGH_WATER, frames, pack_frame, pack_mark, segment_name
 from wanderbus.subscription import Subscription
+
+ROOT = Path(__file__).resolve().parents[3]
 
 WriteLog = Callable[..., Path]
 MakePublished = Callable[..., Published]
@@ -74,7 +80,7 @@ def test_each_kind_of_record_becomes_a_row_with_the_fields_it_has(spark: SparkSe
     log = write_log(records, per_segment=2)
     rows = [row.asDict() for row in read(spark, log).orderBy("offset").collect()]
     bob = {"user": "sip:bob@localhost"}
-    empty = dict.fromkeys(("user", "session", "device", "subject"))
+    empty = dict.fromkeys(("user", "session", "device", "subject", "published_us", "attributes"))
     assert [(row["record"], row["error"]) for row in rows] == [(encode_record(record), None) for record in records]
     assert [{name: value for name, value in row.items() if name not in ("record", "error")} for row in rows] == [
         empty | {"offset": 0, "at_us": 1, "kind": "started"},
@@ -291,18 +297,53 @@ def test_each_option_is_checked_and_named(options: dict[str, str], line: str) ->
     assert line in str(caught.value)
 
 
+def test_a_data_directory_is_that_of_its_log_and_one_without_a_log_is_refused(
+    write_log: WriteLog, make_published: MakePublished, tmp_path: Path
+) -> None:
+    log = write_log([make_published(row) for row in range(3)], name="data/log")
+    for given in (log, log.parent):
+        assert LogOptions.parse({"path": str(given)}, FORMAT).path == log
+    (tmp_path / "lake" / "bronze").mkdir(parents=True)
+    for wrong in (tmp_path, tmp_path / "lake"):
+        with pytest.raises(OptionError, match="holds no event log that a server has opened; give a server's data dire"):
+            LogOptions.parse({"path": str(wrong)}, FORMAT)
+
+
+@pytest.mark.spark
+def test_every_session_of_spark_has_the_source_with_the_attributes(
+    write_log: WriteLog, make_published: MakePublished
+) -> None:
+    log = write_log([make_published(row) for row in range(3)], name="data/log")
+    code = f"""
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.read.format("wanderbus").load({str(log.parent)!r})
+print(rows.selectExpr("sum(variant_get(attributes, '$.Row', 'int'))").collect()[0][0], rows.columns)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert ran.stdout.startswith("3 ['offset', 'at_us'"), ran.stderr[-3000:]
+
+
 def stream_reader(log: Path, **options: str) -> LogStreamReader:
     return LogStreamReader(LogOptions.parse({"path": str(log), **options}, FORMAT), log_schema())
 
 
+def at(log: Path, offset: int) -> dict[str, int]:
+    """Return an offset as a stream of this log has it."""
+    checksum = checksum_before(log, offset)
+    return {"offset": offset} if checksum is None else {"offset": offset, "checksum": checksum}
+
+
 def test_admission_is_arithmetic_on_offsets(write_log: WriteLog, make_published: MakePublished) -> None:
-    reader = stream_reader(write_log([make_published(10 + row) for row in range(30)], per_segment=8))
+    log = write_log([make_published(10 + row) for row in range(30)], per_segment=8)
+    reader = stream_reader(log)
     assert reader.initialOffset() == {"offset": 0}
-    assert reader.latestOffset({"offset": 0}, ReadMaxRows(7)) == {"offset": 7}
-    assert reader.latestOffset({"offset": 28}, ReadMaxRows(7)) == {"offset": 30}
-    assert reader.latestOffset({"offset": 3}, ReadAllAvailable()) == {"offset": 30}
-    assert reader.latestOffset({"offset": 30}, ReadMaxBytes(1)) == {"offset": 30}
-    assert reader.latestOffset({"offset": 29}, ReadMaxBytes(1)) == {"offset": 30}
+    assert reader.latestOffset({"offset": 0}, ReadMaxRows(7)) == at(log, 7)
+    assert reader.latestOffset(at(log, 28), ReadMaxRows(7)) == at(log, 30)
+    assert reader.latestOffset(at(log, 3), ReadAllAvailable()) == at(log, 30)
+    assert reader.latestOffset(at(log, 30), ReadMaxBytes(1)) == at(log, 30)
+    assert reader.latestOffset(at(log, 29), ReadMaxBytes(1)) == at(log, 30)
 
 
 def test_limits_come_from_the_options(write_log: WriteLog, make_published: MakePublished) -> None:
@@ -310,8 +351,8 @@ def test_limits_come_from_the_options(write_log: WriteLog, make_published: MakeP
     assert stream_reader(log).getDefaultReadLimit() == ReadAllAvailable()
     assert stream_reader(log, maxrowspertrigger="2").getDefaultReadLimit() == ReadMaxRows(2)
     assert stream_reader(log, maxBytesPerTrigger="99").getDefaultReadLimit() == ReadMaxBytes(99)
-    assert stream_reader(log, startingOffset="latest").initialOffset() == {"offset": 3}
-    assert stream_reader(log, startingOffset="2").initialOffset() == {"offset": 2}
+    assert stream_reader(log, startingOffset="latest").initialOffset() == at(log, 3)
+    assert stream_reader(log, startingOffset="2").initialOffset() == at(log, 2)
     with pytest.raises(OptionError, match="startingOffset 4 is beyond the 3 durable records"):
         stream_reader(log, startingOffset="4").initialOffset()
 
@@ -319,17 +360,46 @@ def test_limits_come_from_the_options(write_log: WriteLog, make_published: MakeP
 def test_available_now_ends_where_the_mark_stood_when_it_began(
     write_log: WriteLog, make_published: MakePublished
 ) -> None:
-    reader = stream_reader(write_log([make_published(row) for row in range(5)]))
+    log = write_log([make_published(row) for row in range(5)])
+    reader = stream_reader(log)
     reader.prepareForTriggerAvailableNow()
     write_log([make_published(row) for row in range(8)])
-    assert reader.latestOffset({"offset": 0}, ReadAllAvailable()) == {"offset": 5}
+    assert reader.latestOffset({"offset": 0}, ReadAllAvailable()) == at(log, 5)
     assert reader.reportLatestOffset() == {"offset": 8}
 
 
 def test_the_checkpoint_of_another_log_is_refused(write_log: WriteLog, make_published: MakePublished) -> None:
     reader = stream_reader(write_log([make_published(row) for row in range(3)]))
-    with pytest.raises(StorageError, match=r"the checkpoint is at record 9, but .* durable only up to 3: it is"):
+    with pytest.raises(LogReplaced, match=r"is not the log that the checkpoint has read: it ends before record 3, and"):
         reader.latestOffset({"offset": 9}, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("is_new_reader", [True, False])
+def test_a_log_that_was_restored_and_grew_past_the_checkpoint_is_refused(
+    write_log: WriteLog, make_published: MakePublished, is_new_reader: bool
+) -> None:
+    log = write_log([make_published(row) for row in range(9)], per_segment=4)
+    reader = stream_reader(log)
+    common, read = (
+        reader.latestOffset({"offset": 0}, ReadMaxRows(3)),
+        reader.latestOffset({"offset": 0}, ReadMaxRows(6)),
+    )
+    write_log([make_published(row if row < 3 else 100 + row) for row in range(19)], per_segment=4)
+    if is_new_reader:
+        reader = stream_reader(log)
+    line = r"record 5 is another one; it was restored from a copy or replaced; begin with a new checkp"
+    with pytest.raises(LogReplaced, match=line):
+        reader.latestOffset(read, ReadAllAvailable())
+    for start, end in ((read, at(log, 19)), ({"offset": 0}, read)):  # the second batch was planned before
+        with pytest.raises(LogReplaced, match=line):
+            reader.partitions(start, end)
+    assert reader.latestOffset(common, ReadAllAvailable()) == at(log, 19), "it stopped before the copy"
+
+
+def test_a_checkpoint_of_an_earlier_version_gets_a_checksum(write_log: WriteLog, make_published: MakePublished) -> None:
+    log = write_log([make_published(row) for row in range(3)])
+    assert stream_reader(log).latestOffset({"offset": 3}, ReadAllAvailable()) == at(log, 3)
+    assert len(stream_reader(log).partitions({"offset": 1}, {"offset": 3})) == 1
 
 
 def test_a_schema_chooses_columns_and_only_those_that_exist() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
-from wanderbus.pipeline.analytics.coverings import uncompared
+from wanderbus.pipeline.analytics.counts import GIVEN_UP, parted
 from wanderbus.pipeline.analytics.gold import GoldTables
 from wanderbus.pipeline.analytics.latencies import PARTS
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
@@ -40,8 +40,10 @@ class Ranking(msgspec.Struct, frozen=True):
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over all sessions, devices and subscriptions; the unit of those from ``generated`` on is the match.
 
-    ``healing`` percentiles are over all moves that healed, in milliseconds. ``uncompared`` are the filters that the
-    search for coverings leaves out.
+    ``given_up`` are the drops that somebody asked for, which ``dropped`` does not contain, unlike in the gold tables.
+
+    ``healing`` percentiles are over all moves that healed, in milliseconds. ``uncompared`` are the filters that were
+    not compared with all others of their subject in the search for coverings.
     """
 
     events: int = 0
@@ -52,6 +54,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     generated: int = 0
     delivered: int = 0
     dropped: int = 0
+    given_up: int = 0
     queued: int = 0
     handed_over: int = 0
     restricted: int = 0
@@ -74,7 +77,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of a server for a period; times are microseconds since the Unix epoch by the server's clock.
 
-    ``server`` has the names of all servers whose events are in the lake.
+    ``server`` has the names of all servers whose logs are in the lake, or of the one that is meant.
+
+    ``rejected`` are the numbers of records that tables of the lake rejected, by table: the figures miss them.
 
     ``records`` are those of the log in the period, from ``first_us`` to ``last_us``. ``depth_bucket_us`` is the time of
     one row of ``depth``, which is that of the server, and of ``depths``.
@@ -99,6 +104,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     subjects: Ranking
     never: Ranking
     coverings: Ranking
+    rejected: Mapping[str, int] = {}
 
 
 def analyse(gold: GoldTables) -> Analysis:
@@ -108,17 +114,20 @@ def analyse(gold: GoldTables) -> Analysis:
     bucket_us = max(1, -(-((last_us or 0) - (first_us or 0) + 1) // POINTS))
     keep = gold.tables.keep
     devices, counts = keep(found["device_counts"]), keep(found["subscription_counts"])
-    sessions, drops, pairs = keep(found["session_counts"]), keep(found["drops"]), keep(found["coverings"])
+    every_drop, pairs = keep(found["drops"]), found["coverings"]
+    sessions = keep(parted(found["session_counts"], every_drop, "user", "session"))
+    subjects = parted(found["subject_counts"], every_drop, "subject")
+    drops = every_drop.where(~F.col("reason").isin(*GIVEN_UP))
     latencies = keep(found["latencies"])
     is_never = (F.col("generated") + F.col("restricted") == 0) & F.col("is_live")
     away = ranked(devices.where("absences > 0"), F.desc("away_us"), F.desc("is_away"), "user", "device")
     try:
         return Analysis(
-            server=_server(gold),
+            server=", ".join(gold.tables.servers),
             records=records,
             first_us=first_us,
             last_us=last_us,
-            totals=_totals(sessions, devices, counts, found["moves"], pairs, is_never),
+            totals=_totals(sessions, devices, counts, found, is_never),
             reasons=ranked(drops.groupBy("reason").agg(F.sum("dropped").alias("dropped")), F.desc("dropped"), "reason"),
             drops=ranked(drops, F.desc("dropped"), "user", "session", "subject", "reason"),
             sessions=ranked(
@@ -132,12 +141,12 @@ def analyse(gold: GoldTables) -> Analysis:
             slow=ranked(devices.where("taking_p95_ms is not null"), F.desc("taking_p95_ms"), "user", "device"),
             absences=_absences(found["absences"], away),
             moves=ranked(found["moves"], F.col("healing_us").desc_nulls_first(), "user", "device", "moved_us"),
-            subjects=ranked(found["subject_counts"], F.desc("events"), "subject"),
+            subjects=ranked(subjects, F.desc("events"), "subject"),
             never=ranked(counts.where(is_never), F.desc("events_seen"), "id"),
             coverings=ranked(pairs, F.desc("covered_subscriptions"), "subject", "covering", "covered"),
         )
     finally:
-        for each in (devices, counts, sessions, drops, pairs, latencies):
+        for each in (devices, counts, sessions, every_drop, pairs, latencies):
             each.unpersist()
 
 
@@ -165,16 +174,25 @@ def _span(gold: GoldTables) -> tuple[int, int | None, int | None]:
     return row[0], row[1], row[2]
 
 
-def _server(gold: GoldTables) -> str:
-    rows = gold.tables.events.select("server").distinct().orderBy("server").collect()
-    return ", ".join(row["server"] for row in rows)
-
-
 def _totals(
-    sessions: DataFrame, devices: DataFrame, counts: DataFrame, moves: DataFrame, pairs: DataFrame, is_never: Column
+    sessions: DataFrame,
+    devices: DataFrame,
+    counts: DataFrame,
+    found: Mapping[str, DataFrame],
+    is_never: Column,
 ) -> Totals:
     """Return the totals: each part is one row, and all parts are one query."""
-    summed = ("notifications", "missing", "repeated", "generated", "delivered", "dropped", "queued", "handed_over")
+    summed = (
+        "notifications",
+        "missing",
+        "repeated",
+        "generated",
+        "delivered",
+        "dropped",
+        "given_up",
+        "queued",
+        "handed_over",
+    )
     healing = F.col("healing_us") / 1_000
     parts = [
         sessions.agg(F.count("*").alias("sessions"), *map(_sum, (*summed, "restricted"))),
@@ -187,13 +205,13 @@ def _totals(
             F.count_if("is_live").alias("live"),
             F.count_if(is_never).alias("never_matched"),
         ),
-        moves.agg(
+        found["moves"].agg(
             F.percentile(healing, 0.5).alias("healing_p50_ms"),
             F.percentile(healing, 0.95).alias("healing_p95_ms"),
             F.max(healing).alias("healing_max_ms"),
         ),
-        pairs.agg(F.count("*").alias("coverings")),
-        uncompared(counts),
+        found["coverings"].agg(F.count("*").alias("coverings")),
+        found["uncompared_filters"].agg(F.count("*").alias("uncompared")),
     ]
     (row,) = reduce(DataFrame.crossJoin, parts).collect()
     return Totals(**row.asDict())

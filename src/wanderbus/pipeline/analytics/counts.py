@@ -11,6 +11,9 @@ from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
 
 OUTCOMES: Final = ("delivered", "dropped", "queued", "handed_over")
 
+GIVEN_UP: Final = ("discarded", "purged", "unsubscribed")
+"""Reasons of drops that somebody asked for: nothing is lost to whom it was meant for."""
+
 _OF_SESSION: Final = ["user", "session"]
 _OF_DEVICE: Final = ["user", "device"]
 
@@ -52,6 +55,13 @@ def drops(matches: DataFrame) -> DataFrame:
     """Return the number of dropped matches by session, subject and reason."""
     found = matches.where("outcome = 'dropped'").groupBy(*_OF_SESSION, "subject", "reason")
     return found.agg(F.count("*").alias("dropped"))
+
+
+def parted(counts: DataFrame, dropped: DataFrame, *by: str) -> DataFrame:
+    """Return counts ``by`` some columns, whose drops by request are in a column ``given_up`` instead of ``dropped``."""
+    asked_for = dropped.where(F.col("reason").isin(*GIVEN_UP)).groupBy(*by).agg(F.sum("dropped").alias("given_up"))
+    found = counts.join(asked_for, list(by), "left").fillna(0, ["given_up"])
+    return found.withColumn("dropped", F.col("dropped") - F.col("given_up"))
 
 
 def subject_counts(events: DataFrame, matches: DataFrame) -> DataFrame:

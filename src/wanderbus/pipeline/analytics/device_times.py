@@ -32,6 +32,8 @@ class DeviceTimes:
     """Status and address of the devices of one user, over the entries in order."""
 
     def __init__(self) -> None:
+        self._changed: dict[str, Move] = {}
+        """Last change of a device's address, until it is known whether another life of its agent began with it."""
         self.absences: list[Absence] = []
         self.moves: list[Move] = []
         self._connected: set[str] = set()
@@ -58,6 +60,7 @@ class DeviceTimes:
 
     def left(self, device: str, at_us: int) -> None:
         """Note that a device left its session: it is not away any longer, and its next address is no move."""
+        self.stays(device)
         self._connected.discard(device)
         self._end(device, at_us, "left")
         self._addresses.pop(device, None)
@@ -67,10 +70,22 @@ class DeviceTimes:
         former = self._addresses.get(device)
         self._addresses[device] = address
         if former is not None and former != address:
-            self.moves.append(Move(device, at_us, former, address))
+            self.stays(device)
+            self._changed[device] = Move(device, at_us, former, address)
+
+    def stays(self, device: str) -> None:
+        """Note that the present life of a device's agent had begun before its last change of address: it has moved."""
+        if (move := self._changed.pop(device, None)) is not None:
+            self.moves.append(move)
+
+    def begins(self, device: str) -> None:
+        """Note that another life of a device's agent begins, whose first address is no move of the former one."""
+        self._changed.pop(device, None)
 
     def close(self) -> None:
-        """Add the absences that have not ended."""
+        """Add the absences that have not ended, and the changes of address that nothing has followed."""
+        for device in list(self._changed):
+            self.stays(device)
         for device, (from_us, reason) in self._away.items():
             self.absences.append(Absence(device, from_us, None, reason, None))
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.analytics.counts import blocked, device_counts, drops, session_counts, subject_counts
-from wanderbus.pipeline.analytics.coverings import coverings
+from wanderbus.pipeline.analytics.coverings import compared, coverings, uncompared
 from wanderbus.pipeline.analytics.entries import entries, marks, owners
 from wanderbus.pipeline.analytics.latencies import latencies
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
@@ -77,6 +77,8 @@ class LakeTables(NamedTuple):
     sessions: DataFrame
     subscriptions: DataFrame
     is_small: bool = False
+    servers: tuple[str, ...] = ()
+    """Names of the servers whose logs these are."""
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """Return rows that several tables need, so that they are computed once.
@@ -86,13 +88,16 @@ class LakeTables(NamedTuple):
         return rows.coalesce(1).localCheckpoint() if self.is_small else rows.cache()
 
 
-def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING, server: str | None = None) -> LakeTables:
+def lake_tables(
+    spark: SparkSession, lake: Path | str, period: Period = EVERYTHING, server: str | None = None
+) -> LakeTables:
     """Return the tables of a lake up to the end of the period, or what is of the log of one ``server`` in them.
 
     Sessions of the servers of a domain at each other are left out: their events are those of the users, on the way.
     Raises ``StorageError`` if there is no such lake or server.
     """
-    names = [name for name in LakeTables._fields if name != "is_small"]
+    lake = Path(lake)
+    names = [name for name in LakeTables._fields if name not in ("is_small", "servers")]
     is_small = sum(LakeTable(lake, named(name)).size() for name in names) <= SMALL_BYTES
     if is_small:
         spark = _for_small(spark)
@@ -108,7 +113,8 @@ def lake_tables(spark: SparkSession, lake: Path, period: Period = EVERYTHING, se
             {**open_end, "is_live": F.col("is_live") | F.coalesce(is_later, F.lit(False))}
         )
     within = {name: period.before_end(rows) for name, rows in found.items()}
-    return LakeTables(**within, subscriptions=versions, is_small=is_small)
+    servers = tuple(map(server_of, logs.identities)) if server is None else (server,)
+    return LakeTables(**within, subscriptions=versions, is_small=is_small, servers=tuple(dict.fromkeys(servers)))
 
 
 def _of_users(rows: DataFrame, logs: LakeLogs, server: str | None) -> DataFrame:
@@ -143,7 +149,8 @@ class GoldTables:
         marked = tables.keep(marks(tables.records))
         every = entries(tables.notifications, tables.deliveries, tables.sessions, tables.subscriptions, marked)
         rows = tables.keep(settled(every, is_small=tables.is_small))
-        self._cached = (marked, rows)
+        filters = tables.keep(compared(tables.subscriptions))
+        self._cached = (marked, rows, filters)
         taken = takings(rows, tables.events)
         self.tables, self.period = tables, period
         self.every_match = matches(rows)
@@ -153,7 +160,8 @@ class GoldTables:
             "queue_depths": period.after_begin(queue_depths(self.every_match, bucket_us), bucket_us),
             "absences": period.overlapping(absences(rows)),
             "moves": period.within(moves(rows, taken), "moved_us"),
-            "coverings": coverings(tables.subscriptions),
+            "coverings": coverings(filters),
+            "uncompared_filters": uncompared(filters),
         }
         self.frames |= self._counts(tables, period, period.within(blocked(marked, owners(tables.subscriptions))))
 

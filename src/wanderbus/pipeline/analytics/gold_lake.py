@@ -14,6 +14,7 @@ from wanderbus.pipeline.lake.quality import TableCounts
 from wanderbus.pipeline.lake.writing import Written, collected
 from wanderbus.pipeline.tables import TABLES
 from wanderbus.pipeline.tables.gold import GOLD_TABLES
+from wanderbus.segments import LogPlace
 
 
 def store_gold(spark: SparkSession, lake: Path) -> dict[str, TableCounts]:
@@ -35,6 +36,6 @@ def store_gold(spark: SparkSession, lake: Path) -> dict[str, TableCounts]:
         found = collected(reduce(DataFrame.union, writing))
     written = [found.get(target.table.name, Written()) for target in targets]
     for target, delta, each in zip(targets, versions, written, strict=True):
-        own = {application_of(log, target.table): end for log, end in ends.items()}
+        own = {application_of(log, target.table): LogPlace(end) for log, end in ends.items()}
         target.commit(delta, each.files, replaces=True, ends=own)
     return {target.table.name: each.counts for target, each in zip(targets, written, strict=True)}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from wanderbus.pipeline.analytics.analysis import Analysis, analyse
 from wanderbus.pipeline.analytics.gold import EVERYTHING, GoldTables, Period, lake_tables
 from wanderbus.pipeline.analytics.report import Refresh, page, write_page
+from wanderbus.pipeline.lake.quarantine import rejected_records
 
 
 def write_report(
     spark: SparkSession,
-    lake: Path,
-    path: Path,
+    lake: Path | str,
+    path: Path | str,
     period: Period = EVERYTHING,
     *,
     server: str | None = None,
@@ -26,6 +28,6 @@ def write_report(
     server, or the file cannot be written.
     """
     with GoldTables(lake_tables(spark, lake, period, server), period) as gold:
-        found = analyse(gold)
-    write_page(path, page(found, refresh=refresh))
+        found = msgspec.structs.replace(analyse(gold), rejected=rejected_records(Path(lake)))
+    write_page(Path(path), page(found, refresh=refresh))
     return found

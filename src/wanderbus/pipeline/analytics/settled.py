@@ -34,7 +34,7 @@ Row = tuple[Any, ...]
 def settled(entries: DataFrame, *, is_small: bool = False) -> DataFrame:
     """Return the rows that the entries settle, as :data:`SETTLED`; one task settles them if they are few."""
     divided = entries.coalesce(1) if is_small else entries.repartition("user")
-    ordered = divided.sortWithinPartitions("user", "offset", "kind", "last")
+    ordered = divided.sortWithinPartitions("user", "offset", F.col("kind") != "notified", "kind", "last")
     return ordered.select("user", *_ENTRY_NAMES).mapInArrow(_fold, SETTLED)
 
 

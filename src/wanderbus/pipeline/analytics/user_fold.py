@@ -188,6 +188,7 @@ class UserFold:
 
     def _on_acknowledged(self, entry: Entry) -> Iterator[Fate | Taking]:
         session, device, number = self._session(entry), entry.device or "", entry.last or 0
+        self.times.stays(device)
         marks = self._redelivered.get(device, {})
         for identity in entry.subscriptions or list(session.queues):
             if (queue := session.queues.get(identity)) is None:
@@ -239,8 +240,10 @@ class UserFold:
             self._redelivered.pop(device, None)
             yield from self._trim_all(session, entry.at_us)
         if self._epochs.get(device) == entry.first:
+            self.times.stays(device)
             self._begun.discard(device)
         else:
+            self.times.begins(device)
             self._epochs[device] = entry.first or 0
             self._redelivered.pop(device, None)
             self._begun.add(device)

@@ -37,8 +37,10 @@ _GZIP_TIME_AT: Final = 4
 _GZIP_TIME_BYTES: Final = 4
 _BUILD_S_MAX: Final = 120.0
 _CHECK_S_MAX: Final = 300.0
-_IMPORT: Final = "import wanderbus.pipeline.history, wanderbus.pipeline.lake, wanderbus.pipeline.source"
-"""Program that imports what jobs import."""
+_IMPORT: Final = (
+    "import wanderbus.pipeline.history.matches, wanderbus.pipeline.lake.jobs, wanderbus.pipeline.source.log_source"
+)
+"""Program that imports what jobs import; the packages themselves load it on first use."""
 
 _COMPILE: Final = "; from wanderbus.matching import load_kernel; load_kernel()"
 """Further part that compiles the kernel of matching; numba keeps the code beside its source."""

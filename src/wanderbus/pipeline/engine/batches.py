@@ -47,8 +47,12 @@ class Batches:
         self._files = LogFiles(log)
         self._interest = Interest(begin.subscriptions)
         self._versions = IndexVersions(f"{log}/{begin.number}", self._interest.wanted(), share)
-        self.next = begin.first
-        """Offset at which the next batch begins."""
+        self._place = self._files.place(begin.first)
+
+    @property
+    def next(self) -> int:
+        """Return the offset at which the next batch begins."""
+        return self._place.offset
 
     @property
     def version(self) -> Version:
@@ -63,13 +67,15 @@ class Batches:
     def take(self, end: int, cores: int) -> Batch:
         """Return the next batch, up to ``end``, for at most ``cores`` tasks.
 
+        :raises LogReplaced: the log has other records before them than those of the last batch
         :raises StorageError: the log does not have these records any more
         :raises LogCorrupt: a record cannot be read
         """
+        self._files.checked(self._place, reader="the matching engine", remedy="the server begins the engine again")
         parts = self._files.slices(self.next, end, RECORDS_A_PART)
         for part in parts:
             self._follow(part)
-        self.next = end
+        self._place = self._files.place(end)
         version = self._versions.add(self._interest.take_changes(), self._interest.wanted)
         return Batch(divided(parts, min(cores, len(parts))), version)
 

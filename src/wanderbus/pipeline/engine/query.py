@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from wanderbus.matching import load_kernel
+from wanderbus.pipeline.checkpoint import checkpoint_location
 from wanderbus.pipeline.engine.batches import Batch, Batches, in_order
 from wanderbus.pipeline.engine.chunks import Chunk, chunks_of
 from wanderbus.pipeline.engine.worker_index import index_of
@@ -102,7 +103,7 @@ class EngineQuery:
         records = records.option("maxRowsPerTrigger", str(RECORDS_A_BATCH))
         records = records.option("startingOffset", str(self._batches.next))
         writer = records.load().writeStream.foreachBatch(self._on_batch)
-        writer = writer.option("checkpointLocation", self._checkpoint.as_uri())
+        writer = writer.option("checkpointLocation", checkpoint_location(self._checkpoint))
         self._query = writer.trigger(processingTime=f"{BATCH_EACH_S} seconds").start()
         return self._query
 

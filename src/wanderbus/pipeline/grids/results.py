@@ -66,7 +66,7 @@ class GridResults:
             numbers = [int(path.stem.removeprefix("part-")) for path in self.directory.glob("part-*.parquet")]
             path = self.directory / f"part-{max(numbers, default=-1) + 1:05}.parquet"
             unfinished = path.with_name(f".{path.name}")
-            pq.write_table(pa.Table.from_pylist(rows), unfinished)
+            pq.write_table(_table(rows), unfinished)
             unfinished.replace(path)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unusable("written", error) from None
@@ -78,6 +78,14 @@ class GridResults:
 
     def _unusable(self, done: str, error: Exception) -> StorageError:
         return StorageError(f"the results in {self.directory} cannot be {done}: {' '.join(str(error).split())}")
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return rows as a table, without the columns that have no value here: their type is that of other files."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    known = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+    return pa.table(known)
 
 
 def _version() -> str:

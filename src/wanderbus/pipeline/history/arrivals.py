@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from wanderbus.errors import StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _COLUMNS: Final = "offset bigint, at_us bigint, received_us bigint, subject string, record binary"
 _SCHEMA: Final = pa.schema(
@@ -46,10 +48,11 @@ def arrivals(records: DataFrame) -> DataFrame:
     have them. For the domain as a whole these are no further events: the server that accepted one has its record.
     """
     chosen = records.where("kind = 'arrived'").select("offset", "at_us", "record")
-    return chosen.mapInArrow(_as_events, _COLUMNS)
+    return chosen.mapInArrow(arrived_events, _COLUMNS)
 
 
-def _as_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def arrived_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the events in batches of records of arrivals; :class:`StorageError` for a record that is none."""
     for batch in batches:
         offsets, times = batch.column("offset"), batch.column("at_us")
         found = []

@@ -15,22 +15,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampType,
-    VariantType,
-)
 
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
@@ -38,41 +22,13 @@ from wanderbus.matching.columns import ABSENT
 from wanderbus.matching.rows import BOOLEAN, DATE, NUMBER
 from wanderbus.matching.table import Table
 from wanderbus.matching.table_columns import EXACT_MAX, Column, Doubles, Texts
-from wanderbus.pipeline.source import ColumnError
 from wanderbus.pipeline.source.record_columns import content_of
 from wanderbus.pipeline.source.variant_values import attributes_of, instant_of
 from wanderbus.pipeline.tables.declared import attribute_of
 
-_SCALARS: Final = (
-    *(StringType, BooleanType, DoubleType, FloatType, LongType, IntegerType, ShortType, ByteType, TimestampType),
-)
-
 _encoder: Final = msgspec.msgpack.Encoder()
 
 Attributes = Mapping[str, Any]
-
-
-def columns_needed(schema: StructType, asked: Set[str] | None) -> list[str]:
-    """Return the columns of events from which filters on the ``asked`` attributes are answered; None asks for all.
-
-    :class:`ColumnError` if the columns are not those of events.
-    """
-    for name, kind in (("offset", LongType), ("subject", StringType)):
-        if name not in schema.names or not isinstance(schema[name].dataType, kind):
-            raise ColumnError(f"events need a column {name!r} of type {kind().simpleString()}")
-    if "record" in schema.names and isinstance(schema["record"].dataType, BinaryType):
-        return ["offset", "subject", "record"]
-    needed = ["offset", "subject"]
-    for field in schema.fields:
-        attribute = attribute_of(field.name)
-        if field.name == "attributes":
-            if not isinstance(field.dataType, VariantType):
-                raise ColumnError("the column 'attributes' must be a variant")
-            needed.append(field.name)
-        elif attribute is not None and (asked is None or attribute in asked):
-            _check_type(field.name, field.dataType)
-            needed.append(field.name)
-    return needed
 
 
 def columns_in_file(names: Sequence[str], asked: Set[str] | None, further: Sequence[str]) -> list[str]:
@@ -83,15 +39,6 @@ def columns_in_file(names: Sequence[str], asked: Set[str] | None, further: Seque
         if name in ("offset", "subject", "attributes", *further)
         or ((attribute := attribute_of(name)) is not None and (asked is None or attribute in asked))
     ]
-
-
-def _check_type(name: str, kind: DataType) -> None:
-    item = kind.elementType if isinstance(kind, ArrayType) else kind
-    if not isinstance(item, _SCALARS):
-        raise ColumnError(
-            f"the column {name!r} is {kind.simpleString()}, which no attribute has; "
-            "use string, bigint, double, boolean, timestamp, or an array of one"
-        )
 
 
 def table_of(batch: pa.RecordBatch) -> Table:

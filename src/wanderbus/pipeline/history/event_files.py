@@ -1,4 +1,4 @@
-"""Events in Parquet files that the workers read themselves, column by column.
+"""Events in Parquet files that Spark's workers, or a process without Spark, read column by column.
 
 Spark makes rows of the columns of its files, and columns of the rows again for Python: that costs about as much as
 matching. The files have the columns of :mod:`wanderbus.pipeline.history.event_columns`.
@@ -9,22 +9,28 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.history.event_columns import columns_in_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS: Final = 10_000
 
 PARTS_A_CORE: Final = 4
 """Least tasks for each core, so that all cores end at about the same time."""
 
-_COMPARED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"=": operator.eq, ">=": operator.ge, "<": operator.lt}
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "in": lambda column, values: column.isin(values),
+    ">=": operator.ge,
+    "<": operator.lt,
+}
 _FORMAT: Final = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
 
@@ -40,10 +46,13 @@ class Selection(NamedTuple):
     offsets: frozenset[int] | None = None
     """Offsets of the only events that are meant."""
 
-    def bounds(self) -> list[tuple[str, str, str | int]]:
+    children: tuple[str, ...] = ()
+    """Subjects below ``subject``, whose events are meant too."""
+
+    def bounds(self) -> list[tuple[str, str, list[str] | int]]:
         """Return the bounds as conditions on columns, such as ``("offset", ">=", 7)``; ``offsets`` give none."""
-        given: tuple[tuple[str, str, str | int | None], ...] = (
-            ("subject", "=", self.subject),
+        given: tuple[tuple[str, str, list[str] | int | None], ...] = (
+            ("subject", "in", None if self.subject is None else [self.subject, *self.children]),
             ("offset", ">=", self.from_offset),
             ("offset", "<", self.to_offset),
             ("at_us", ">=", self.from_us),
@@ -93,6 +102,13 @@ def batches_of(
     part: Part, selection: Selection, asked: Set[str] | None, further: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected events of a part, with the columns for filters on the ``asked`` attributes."""
+    return rows_of(part, lambda names: columns_in_file(names, asked, further), selection.condition())
+
+
+def rows_of(
+    part: Part, columns: Callable[[Sequence[str]], list[str]], condition: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part that meet a condition, with the ``columns`` that are chosen of those of the file."""
     try:
         files = ds.dataset(part.path, format=_FORMAT)
         for fragment in files.get_fragments():
@@ -101,8 +117,8 @@ def batches_of(
                 continue
             scanner = ds.Scanner.from_fragment(
                 fragment.subset(row_group_ids=list(groups)),
-                columns=columns_in_file(files.schema.names, asked, further),
-                filter=selection.condition(),
+                columns=columns(files.schema.names),
+                filter=condition,
                 batch_size=BATCH_ROWS,
                 use_threads=False,
             )

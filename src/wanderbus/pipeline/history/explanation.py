@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
@@ -13,17 +12,18 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters.evaluate import evaluate
 from wanderbus.filters.explaining import Deciding, deciding
+from wanderbus.filters.work import Sizes, work_of
 from wanderbus.pipeline.history.event_columns import encoded_events, table_of
-from wanderbus.pipeline.history.queries import Events, Matcher, at_offsets, in_workers, queries_of
+from wanderbus.pipeline.history.queries import Matcher
+from wanderbus.pipeline.subject_children import below
 from wanderbus.subscription import Subscription, concerns
-
-_event: Final = msgspec.msgpack.Decoder(Event)
 
 
 class Explanation(msgspec.Struct, frozen=True):
     """Outcome for the event at ``offset``; ``matches`` is None if the filter leaves it unknown, which is no match.
 
-    ``predicates`` are the parts of the filter that decided; there are none if the subject is another one.
+    ``predicates`` are the parts of the filter that decided; there are none if the subject is another one. ``undecided``
+    are the units of work that the filter takes for the event, if it was not evaluated because they are too many.
     """
 
     offset: int
@@ -31,31 +31,33 @@ class Explanation(msgspec.Struct, frozen=True):
     is_subject: bool
     matches: bool | None
     predicates: tuple[Deciding, ...] = ()
+    undecided: int | None = None
 
 
-def explain(events: Events, subscription: Subscription, offset: int) -> Explanation:
-    """Return the reason for which the event at ``offset`` matches ``subscription``, or does not.
+def explanation_of(
+    event: Event, subscription: Subscription, offset: int, work_max: int, children: Mapping[str, tuple[str, ...]]
+) -> Explanation:
+    """Return the reason for which the ``event`` at ``offset`` matches ``subscription``, or does not.
 
-    :class:`StorageError` if ``events`` has none there.
+    It stays undecided if the filter takes more than ``work_max`` units of work. ``children`` are the subjects below
+    others, whose events the subscription gets too.
     """
-    event = event_at(events, offset)
-    if not concerns(subscription.subject, event.subject):
+    if not any(concerns(subject, event.subject) for subject in below(subscription.subject, children)):
         return Explanation(offset, event.subject, False, False)
     root = filters.parse(subscription.expression, subscription.language).root
+    units = work_of(root).units(Sizes(event.attributes))
+    if units > work_max:
+        return Explanation(offset, event.subject, True, None, undecided=units)
     return Explanation(offset, event.subject, True, evaluate(root, event), deciding(root, event))
 
 
-def event_at(events: Events, offset: int) -> Event:
-    """Return the event at ``offset``; :class:`StorageError` if there is none."""
-    any_attribute = queries_of([])._replace(asked=None)
-    rows = in_workers(at_offsets(events, [offset]), any_attribute, _encoded, "event binary")
-    found = rows.take(1)
-    if not found:
-        raise StorageError(f"there is no event at offset {offset}; check the offset, and the subject")
-    return _event.decode(found[0].event)
+def no_event(offset: int) -> StorageError:
+    """Return the error of an offset that has no event."""
+    return StorageError(f"there is no event at offset {offset}; check the offset, and the subject")
 
 
-def _encoded(_: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def encoded_rows(_: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the events of batches, encoded."""
     for batch in batches:
         table = table_of(batch)
         encoded = encoded_events(table, batch.column("subject").to_pylist(), range(len(table)))

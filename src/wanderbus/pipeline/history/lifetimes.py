@@ -5,11 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.lake_offsets import base_below
 from wanderbus.records import (
@@ -24,13 +22,17 @@ from wanderbus.records import (
 )
 from wanderbus.subscription import Restriction, Subscription
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 _restrictions: Final = msgspec.json.Decoder(tuple[Restriction, ...])
 
 
 Change = tuple[int, AnyRecord]
 """A record and its offset."""
 
-_KINDS: Final = ("subscribed", "changed", "unsubscribed", "started", "status", "left")
+KINDS: Final = ("subscribed", "changed", "unsubscribed", "started", "status", "left")
+"""Kinds of the records of which lifetimes and absences are made."""
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -151,5 +153,5 @@ def changes_in(records: DataFrame) -> list[Change]:
 
     ``records`` has the columns ``offset``, ``kind`` and ``record``, as the source and the table of records have them.
     """
-    chosen = records.where(F.col("kind").isin(*_KINDS)).select("offset", "record").orderBy("offset")
+    chosen = records.where(records["kind"].isin(*KINDS)).select("offset", "record").orderBy("offset")
     return [(row.offset, decode_record(bytes(row.record))) for row in chosen.collect()]

@@ -6,23 +6,22 @@ compiled kernel a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from wanderbus import filters
 from wanderbus.errors import FilterError
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified
+from wanderbus.filters.work_counts import Work
 from wanderbus.matching import Index
 from wanderbus.matching.table import Table
-from wanderbus.pipeline.history.event_columns import columns_needed, table_of
-from wanderbus.pipeline.history.event_files import EventFiles, batches_of
-from wanderbus.pipeline.workers import settle
+from wanderbus.parameters.broker import FILTER_WORK_MAX
+from wanderbus.pipeline.history.event_columns import table_of
+from wanderbus.pipeline.history.filter_bounds import RowBound, works_beyond
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 Array = np.ndarray[Any, Any]
@@ -39,6 +38,11 @@ class Queries(NamedTuple):
     asked: frozenset[str] | None
     """Attributes that the filters name; None if they may ask for any."""
 
+    works: Mapping[int, Work]
+    """Work of the filters that can exceed ``work_max`` for some event, by their numbers."""
+
+    work_max: int
+
 
 class Pairs(NamedTuple):
     """Pairs of an event and a subscription that it matches, by their places; in order of the events."""
@@ -47,8 +51,11 @@ class Pairs(NamedTuple):
     queries: Array
 
 
-def queries_of(subscriptions: Iterable[Subscription]) -> Queries:
-    """Return the subscriptions as flat arrays; :class:`FilterError` for one that cannot be parsed."""
+def queries_of(subscriptions: Iterable[Subscription], work_max: int = FILTER_WORK_MAX) -> Queries:
+    """Return the subscriptions as flat arrays; :class:`FilterError` for one that cannot be parsed.
+
+    A filter that takes more than ``work_max`` units for an event is undecided for it.
+    """
     of_subject, of_every = Index(), Index()
     several = tuple(subscriptions)
     parsed = [_parsed(each) for each in several]
@@ -64,7 +71,16 @@ def queries_of(subscriptions: Iterable[Subscription]) -> Queries:
         of_subject.arrays() if len(of_subject) else None,
         of_every.arrays() if len(of_every) else None,
         attributes_asked(parsed),
+        works_beyond(parsed, work_max),
+        work_max,
     )
+
+
+def undecidable(subscriptions: Iterable[Subscription], work_max: int) -> Queries | None:
+    """Return those of the subscriptions that can be undecided for some event; None if there are none."""
+    several = list(subscriptions)
+    works = queries_of(several, work_max).works
+    return queries_of((several[place] for place in works), work_max) if works else None
 
 
 def attributes_asked(several: Iterable[filters.Filter]) -> frozenset[str] | None:
@@ -100,6 +116,7 @@ class Matcher:
 
     def __init__(self, queries: Queries) -> None:
         self.ids = pa.array(queries.ids, pa.string())
+        self._works, self._work_max = queries.works, queries.work_max
         self._indexes = [
             (Index.from_arrays(arrays), is_every)
             for arrays, is_every in ((queries.of_subject, False), (queries.of_every, True))
@@ -115,19 +132,34 @@ class Matcher:
 
     def pairs_in(self, table: Table) -> Pairs:
         """Return the pairs of the events of a table."""
-        found = [self._of_index(place, table) for place in range(len(self._indexes))]
-        if len(found) == 1:
-            return found[0]
-        rows = np.concatenate([np.empty(0, np.int64), *(each.rows for each in found)])
-        queries = np.concatenate([np.empty(0, np.int64), *(each.queries for each in found)])
-        order = np.argsort(rows, kind="stable")
-        return Pairs(rows[order], queries[order])
+        return self.judged_in(table)[0]
 
-    def _of_index(self, place: int, table: Table) -> Pairs:
+    def judged_in(self, table: Table) -> tuple[Pairs, Pairs]:
+        """Return the pairs of the events of a table, and those that are undecided."""
+        found, undecided = [], []
+        for place in range(len(self._indexes)):
+            bound = RowBound(self._works, self._work_max) if self._works else None
+            found.append(self._of_index(place, table, bound))
+            undecided += bound.undecided if bound else []
+        left_out = np.array(sorted(undecided), np.int64).reshape(-1, 2)
+        return _joined(found), Pairs(left_out[:, 0], left_out[:, 1])
+
+    def _of_index(self, place: int, table: Table, bound: RowBound | None) -> Pairs:
         index, is_every = self._indexes[place]
-        places, ends = index.match_table(table.of_subject(EVERY_SUBJECT) if is_every else table)
+        judge = bound.holds if bound else None
+        places, ends = index.match_table(table.of_subject(EVERY_SUBJECT) if is_every else table, judge)
         rows = np.repeat(np.arange(len(table)), np.diff(ends, prepend=0))
         return Pairs(rows, self._numbers[place][places])
+
+
+def _joined(found: Sequence[Pairs]) -> Pairs:
+    """Return the pairs of several indexes, in order of the events."""
+    if len(found) == 1:
+        return found[0]
+    rows = np.concatenate([np.empty(0, np.int64), *(each.rows for each in found)])
+    queries = np.concatenate([np.empty(0, np.int64), *(each.queries for each in found)])
+    order = np.argsort(rows, kind="stable")
+    return Pairs(rows[order], queries[order])
 
 
 _matchers: Final[dict[str, Matcher]] = {}
@@ -143,71 +175,8 @@ def matcher_of(queries: Queries) -> Matcher:
     return matcher
 
 
-Work = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+MatcherWork = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Function of a worker: from batches of events to batches of a result."""
 
 BatchWork = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """The same without a matcher."""
-
-
-Schema = StructType | str
-"""Columns of a result, as a schema of Spark or in its words."""
-
-Events = DataFrame | EventFiles
-"""Events as rows, or as files that the workers read themselves."""
-
-
-def in_workers(events: Events, queries: Queries, work: Work, schema: Schema, further: Sequence[str] = ()) -> DataFrame:
-    """Return the result of ``work``, done by the workers on the events' columns that the queries need.
-
-    ``further`` are other columns that it needs.
-    """
-    spark = events.spark if isinstance(events, EventFiles) else events.sparkSession
-    shared = spark.sparkContext.broadcast(queries)
-
-    def matched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matcher = matcher_of(shared.value)
-        settle()
-        yield from work(matcher, batches)
-
-    return map_batches(events, queries.asked, matched, schema, further)
-
-
-def map_batches(
-    events: Events, asked: Set[str] | None, work: BatchWork, schema: Schema, further: Sequence[str] = ()
-) -> DataFrame:
-    """Return the result of ``work``, done by the workers on the columns of the ``asked`` attributes; None is all.
-
-    ``further`` are other columns that it needs.
-    """
-    if isinstance(events, EventFiles):
-        return _map_files(events, asked, work, schema, further)
-    needed = columns_needed(events.schema, asked)
-    columns = [*needed, *(name for name in further if name not in needed)]
-    return events.select(*map(quoted, columns)).mapInArrow(work, schema)
-
-
-def _map_files(
-    events: EventFiles, asked: Set[str] | None, work: BatchWork, schema: Schema, further: Sequence[str]
-) -> DataFrame:
-    """Do the same with files: a task has the number of its part of a file."""
-    parts = events.parts(events.spark.sparkContext.defaultParallelism)
-    selection = events.selection
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        return work(batch for number in numbers for batch in batches_of(parts[number], selection, asked, further))
-
-    return events.spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(run, schema)
-
-
-def at_offsets(events: Events, offsets: Iterable[int]) -> Events:
-    """Return those of the events that have one of the ``offsets``."""
-    if isinstance(events, EventFiles):
-        return events._replace(selection=events.selection._replace(offsets=frozenset(offsets)))
-    return events.where(events["offset"].isin(list(offsets)))
-
-
-def quoted(name: str) -> str:
-    """Return a column name as Spark reads it in an expression."""
-    return "`" + name.replace("`", "``") + "`"

@@ -54,9 +54,14 @@ class Group(NamedTuple):
     offsets: Sequence[int]
     times: Sequence[int | None]
     payloads: Sequence[bytes | None]
-    path: str
-    places: Sequence[int]
-    """The byte of each record in the file at ``path``."""
+    path: str | None = None
+    places: Sequence[int] = ()
+    """The byte of each record in the segment at ``path``; bronze records have neither."""
+
+    def found(self, offset: int) -> tuple[str | None, int | None, bytes | None]:
+        """Return the segment of a record, its byte there, and its payload."""
+        row = self.offsets.index(offset)
+        return self.path, self.places[row] if self.places else None, self.payloads[row]
 
 
 class _Rejected(NamedTuple):
@@ -64,10 +69,10 @@ class _Rejected(NamedTuple):
 
     table: str
     offset: int
-    path: str
-    byte: int
-    reason: str
+    path: str | None
+    byte: int | None
     record: bytes | None
+    reason: str
 
 
 class _Sink:
@@ -107,16 +112,8 @@ class _Sink:
         return Written(self._files.close(), self._quarantine.close(), self._counts)
 
     def _to_quarantine(self, errors: set[tuple[int, str]], group: Group) -> None:
-        first = group.offsets[0]
         rows = [
-            _Rejected(
-                self.target.table.name,
-                offset,
-                group.path,
-                group.places[offset - first],
-                reason,
-                group.payloads[offset - first],
-            )._asdict()
+            _Rejected(self.target.table.name, offset, *group.found(offset), reason)._asdict()
             for offset, reason in sorted(errors)
             if offset >= self.target.quarantined
         ]
@@ -194,8 +191,13 @@ def decode_log(
     ``base`` is the lake offset of the log's first record. The files are not part of their tables yet.
     """
     groups = divided(parts, spark.sparkContext.defaultParallelism)
+    return run(spark, [partial(write_parts, plan, own, base, mentioned) for own in groups])
+
+
+def write_parts(plan: Plan, parts: Iterable[Slice], base: int = 0, mentioned: Sequence[str] = ()) -> dict[str, Written]:
+    """Write the records of parts of the log as :func:`decode_log` does, in this process."""
     texts = [text.encode() for text in mentioned]
-    return run(spark, [partial(_write, plan, partial(_groups, own, base, texts)) for own in groups])
+    return _write(plan, partial(_groups, parts, base, texts))
 
 
 def decode_bronze(
@@ -224,7 +226,7 @@ def _groups(parts: Iterable[Slice], base: int, texts: Sequence[bytes]) -> Iterat
 
 def _stored_groups(path: Path, ends: Mapping[int, int], plan: Plan) -> Iterator[Group]:
     """Yield the records of a file of the bronze table."""
-    kinds = pa.array(sorted({kind for each in plan.decodings for kind in each.kinds}))
+    kinds = pa.array(sorted({kind for each in plan.decodings for kind in each.kinds}), pa.string())
     columns = ["offset", "at_us", "record", "kind"]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS_MAX, columns=columns, use_threads=False):
@@ -233,7 +235,7 @@ def _stored_groups(path: Path, ends: Mapping[int, int], plan: Plan) -> Iterator[
             own = batch.filter(pc.and_(pc.is_in(batch.column("kind"), kinds), reduce(pc.or_, is_before)))
             if len(own):
                 offsets, times, records, _ = (own.column(name).to_pylist() for name in columns)
-                yield Group(offsets, times, records, "", ())
+                yield Group(offsets, times, records)
 
 
 @contextmanager

@@ -2,30 +2,36 @@
 
 The workers write Parquet files into a directory of its own for each attempt, within the table's; they are not part of
 the table until delta-rs commits them. A commit has the job's application id and the offset up to which the table then
-has the log. Delta refuses a second commit of one application on the same version of a table, so an attempt that is
-killed or overtaken leaves files that nothing refers to, and ``vacuum`` removes them.
+has the log, and the checksum of the record before it, by which the log is recognised (decision 0107). Delta refuses a
+second commit of one application on the same version of a table, so an attempt that is killed or overtaken leaves files
+that nothing refers to, and ``vacuum`` removes them.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
+from wanderbus.pipeline.lake.lake_paths import check_lake_path, file_rows
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt, partition_text, sync
 from wanderbus.pipeline.lake.writing import Written, collected, writing_rows
 from wanderbus.pipeline.tables import Table
-from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
+from wanderbus.pipeline.tables.schemas import columns_in, delta_schema
+from wanderbus.runtime.files.file_modes import make_private_directory
+from wanderbus.segments import LogPlace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _LOG_PROPERTY: Final = "wanderbus.log"
 """Property of a table with the identity of the log, the first one if there are several, that its lake is made of."""
@@ -33,13 +39,26 @@ _LOG_PROPERTY: Final = "wanderbus.log"
 _MISFITS: Final = "wanderbus.misfits"
 """Application id under which commits record the misfits in the rows that the table then has."""
 
+_CHECKSUM: Final = "/checksum"
+"""End of the application ids under which commits record the checksums of the records before the ends of a log."""
+
+_CHECKSUM_BITS: Final = 32
+_OFFSET_MASK: Final = (1 << 31) - 1
+
 _MILLISECONDS: Final = 1_000
+
+Conditions = Sequence[tuple[str, str, str | int | list[str]]]
+"""Conditions on columns, as ``("subject", "=", "Departure")`` or ``("offset", ">=", 1_000)``; all of them hold."""
 
 
 class LakeTable:
-    """A table of the lake in ``directory``, which may not exist yet."""
+    """A table of the lake in ``directory``, which may not exist yet.
+
+    Raises ``StorageError`` if delta-rs would take the path of the lake for another one.
+    """
 
     def __init__(self, lake: Path, table: Table) -> None:
+        check_lake_path(lake)
         self.lake = lake.absolute()  # Spark's Java may run in another directory
         self.table = table
         self.directory = self.lake / table.directory
@@ -54,6 +73,7 @@ class LakeTable:
 
         Raises ``StorageError`` if the table is of a lake with another first log than ``log``.
         """
+        make_private_directory(self.lake)
         self.directory.mkdir(parents=True, exist_ok=True)
         delta = DeltaTable.create(
             self.directory,
@@ -109,7 +129,7 @@ class LakeTable:
         added: Sequence[LakeFile],
         *,
         removed: Sequence[LakeFile] = (),
-        ends: Mapping[str, int] | None = None,
+        ends: Mapping[str, LogPlace] | None = None,
         misfits: int = 0,
         replaces: bool = False,
     ) -> None:
@@ -118,11 +138,11 @@ class LakeTable:
         If it ``replaces``, ``added`` are all files of the table from then on, with the columns of ``self.table``.
 
         ``delta`` is the version on which the choice of files is based. With ``ends`` the commit records up to which
-        offset the table has a log, by application id; without, the rows stay the same, as after a compaction.
+        place the table has a log, by application id; without, the rows stay the same, as after a compaction.
         ``misfits`` are those in the rows of ``added``.
         """
         changes = ends is not None or replaces
-        transactions = [Transaction(application, end) for application, end in (ends or {}).items()]
+        transactions = [each for application, end in (ends or {}).items() for each in _transactions(application, end)]
         before = misfits_in(delta)
         after = misfits if replaces else before + misfits
         if after != before:
@@ -167,17 +187,16 @@ class LakeTable:
         """Return the bytes of the data files of the newest version."""
         return sum(file.size for file in self.files(self.load()))
 
-    def paths(self, delta: DeltaTable) -> list[Path]:
-        """Return where the data files of a version are."""
-        return [self.directory / file.path for file in self.files(delta)]
+    def paths(self, delta: DeltaTable, conditions: Conditions = ()) -> list[Path]:
+        """Return where the data files of a version are, without those in which no row meets the ``conditions``."""
+        # An address begins with that of the table, which is percent-encoded, unlike the rest.
+        begin = len(delta.table_uri.removeprefix("file://"))
+        addresses = delta.file_uris(file_pruning_predicate=list(conditions) or None)
+        return [self.directory / address[begin:] for address in addresses]
 
     def rows(self, spark: SparkSession, files: Iterable[LakeFile]) -> DataFrame:
         """Return the rows of some files."""
-        paths = [str(self.directory / file.path) for file in files]
-        schema = spark_schema(self.table)
-        if not paths:
-            return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
+        return file_rows(spark, self.table.columns, [self.directory / file.path for file in files])
 
 
 def application_of(log: str, table: Table) -> str:
@@ -193,6 +212,31 @@ def log_of(delta: DeltaTable) -> str | None:
 def committed(delta: DeltaTable, application: str) -> int | None:
     """Return the offset up to which a table has its log; None if it has nothing yet."""
     return delta.transaction_version(application)
+
+
+def place_of(delta: DeltaTable, application: str) -> LogPlace | None:
+    """Return the place up to which a table has its log; None if it has nothing yet.
+
+    It has no checksum if the version that brought the table there stored none.
+    """
+    offset = committed(delta, application)
+    if offset is None:
+        return None
+    stored = delta.transaction_version(application + _CHECKSUM)
+    if stored is None or stored >> _CHECKSUM_BITS != offset & _OFFSET_MASK:
+        return LogPlace(offset)
+    return LogPlace(offset, stored & (1 << _CHECKSUM_BITS) - 1)
+
+
+def _transactions(application: str, place: LogPlace) -> Iterator[Transaction]:
+    """Yield what records a place: its offset, and the checksum together with bits of the offset that it belongs to.
+
+    A version that does not know of checksums leaves that of an earlier offset, which is then recognised.
+    """
+    yield Transaction(application, place.offset)
+    if place.checksum is not None:
+        bits = (place.offset & _OFFSET_MASK) << _CHECKSUM_BITS
+        yield Transaction(application + _CHECKSUM, bits | place.checksum)
 
 
 def misfits_in(delta: DeltaTable) -> int:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from wanderbus.broker.state.drops import displaced_by
 from wanderbus.event import EventId
 from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads, Rows
 from wanderbus.pipeline.lake_offsets import base_below
 from wanderbus.pipeline.source.variants import variant_of
-from wanderbus.pipeline.tables.catalogue import EVENTS, NOTIFICATIONS
+from wanderbus.pipeline.tables.catalogue import DELIVERIES, EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
 from wanderbus.pipeline.tables.specification import Table, Type
-from wanderbus.records import Notified
+from wanderbus.records import Drop, Notified
 from wanderbus.subject_schemas import typed
 
 EVENT_KINDS: Final = {
@@ -55,6 +56,8 @@ class _Acceptance(msgspec.Struct, gc=False):
 
 class _Delivery(msgspec.Struct, frozen=True, gc=False):
     notified: tuple[Notified, ...] = ()
+    displaced: dict[str, tuple[int, ...]] = {}
+    dropped: tuple[Drop, ...] = ()
 
 
 class _Published(msgspec.Struct, gc=False, tag_field="kind", tag="published"):
@@ -87,6 +90,7 @@ class _MatchedEvent(msgspec.Struct, array_like=True, gc=False):
 
 class _Matched(msgspec.Struct, gc=False, tag_field="kind", tag="matched"):
     events: tuple[_MatchedEvent, ...] = ()
+    dropped: tuple[Drop, ...] = ()
 
 
 class _Detected(_Matched, gc=False, tag_field="kind", tag="detected"):
@@ -105,17 +109,21 @@ class _Replayed(msgspec.Struct, gc=False, tag_field="kind", tag="replayed"):
     subscription: str
     first: int
     events: tuple[_ReplayedEvent, ...] = ()
+    dropped: tuple[Drop, ...] = ()
+
+
+_AnyRecord: TypeAlias = _Published | _Arrived | _Matched | _Detected | _Replayed
 
 
 def event_decoder(declared: Declared, table: Table, bases: Mapping[str, int] = {}) -> Callable[[], Decode]:
-    """Return the maker of a decoder of events and their notifications.
+    """Return the maker of a decoder of events, their notifications, and the deliveries that these displaced.
 
     ``table``, that of the events, has columns for ``declared`` attributes. ``bases`` are those of the logs of the lake,
     by identity: an event that arrived from another server is named by its lake offset in the log of that one.
     """
 
     def make() -> Decode:
-        decode = msgspec.msgpack.Decoder(_Published | _Arrived | _Matched | _Detected | _Replayed).decode
+        decode = msgspec.msgpack.Decoder(_AnyRecord).decode
         attribute_types = {
             subject: {attribute: (column.name, column.type) for attribute, column in found.items()}
             for subject in declared
@@ -125,7 +133,11 @@ def event_decoder(declared: Declared, table: Table, bases: Mapping[str, int] = {
         def rows(payloads: Payloads) -> Rows:
             found = list(zip(payloads.offsets, payloads.times, map(decode, payloads.records), strict=True))
             published = [each for each in found if type(each[2]) is _Published]
-            return {EVENTS.name: _events(published, attribute_types), NOTIFICATIONS.name: _notifications(found, bases)}
+            return {
+                EVENTS.name: _events(published, attribute_types),
+                NOTIFICATIONS.name: _notifications(found, bases),
+                DELIVERIES.name: _displaced(found),
+            }
 
         return rows
 
@@ -189,7 +201,7 @@ def _put_back(
 ) -> None:
     """Return the values that do not fit to their events, and widen the others to the type of the column.
 
-    An Integer without an exact Double is in both places.
+    An Integer that is widened to Double is in both places.
     """
     for row, value in enumerate(values):
         if type(value) in _FITTING[kind]:
@@ -201,9 +213,7 @@ def _put_back(
         misfits[places[row]] += fitting is None
 
 
-def _notifications(
-    found: Sequence[tuple[int, int, _Published | _Arrived | _Matched | _Detected | _Replayed]], bases: Mapping[str, int]
-) -> Columns:
+def _notifications(found: Sequence[tuple[int, int, _AnyRecord]], bases: Mapping[str, int]) -> Columns:
     """Return the notifications; ``bases`` are those of the logs of the lake, by identity."""
     offsets: list[int] = []
     times: list[int] = []
@@ -245,10 +255,29 @@ def _notifications(
     }
 
 
+def _displaced(found: Sequence[tuple[int, int, _AnyRecord]]) -> Columns:
+    """Return what the notifications of these records displaced."""
+    drops = [(offset, at_us, drop) for offset, at_us, record in found for drop in _drops_of(record)]
+    columns: Columns = {name: [getattr(drop, name) for _, _, drop in drops] for name in Drop.__struct_fields__}
+    own: Columns = {"offset": [offset for offset, _, _ in drops], "at_us": [at_us for _, at_us, _ in drops]}
+    return own | columns | {"kind": ["dropped"] * len(drops), "resumed": [False] * len(drops)}
+
+
+def _drops_of(record: _AnyRecord) -> Sequence[Drop]:
+    if not isinstance(record, _Published | _Arrived):
+        return record.dropped
+    delivery = record.delivery
+    return (*displaced_by(delivery.notified, delivery.displaced), *delivery.dropped)
+
+
 def _lake_offset(id: EventId, bases: Mapping[str, int]) -> int | None:
-    """Return the lake offset of the record that accepted an event; None if the lake does not have its log."""
-    base = bases.get(f"{id.origin}-{id.incarnation}")
-    return None if base is None else base + id.number
+    """Return the lake offset of the record that accepted an event; None if the lake does not have its log.
+
+    Of the logs of a server it is the last one that was begun before: each start of a server gives ids of another epoch.
+    """
+    begun = [identity.rpartition("-") for identity in bases]
+    of_server = [int(begin) for server, _, begin in begun if server == id.origin and int(begin) <= id.incarnation]
+    return bases[f"{id.origin}-{max(of_server)}"] + id.number if of_server else None
 
 
 def _replayed(record: _Replayed) -> list[Notified]:

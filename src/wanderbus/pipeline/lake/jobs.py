@@ -7,6 +7,7 @@ query or, from the begin of the log, without it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,15 +26,16 @@ from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
 from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, change_decoder, lifetimes
 from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.log_places import adopt_checksums, checked_lake_place
 from wanderbus.pipeline.lake.logs import add_logs, logs_in
 from wanderbus.pipeline.lake.quality import TableCounts, require
+from wanderbus.pipeline.lake.quarantine import rejections_of_log, replace_rejected
 from wanderbus.pipeline.lake.records import Decoding
 from wanderbus.pipeline.lake.registration import EXPIRES_S, register_lake
 from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schema_decoder
 from wanderbus.pipeline.lake.session_rows import DELIVERY_KINDS, SESSION_KINDS, delivery_decoder, session_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import Written
-from wanderbus.pipeline.lake_offsets import OFFSETS_MAX
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
@@ -42,6 +44,9 @@ from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTION
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.declared import Declared, events_table
 from wanderbus.pipeline.tables.schemas import columns_in
+from wanderbus.segments import LogPlace
+
+_log = logging.getLogger(__name__)
 
 LakeCounts = dict[str, TableCounts]
 """Counts of a job, by table."""
@@ -93,7 +98,7 @@ class Ingestion:
         self._has_silver = has_silver
         self._small_files_max = small_files_max
         self._reader_expires_s = reader_expires_s
-        self._registered = 0
+        self._registered = LogPlace(0)
         self._storing = storing or threading.Lock()
         self._is_stopped = False
         self.counts: LakeCounts = {}
@@ -103,7 +108,8 @@ class Ingestion:
         self, checkpoint: Path, *, rows_per_batch: int | None = None, every_s: float | None = None
     ) -> StreamingQuery:
         """Start the query: up to the log's present end, or with ``every_s`` continuously until it is stopped."""
-        self.register()
+        with self._storing:
+            self.register()
         records = self._spark.readStream.format(FORMAT).schema(log_schema("offset")).option("path", str(self._log))
         if rows_per_batch is not None:
             records = records.option("maxRowsPerTrigger", str(rows_per_batch))
@@ -117,8 +123,12 @@ class Ingestion:
         """Register that the lake needs the records that a table of it lacks, and none before.
 
         Within a query, call it only between batches: Spark reads a batch again that it has not recorded as done.
+        Raises ``LogReplaced`` if the log does not have the records that the lake has read.
         """
-        self._registered = self.end()
+        versions = self._versions()
+        if versions:
+            adopt_checksums(self._lake, self._files, log_identity(self._log), versions)
+        self._registered = self._files.place(self._end_of(versions))
         self.refresh()
 
     def refresh(self) -> None:
@@ -138,18 +148,21 @@ class Ingestion:
 
     def end(self) -> int:
         """Return the offset up to which all tables durably have the log; its oldest record if one has nothing."""
+        return self._end_of(self._versions())
+
+    def _versions(self) -> list[tuple[LakeTable, DeltaTable]]:
+        """Return the tables that follow the log, as far as they exist, each with its newest version."""
         tables = [RECORDS, *(each for each in TABLES if each.layer == "silver" and self._has_silver)]
-        found = [LakeTable(self._lake, each) for each in tables]
-        if not all(each.exists for each in found):
+        return [(found, found.load()) for each in tables if (found := LakeTable(self._lake, each)).exists]
+
+    def _end_of(self, versions: Sequence[tuple[LakeTable, DeltaTable]]) -> int:
+        silver = sum(each.layer == "silver" for each in TABLES) if self._has_silver else 0
+        if len(versions) <= silver:
             return self._files.oldest()
         identity = log_identity(self._log)
-        versions = [each.load() for each in found]
-        for each, version in zip(found, versions, strict=True):
-            each.sync_commit(version)
-        ends = [
-            committed(version, application_of(identity, each.table))
-            for each, version in zip(found, versions, strict=True)
-        ]
+        for target, version in versions:
+            target.sync_commit(version)
+        ends = [committed(version, application_of(identity, target.table)) for target, version in versions]
         return min(self._files.oldest() if end is None else end for end in ends)
 
     def store(self, first: int, end: int) -> None:
@@ -195,10 +208,11 @@ class Ingestion:
         """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``table``."""
         target, bronze = LakeTable(self._lake, table), LakeTable(self._lake, RECORDS)
         delta = target.load()
-        plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=OFFSETS_MAX)}, (decoding,))
+        plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=0)}, (decoding,))
         paths, ends = bronze.paths(bronze.load()), ends_of(self._lake, delta, table)
         written = decode_bronze(self._spark, paths, ends, plan).get(table.name, Written())
         target.commit(delta, written.files, misfits=written.counts.misfits, replaces=True)
+        replace_rejected(self._lake, table, written.quarantine, own_ends(self._lake, ends))
 
     def _bring(
         self, tables: Sequence[Table], decodings: Sequence[Decoding], first: int, end: int, *mentioned: str
@@ -214,19 +228,20 @@ class Ingestion:
         targets: dict[str, Target] = {}
         for target, _, own_first in behind:
             table = CHANGES if target.table is SUBSCRIPTIONS else target.table
-            quarantined = committed(quarantine, _rejections(identity, table)) or 0
+            quarantined = committed(quarantine, rejections_of_log(identity, table)) or 0
             targets[table.name] = Target(table, base + own_first, base + quarantined)
         wanted = [each for each in decodings if targets.keys() & set(each.kinds.values())]
         plan = Plan(self._lake, new_attempt(), targets, wanted)
+        reached = self._files.place(end)
         parts = self._files.slices(min(each.first for each in behind), end, ROWS_PER_PARTITION)
         written = decode_log(self._spark, parts, base, plan, mentioned)
         removed: list[LakeFile] = []
         if SUBSCRIPTIONS.name in targets:
             removed = self._replace_versions(written)
-        self._require(behind, written, end)
+        self._require(behind, written, reached)
         for each in behind:
             own = written.get(each.target.table.name, Written())
-            self._commit(each, identity, own, removed if each.target.table is SUBSCRIPTIONS else [], end)
+            self._commit(each, identity, own, removed if each.target.table is SUBSCRIPTIONS else [], reached)
 
     def _behind(self, table: Table, first_log: str, identity: str, first: int, end: int) -> _Behind | None:
         target = LakeTable(self._lake, table)
@@ -247,12 +262,13 @@ class Ingestion:
         written[SUBSCRIPTIONS.name] = Written(versions.files, changes.quarantine, versions.counts + rejected)
         return live
 
-    def _require(self, behind: Sequence[_Behind], written: Mapping[str, Written], end: int) -> None:
-        """Remove all files if rows do not meet a check that stops the job."""
+    def _require(self, behind: Sequence[_Behind], written: Mapping[str, Written], reached: LogPlace) -> None:
+        """Remove all files if rows do not meet a check that stops the job, or the log was replaced meanwhile."""
         try:
+            checked_lake_place(self._lake, self._files, reached)
             for target, _, first in behind:
                 counts = written.get(target.table.name, Written()).counts
-                require(counts, target.table, f"{self._log}: records {first} to {end - 1}")
+                require(counts, target.table, f"{self._log}: records {first} to {reached.offset - 1}")
         except WanderbusError:
             for target, _, _ in behind:
                 own = written.get(target.table.name, Written())
@@ -260,16 +276,26 @@ class Ingestion:
                 LakeTable(self._lake, QUARANTINE).discard(own.quarantine)
             raise
 
-    def _commit(self, behind: _Behind, identity: str, written: Written, removed: list[LakeFile], end: int) -> None:
+    def _commit(
+        self, behind: _Behind, identity: str, written: Written, removed: list[LakeFile], reached: LogPlace
+    ) -> None:
         """Commit the rejected rows to the quarantine, and then the table."""
         table = behind.target.table
         if written.quarantine:
             quarantine = LakeTable(self._lake, QUARANTINE)
-            rejections = _rejections(identity, table)
-            quarantine.commit(quarantine.load(), written.quarantine, ends={rejections: end})
-        ends, misfits = {application_of(identity, table): end}, written.counts.misfits
+            rejections = rejections_of_log(identity, table)
+            quarantine.commit(quarantine.load(), written.quarantine, ends={rejections: reached})
+        ends, misfits = {application_of(identity, table): reached}, written.counts.misfits
         behind.target.commit(behind.delta, written.files, removed=removed, ends=ends, misfits=misfits)
         self.counts[table.name] = self.counts.get(table.name, TableCounts()) + written.counts
+        if written.counts.rejected and table.name != RECORDS.name:
+            _log.warning(
+                "%s: %d records up to record %d of %s rejected; the table quarantine of the lake has the reasons",
+                table.name,
+                written.counts.rejected,
+                reached.offset - 1,
+                self._log,
+            )
 
     def _require_no_gap(self, target: LakeTable, done: int | None, first: int) -> None:
         have = self._files.oldest() if done is None else done
@@ -336,6 +362,11 @@ def ends_of(lake: Path, delta: DeltaTable, table: Table) -> dict[int, int]:
     }
 
 
+def own_ends(lake: Path, ends: Mapping[int, int]) -> dict[str, LogPlace]:
+    """Return the ends of :func:`ends_of` as places in each log, by the identity of the log."""
+    return {identity: LogPlace(ends[base] - base) for identity, base in logs_in(lake).bases.items()}
+
+
 def write_versions(
     spark: SparkSession, target: LakeTable, live: Sequence[LakeFile], changes: Sequence[LakeFile]
 ) -> Written:
@@ -344,8 +375,3 @@ def write_versions(
     versions = target.write(lifetimes(target.rows(spark, live), rows))
     target.discard(changes)
     return versions
-
-
-def _rejections(identity: str, table: Table) -> str:
-    """Return the application id of the commits of a table's rejected rows to the quarantine."""
-    return f"{application_of(identity, QUARANTINE)}/{table.name}"

@@ -10,7 +10,7 @@ import msgspec
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
 from wanderbus.pipeline.source.log_files import LogFiles, read_slice
-from wanderbus.runtime.segment_files import durable_end
+from wanderbus.runtime.segment_files import durable_end, read_log_name
 
 _RECORDS_AT_ONCE: Final = 4_096
 
@@ -33,6 +33,8 @@ _decoder: Final = msgspec.msgpack.Decoder(_Identifying)
 
 def log_identity(log: Path) -> str:
     """Return the identity of the log in a directory; ``StorageError`` if none of its records has it."""
+    if (name := read_log_name(log)) is not None:
+        return name
     files, end = LogFiles(log), durable_end(log)
     for first in range(files.oldest(), end, _RECORDS_AT_ONCE):  # in steps: not a walk over the whole log
         for part in files.slices(first, min(first + _RECORDS_AT_ONCE, end), _RECORDS_AT_ONCE):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.lake.delta import Conditions, LakeTable
+from wanderbus.pipeline.lake.lake_paths import file_rows
 from wanderbus.pipeline.tables import ALL_TABLES, RECORDS, Table, named
-from wanderbus.pipeline.tables.schemas import columns_in, spark_schema
+from wanderbus.pipeline.tables.schemas import columns_in
 
-Conditions = Sequence[tuple[str, str, str | int | list[str]]]
-"""Conditions on columns, as ``("subject", "=", "Departure")`` or ``("offset", ">=", 1_000)``; all of them hold."""
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def existing_tables(lake: Path) -> list[Table]:
@@ -28,7 +28,7 @@ def existing_tables(lake: Path) -> list[Table]:
 
 def table(
     spark: SparkSession,
-    lake: Path,
+    lake: Path | str,
     name: str,
     *,
     version: int | None = None,
@@ -40,17 +40,9 @@ def table(
     ``conditions`` leave out files in which no row meets them; rows of the other files are not filtered. Raises
     ``StorageError`` if there is no such table or version.
     """
+    lake = Path(lake)
     delta = opened(lake, named(name), version=version, as_of=as_of)
-    paths = paths_in(delta, conditions)
-    schema = spark_schema(columns_in(delta.schema()))
-    if not paths:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
-
-
-def paths_in(delta: DeltaTable, conditions: Conditions = ()) -> list[str]:
-    """Return the files of a version, without those in which no row meets the ``conditions``."""
-    return delta.file_uris(file_pruning_predicate=list(conditions) or None)
+    return file_rows(spark, columns_in(delta.schema()), LakeTable(lake, named(name)).paths(delta, conditions))
 
 
 def opened(lake: Path, table: Table, *, version: int | None = None, as_of: datetime | None = None) -> DeltaTable:

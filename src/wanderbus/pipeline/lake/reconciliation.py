@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.log_identity import log_identity
+from wanderbus.pipeline.lake.log_places import require_same_log
 from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source import FORMAT, log_schema
@@ -52,7 +53,11 @@ class SegmentReport(msgspec.Struct, frozen=True):
 
 
 def reconcile(spark: SparkSession, log: Path, lake: Path) -> list[SegmentReport]:
-    """Compare each segment that the log still has with the lake, as far as the lake has come."""
+    """Compare each segment that the log still has with the lake, as far as the lake has come.
+
+    Raises ``LogReplaced`` if the log is not the one that the lake has read.
+    """
+    require_same_log(lake, log)
     end = min(durable_end(log), lake_end(log, lake))
     bases = [base for base in LogFiles(log).bases() if base < end]
     if not bases:

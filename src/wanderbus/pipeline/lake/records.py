@@ -69,4 +69,4 @@ def _array(columns: Columns, field: pa.Field, size: int) -> pa.Array:
 
 
 def _dates(times: Sequence[int]) -> pa.Array:
-    return pa.array((np.asarray(times, np.int64) // _DAY_US).astype(np.int32)).cast(pa.date32())
+    return pa.array(np.asarray(times, np.int64) // _DAY_US, pa.int32()).cast(pa.date32())

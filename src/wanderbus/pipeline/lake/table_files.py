@@ -6,6 +6,7 @@ not part of the table until delta-rs commits them. Their names are unique, so ta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import uuid
@@ -18,7 +19,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from wanderbus.pipeline.tables.schemas import spark_schema
 from wanderbus.pipeline.tables.specification import Column, Table
@@ -52,6 +52,8 @@ class LakeFile(msgspec.Struct, frozen=True):
 
 def arrow_schema(table: Table) -> pa.Schema:
     """Return the schema of a table's files."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(spark_schema(table), timezone="UTC")
 
 
@@ -131,8 +133,15 @@ class _File:
 
 
 def durable_file(directory: Path, path: str, partition: dict[str, str | None]) -> LakeFile:
-    """Make a file durable that is complete, and return it."""
-    place = directory / path
+    """Make a file durable that is complete, and return it.
+
+    It is as readable as the directory of its table, whichever process has written it.
+    """
+    place, mode = directory / path, directory.stat().st_mode & 0o777
+    place.chmod(mode & 0o666)
+    for each in Path(path).parents[:-1]:
+        with contextlib.suppress(PermissionError):  # of a directory that another worker's user has made
+            (directory / each).chmod(mode)
     sync(place)
     metadata = pq.read_metadata(place)
     return LakeFile(path, place.stat().st_size, metadata.num_rows, partition, json.dumps(_statistics(metadata)))
@@ -169,7 +178,7 @@ def _separated(rows: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple
         yield _values(rows, columns, 0), rows
         return
     for number, first in enumerate(firsts.tolist()):
-        yield _values(rows, columns, first), rows.take(pa.array(np.flatnonzero(places == number)))
+        yield _values(rows, columns, first), rows.take(pa.array(np.flatnonzero(places == number), pa.int64()))
 
 
 def _values(rows: pa.RecordBatch, columns: tuple[str, ...], place: int) -> tuple[Any, ...]:

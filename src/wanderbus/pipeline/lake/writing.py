@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 from wanderbus.pipeline.lake.quality import TableCounts, judged
 from wanderbus.pipeline.lake.table_files import LakeFile, TableFiles, arrow_schema
 from wanderbus.pipeline.tables import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _RESULT: Final = "result binary"
 _BATCH_ROWS: Final = 65_536
@@ -84,4 +86,4 @@ def collected(results: DataFrame) -> dict[str, Written]:
 
 
 def _result(written: Mapping[str, Written]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"result": msgspec.msgpack.encode(written)}])
+    return pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(written)], pa.binary())], names=["result"])

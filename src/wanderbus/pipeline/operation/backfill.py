@@ -18,17 +18,18 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from wanderbus.errors import ConfigurationError
 from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze
 from wanderbus.pipeline.lake.delta import LakeTable, application_of
-from wanderbus.pipeline.lake.jobs import DECODINGS, declared_events, ends_of, write_versions
+from wanderbus.pipeline.lake.jobs import DECODINGS, declared_events, ends_of, own_ends, write_versions
 from wanderbus.pipeline.lake.lifetimes import CHANGES
 from wanderbus.pipeline.lake.logs import logs_in
+from wanderbus.pipeline.lake.quarantine import replace_rejected
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.lake.records import Decoding
 from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, schema_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import Written
-from wanderbus.pipeline.lake_offsets import OFFSETS_MAX
-from wanderbus.pipeline.tables import RECORDS, SUBSCRIPTIONS, Column, named
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SUBSCRIPTIONS, Column, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.segments import LogPlace
 
 _MODULUS: Final = 1 << 61
 """Bound of the checksum of a row, so that the sum of as many rows as a table can have fits a decimal number."""
@@ -63,22 +64,29 @@ def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = Fa
     ``ConfigurationError`` for a table that is not silver.
     """
     target, written, ends = _rebuilt(spark, lake, name)
+    quarantine = LakeTable(lake, QUARANTINE)
     try:
         result = _compared(spark, target, written.files)
         is_wanted = not result.is_equal and (result.is_equal_in_fixed or is_forced)
         if is_wanted:
             misfits = written.counts.misfits
-            target.commit(target.load(), written.files, replaces=True, ends=ends, misfits=misfits)
+            own = {application_of(log, target.table): end for log, end in ends.items()}
+            target.commit(target.load(), written.files, replaces=True, ends=own, misfits=misfits)
     except BaseException:
         target.discard(written.files)
+        quarantine.discard(written.quarantine)
         raise
     if not is_wanted:
         target.discard(written.files)
+    if is_wanted or result.is_equal:
+        replace_rejected(lake, target.table, written.quarantine, ends)
+    else:
+        quarantine.discard(written.quarantine)
     return msgspec.structs.replace(result, is_swapped=is_wanted)
 
 
-def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Written, dict[str, int]]:
-    """Return the table with its columns as they are declared now, the rows decoded again, and its ends."""
+def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Written, dict[str, LogPlace]]:
+    """Return the table with its columns as they are declared now, the rows decoded again, and its end in each log."""
     specified = named(name)
     if specified.layer != "silver":
         raise ConfigurationError(f"{name} is a {specified.layer} table; only silver tables can be made again")
@@ -92,12 +100,12 @@ def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Wri
     ends = {base: end if end > base else stored[base] for base, end in ends_of(lake, delta, specified).items()}
     decoded = CHANGES if specified is SUBSCRIPTIONS else target.table
     wanted = [each for each in decodings if name in each.kinds.values()]
-    plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=OFFSETS_MAX)}, wanted)
+    plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=0)}, wanted)
     written = decode_bronze(spark, bronze.paths(bronze.load()), ends, plan).get(name, Written())
     if specified is SUBSCRIPTIONS and written.files:
-        written = write_versions(spark, target, [], written.files)
-    own = {application_of(log, specified): ends[base] - base for log, base in logs.bases.items()}
-    return target, written, own
+        versions = write_versions(spark, target, [], written.files)
+        written = Written(versions.files, written.quarantine, versions.counts)
+    return target, written, own_ends(lake, ends)
 
 
 def _compared(spark: SparkSession, target: LakeTable, files: Sequence[LakeFile]) -> Backfilled:

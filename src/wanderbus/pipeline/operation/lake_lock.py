@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from wanderbus.errors import StorageError
+from wanderbus.pipeline.lake.lake_paths import check_lake_path
+from wanderbus.runtime.files.file_modes import make_private_directory
 
 LOCK_FILE: Final = "_lock"
 """File within the directory; its lock ends with the process that has it, however that ends."""
@@ -17,10 +19,13 @@ LOCK_FILE: Final = "_lock"
 
 @contextmanager
 def directory_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of a directory; ``StorageError`` if another process has it."""
+    """Hold the lock of a directory; ``StorageError`` if another process has it.
+
+    A new directory is accessible to its owner only. One that somebody has made keeps its mode: it may be shared.
+    """
     path = directory / LOCK_FILE
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(directory)
         file = path.open("a+b")
     except OSError as error:
         raise StorageError(f"{directory} cannot be written: {error.strerror}; give a directory that can be") from None
@@ -37,8 +42,12 @@ def directory_lock(directory: Path) -> Iterator[None]:
         yield
 
 
-lake_lock = directory_lock
-"""Lock of a lake."""
+@contextmanager
+def lake_lock(lake: Path) -> Iterator[None]:
+    """Hold the lock of a lake; ``StorageError`` if another process has it, or if the path cannot be that of a lake."""
+    check_lake_path(lake)
+    with directory_lock(lake):
+        yield
 
 
 def check_lock(lake: Path) -> None:

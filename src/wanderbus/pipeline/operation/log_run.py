@@ -17,6 +17,7 @@ from wanderbus.pipeline.lake.jobs import Ingestion
 from wanderbus.pipeline.operation.query_progress import QueryProgress, RunProgress
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source.log_files import LogFiles
+from wanderbus.runtime.log_place import LogReplaced
 
 STARTS_MAX: Final = 3
 """Starts of a query until its reader of the log, a process of Python, is ready within the ten seconds that Spark
@@ -105,7 +106,7 @@ class LogRun:
         except (WanderbusError, PySparkException, Py4JError) as error:
             cause = self.job.error or error
             text = " ".join(str(cause).split("\n", 1)[0].split())
-            if isinstance(cause, WanderbusError) and ".seg" in text:
+            if isinstance(cause, LogReplaced) or (isinstance(cause, WanderbusError) and ".seg" in text):
                 raise PipelineFailed(text) from None
             raise PipelineFailed(f"{text}; the batch begins at {place_in(self.log, self.job.end())}") from None
 

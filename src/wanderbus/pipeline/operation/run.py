@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.jobs import Ingestion, LakeCounts
+from wanderbus.pipeline.lake.lake_parents import store_parents
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.logs import add_logs, logs_in
 from wanderbus.pipeline.lineage import LineageRun, recorded
@@ -42,30 +43,33 @@ class PipelineRun:
 
     ``log`` is the log of a server, or those of several servers of a domain (decision 0095). ``stop`` ends any run after
     its present batch; a signal handler may set it. ``declared`` are attributes beside those of the logs' own
-    declarations, as for :class:`~wanderbus.pipeline.lake.jobs.Ingestion`.
+    declarations, as for :class:`~wanderbus.pipeline.lake.jobs.Ingestion`. ``parents`` are those of subjects in the
+    domain, which the lake then knows; with None it keeps those that it knows.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        log: Path | Sequence[Path],
-        lake: Path,
+        log: Path | str | Sequence[Path | str],
+        lake: Path | str,
         *,
         declared: Declared | None = None,
+        parents: Mapping[str, str] | None = None,
         every_s: float | None = None,
         rows_per_batch: int | None = None,
         lineage_copy: Path | None = None,
         on_progress: Callable[[RunProgress], None] = lambda _: None,
         stop: threading.Event | None = None,
     ) -> None:
-        self._logs = [log] if isinstance(log, Path) else list(log)
-        self._lake = lake
+        self._logs = [Path(each) for each in ([log] if isinstance(log, Path | str) else log)]
+        self._lake = Path(lake)
+        self._parents = parents
         self._every_s = every_s
         self._rows_per_batch = rows_per_batch
         self._lineage_copy = lineage_copy
         self._on_progress = on_progress
         storing = threading.Lock()
-        self._jobs = [Ingestion(spark, each, lake, declared=declared, storing=storing) for each in self._logs]
+        self._jobs = [Ingestion(spark, each, self._lake, declared=declared, storing=storing) for each in self._logs]
         self._counts: LakeCounts = {}
         for job in self._jobs:
             job.counts = self._counts
@@ -81,6 +85,8 @@ class PipelineRun:
             runs = [
                 LogRun(job, log, *name) for job, log, name in zip(self._jobs, self._logs, self._names(), strict=True)
             ]
+            if self._parents is not None:
+                store_parents(self._lake, self._parents)
             lineage = LineageRun(self._lake, "run", logs=self._logs, copy=self._lineage_copy)
             lineage.spans = lambda: [(each.first, each.end) for each in runs]
             lineage.counts = self._counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import msgspec
 from wanderbus.pipeline.lake.compaction import small_files
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, misfits_in
 from wanderbus.pipeline.lake.logs import logs_in
+from wanderbus.pipeline.lake.quarantine import quarantined_rows
 from wanderbus.pipeline.lake.reading import existing_tables
 from wanderbus.pipeline.lineage import Run, runs
 from wanderbus.pipeline.operation.lake_lock import is_locked
@@ -61,7 +61,7 @@ def lake_status(lake: Path, durable: int, log: str | None = None) -> LakeStatus:
     log = log or logs.first
     logs.base(log)
     past = runs(lake)
-    quarantined = _quarantined(lake)
+    quarantined = quarantined_rows(lake)
     tables = [_table(lake, table, log, durable, quarantined) for table in found]
     return LakeStatus(str(lake), log, durable, is_locked(lake), past[-1] if past else None, tables)
 
@@ -83,12 +83,3 @@ def _table(lake: Path, table: Table, log: str, durable: int, quarantined: Mappin
         quarantined=quarantined.get(table.name, 0),
         misfits=misfits_in(delta),
     )
-
-
-def _quarantined(lake: Path) -> Mapping[str, int]:
-    target = LakeTable(lake, QUARANTINE)
-    found: Counter[str] = Counter()
-    if target.exists:
-        for file in target.files(target.load()):
-            found[file.partition["table"] or ""] += file.rows
-    return found

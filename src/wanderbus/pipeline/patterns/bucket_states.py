@@ -21,7 +21,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from wanderbus.patterns import NEVER_US, Counts, Seen, State
-from wanderbus.patterns.state import BEFORE_ALL_US
+from wanderbus.pipeline.patterns.spark_time import from_spark_ms, to_spark_ms
 from wanderbus.pipeline.patterns.taking_part import PatternText, compiled
 from wanderbus.pipeline.workers import settle
 
@@ -77,7 +77,7 @@ class BucketStates(StatefulProcessor):
 
     def _advanced(self, several: Iterable[Seen], timers: TimerValues) -> Iterator[Row]:
         """Yield the outcomes of a bucket, and store its next state."""
-        pattern, watermark_us = compiled(self._pattern), _watermark_us(timers)
+        pattern, watermark_us = compiled(self._pattern), from_spark_ms(timers.getCurrentWatermarkInMs())
         settle()
         stored = self._stored.get()
         state, timer_ms = (pattern.start(), None) if stored is None else (pattern.load(stored[0]), stored[1])
@@ -96,16 +96,10 @@ class BucketStates(StatefulProcessor):
     def _set_timer(self, state: State, timer_ms: int | None, watermark_ms: int) -> int | None:
         """Let Spark wake the bucket as soon as something is due; return that watermark, None if nothing will be."""
         due_us = state.due_us
-        next_ms = None if due_us == NEVER_US else due_us // 1_000 + 1
+        next_ms = None if due_us == NEVER_US else to_spark_ms(due_us) + 1
         if next_ms != timer_ms:
             if timer_ms is not None and timer_ms > watermark_ms:
                 self._handle.deleteTimer(timer_ms)
             if next_ms is not None:
                 self._handle.registerTimer(next_ms)
         return next_ms
-
-
-def _watermark_us(timers: TimerValues) -> int:
-    """Return the watermark of the query; Spark has 0 before the first one."""
-    watermark_ms = timers.getCurrentWatermarkInMs()
-    return watermark_ms * 1_000 if watermark_ms > 0 else BEFORE_ALL_US

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from wanderbus.patterns import NEVER_US, Counts, Detection, Pattern, Seen
-from wanderbus.pipeline.history.queries import Events
+from wanderbus.pipeline.history.spark_batches import Events
 from wanderbus.pipeline.patterns.taking_part import compiled, taking_part, text_of
 from wanderbus.pipeline.workers import settle
 
@@ -20,9 +20,9 @@ DETECTIONS: Final = (
 )
 """Columns of detections; ``detection`` is :class:`wanderbus.patterns.Detection` in msgpack."""
 
-OUTCOMES: Final = f"{DETECTIONS}, waiting_full bigint, partial_full bigint, long bigint"
+OUTCOMES: Final = f"{DETECTIONS}, waiting_full bigint, partial_full bigint, long bigint, left_out bigint"
 
-REFUSED: Final = ("waiting_full", "partial_full", "long")
+REFUSED: Final = ("waiting_full", "partial_full", "long", "left_out")
 """Counts of :class:`wanderbus.patterns.Counts` that say that detections may be missing."""
 
 _TAKEN: Final = pa.struct([("step", pa.string()), ("offset", pa.int64()), ("id", pa.string())])

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from wanderbus.patterns import Pattern, Seen
 from wanderbus.pipeline.patterns.bucket_states import NO_BUCKET, OUTCOMES, BucketStates, bucket_of
+from wanderbus.pipeline.patterns.spark_time import to_spark_us
 from wanderbus.pipeline.patterns.taking_part import compiled, seen_in, text_of
 from wanderbus.pipeline.workers import settle
 
@@ -64,15 +65,16 @@ def packed(pattern: Pattern, records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _latest_us(pattern: Pattern, records: pa.RecordBatch, found: Sequence[Seen]) -> int | None:
-    """Return the latest time that these records show; None if they show none."""
+    """Return the latest time that these records show, at most that of receipt; None if they show none."""
     if pattern.declaration.time_source == "receipt":
         latest: int | None = pc.max(records.column("at_us")).as_py()
         return latest
-    return max((seen.time_us for seen in found), default=None)
+    received_us = dict(zip(*(records.column(name).to_pylist() for name in ("offset", "at_us")), strict=True))
+    return max((min(seen.time_us, received_us[seen.offset]) for seen in found), default=None)
 
 
 def _rows(rows: Sequence[tuple[int, bytes | None]], latest_us: int) -> pa.RecordBatch:
     buckets, seen = [bucket for bucket, _ in rows], [each for _, each in rows]
-    columns = (buckets, [latest_us] * len(rows), seen)
+    columns = (buckets, [to_spark_us(latest_us)] * len(rows), seen)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

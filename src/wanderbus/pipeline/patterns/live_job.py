@@ -5,10 +5,10 @@ A batch that was interrupted is repeated by the next run with the same number an
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +22,10 @@ from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.patterns import Counts, Detection, Pattern
 from wanderbus.patterns.bounds import Bounds
 from wanderbus.pipeline.checkpoint import checkpoint_location
+from wanderbus.pipeline.durable_files import write_durably
 from wanderbus.pipeline.engine.engine import reason_of
 from wanderbus.pipeline.lake.log_identity import log_identity
-from wanderbus.pipeline.lake.registration import EXPIRES_S, reader_name
+from wanderbus.pipeline.lake.registration import reader_name, register_place
 from wanderbus.pipeline.operation.lake_lock import directory_lock
 from wanderbus.pipeline.operation.query_progress import QueryProgress, RunProgress
 from wanderbus.pipeline.patterns.bucket_states import BUCKETS
@@ -32,7 +33,7 @@ from wanderbus.pipeline.patterns.detections import detection_of
 from wanderbus.pipeline.patterns.live_detections import COLUMNS, live_outcomes
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
-from wanderbus.runtime.log_readers import LogReader, register_reader
+from wanderbus.runtime.log_readers import load_reader, reader_file
 
 RECORDS_A_BATCH: Final = 100_000
 """Bound of one batch, so that the first detections of a backlog come soon."""
@@ -69,6 +70,7 @@ class _Identity(msgspec.Struct, frozen=True):
     pattern: str
     bounds: Bounds
     buckets: int = BUCKETS
+    children: Mapping[str, tuple[str, ...]] = {}
 
 
 class LivePattern:
@@ -81,8 +83,8 @@ class LivePattern:
     def __init__(
         self,
         spark: SparkSession,
-        log: Path,
-        checkpoint: Path,
+        log: Path | str,
+        checkpoint: Path | str,
         pattern: Pattern,
         hand_on: HandOn,
         *,
@@ -92,8 +94,10 @@ class LivePattern:
         stop: threading.Event | None = None,
     ) -> None:
         self._spark = spark
-        self._log = log.absolute()
-        self._checkpoint = checkpoint.absolute()
+        self._log = Path(log).absolute()
+        self._files = LogFiles(self._log)
+        self._checkpoint = Path(checkpoint).absolute()
+        self._reader = reader_name(self._checkpoint, "pattern")
         self._pattern = pattern
         self._hand_on = hand_on
         self._every_s = every_s
@@ -111,7 +115,7 @@ class LivePattern:
         :class:`PatternFailed` if Spark fails or the log cannot be read, and what ``hand_on`` raises.
         """
         with directory_lock(self._checkpoint):
-            oldest = LogFiles(self._log).oldest()
+            oldest = self._files.oldest()
             if self._is_new():
                 self._register(oldest)
             query = self._start()
@@ -134,17 +138,18 @@ class LivePattern:
         return writer.option("checkpointLocation", location).trigger(**trigger).start()
 
     def _follow(self, query: StreamingQuery, progress: QueryProgress) -> None:
-        registered_s, needed = -_REGISTER_S, None
-        while not (is_done := query.awaitTermination(_POLL_S)) and not self.stop.is_set():  # type: ignore[arg-type]
+        registered_s, ended = -_REGISTER_S, None
+        is_done = False
+        while not is_done and not self.stop.is_set():
+            is_done = bool(query.awaitTermination(_POLL_S))  # type: ignore[arg-type]
             for each in progress.ended(query):
-                needed = each.offset - each.records
+                ended = each
                 self._on_progress(each)
-            if needed is not None and time.monotonic() - registered_s >= _REGISTER_S:
+            if ended is not None and time.monotonic() - registered_s >= _REGISTER_S:
                 registered_s = time.monotonic()
-                self._register(needed)
+                self._register(ended.offset - ended.records)
         if is_done:
-            for each in progress.ended(query):
-                self._on_progress(each)
+            self._register_end(None if ended is None else ended.offset)
 
     def _on_batch(self, rows: DataFrame, batch: int) -> None:
         with self._between:
@@ -170,18 +175,31 @@ class LivePattern:
                 self._between.release()
 
     def _register(self, offset: int) -> None:
-        """Register that the log is needed from ``offset`` on, where the last recorded batch began."""
-        name = reader_name(self._checkpoint, "pattern")
-        register_reader(self._log, LogReader(name, offset, time.time_ns() // 1_000, EXPIRES_S))
+        """Register that the log is needed from ``offset`` on.
+
+        Within a query that is where its last recorded batch began, and after its end where that batch ended.
+        """
+        register_place(self._log, self._reader, self._files.place(offset))
+
+    def _register_end(self, offset: int | None) -> None:
+        """Register that the run has ended at ``offset``, where the former one ended if it is None."""
+        if offset is not None:
+            self._register(offset)
+            return
+        with suppress(FileNotFoundError):
+            if (known := load_reader(reader_file(self._log, self._reader))) is not None:
+                register_place(self._log, known.name, known.place)
 
     def _is_new(self) -> bool:
         """Require that the checkpoint is that of this log and pattern; a new one becomes it."""
         path = self._checkpoint / _IDENTITY_FILE
-        wanted = _Identity(log_identity(self._log), self._pattern.fingerprint, self._pattern.bounds)
+        wanted = _Identity(
+            log_identity(self._log), self._pattern.fingerprint, self._pattern.bounds, children=self._pattern.children
+        )
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_Identity)
         except FileNotFoundError:
-            _write(path, msgspec.json.encode(wanted))
+            write_durably(path, msgspec.json.encode(wanted))
             return True
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise StorageError(f"{path} is damaged; begin with a new checkpoint") from None
@@ -209,13 +227,3 @@ def add_counts(total: Counts, more: Counts) -> None:
     """Add counts to others."""
     for name in Counts.__struct_fields__:
         setattr(total, name, getattr(total, name) + getattr(more, name))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file durably; it is there whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.new")
-    with unfinished.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)

@@ -21,7 +21,8 @@ from wanderbus.patterns import Pattern, Seen
 from wanderbus.patterns.bounds import Bounds
 from wanderbus.pipeline.history.event_columns import table_of
 from wanderbus.pipeline.history.event_files import EventFiles
-from wanderbus.pipeline.history.queries import Events, attributes_asked, map_batches
+from wanderbus.pipeline.history.queries import attributes_asked
+from wanderbus.pipeline.history.spark_batches import Events, map_batches
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.pipeline.source.record_columns import name_of
 from wanderbus.pipeline.workers import settle
@@ -43,17 +44,18 @@ class PatternText(NamedTuple):
 
     text: str
     bounds: Bounds
+    children: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def text_of(pattern: Pattern) -> PatternText:
     """Return a pattern as it travels."""
-    return PatternText(pattern.text, pattern.bounds)
+    return PatternText(pattern.text, pattern.bounds, tuple(pattern.children.items()))
 
 
 @lru_cache(8)
 def compiled(pattern: PatternText) -> Pattern:
     """Return the pattern; a process compiles it once."""
-    return Pattern(pattern.text, pattern.bounds)
+    return Pattern(pattern.text, pattern.bounds, dict(pattern.children))
 
 
 def taking_part(events: Events, pattern: Pattern) -> DataFrame:
@@ -98,7 +100,7 @@ def seen_in(pattern: Pattern, batch: pa.RecordBatch) -> list[Seen]:
     rows = np.flatnonzero(leaves)
     if not len(rows):
         return []
-    chosen = batch.take(pa.array(rows))
+    chosen = batch.take(pa.array(rows, pa.int64()))
     offsets, times = chosen.column("offset").to_pylist(), chosen.column("at_us").to_pylist()
     found: list[Seen] = []
     for row, bits, offset, at_us, (id, published_us) in zip(

@@ -15,9 +15,10 @@ from wanderbus.runtime.services.service import Service
 __all__ = ["LakeHistory", "history_service"]
 
 
-def history_service(data_dir: Path, lake: Path) -> Service:
+def history_service(data_dir: Path | str, lake: Path | str) -> Service:
     """Return the service that answers the server in ``data_dir`` from ``lake``: a context manager, with own threads.
 
-    The lake may be empty yet, and grow meanwhile.
+    The lake may be empty yet, and grow meanwhile. It answers no request if it has read another log.
     """
-    return Service(data_dir, NAME, handlers_of(LakeHistory(lake)))
+    data_dir = Path(data_dir)
+    return Service(data_dir, NAME, handlers_of(LakeHistory(Path(lake), data_dir / "log")))

@@ -24,13 +24,15 @@ from deltalake.exceptions import DeltaError
 from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import HistoryRead, HistoryWanted
 from wanderbus.errors import StorageError, WanderbusError
-from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
+from wanderbus.pipeline.lake.delta import LakeTable, application_of, place_of
+from wanderbus.pipeline.lake.log_places import checked_lake_place
 from wanderbus.pipeline.lake.logs import logs_of
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
+from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS
 from wanderbus.runtime.services.frames import ServiceAway
 from wanderbus.runtime.services.history import OffsetAsked
-from wanderbus.segments import Frame
+from wanderbus.segments import HIGH_WATER, Frame, LogPlace
 from wanderbus.subscription import instant_shown
 
 _log = logging.getLogger("wanderbus.service")
@@ -61,6 +63,7 @@ class _Contents(NamedTuple):
     begin: int
     end: int
     files: list[_File]
+    place: LogPlace
 
     @property
     def shown(self) -> str:
@@ -88,10 +91,14 @@ class _Rows(NamedTuple):
 
 
 class LakeHistory:
-    """The archive in the directory ``lake``; several threads may ask it."""
+    """The archive in the directory ``lake``; several threads may ask it.
 
-    def __init__(self, lake: Path, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
+    It has to have read ``log``, if there is one: it answers nothing from the past of another log.
+    """
+
+    def __init__(self, lake: Path, log: Path | None = None, *, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._lake = lake
+        self._log_files = None if log is None else LogFiles(log)
         self._cache_bytes_max = cache_bytes_max
         self._contents: dict[str, _Contents] = {}
         """Contents of each log that was asked for, by its identity."""
@@ -124,6 +131,7 @@ class LakeHistory:
         known = self._contents.get(f"{wanted.server}-{wanted.incarnation}")
         try:
             if known is not None:
+                self._require_same_log(known)
                 return self._read(known, wanted)
         except (WanderbusError, OSError, pa.ArrowException):
             pass  # the lake may have more by now, or have its records in other files
@@ -147,19 +155,27 @@ class LakeHistory:
             delta = target.load()
             logs = logs_of(self._lake, delta)
             every = list(_files(target, delta))
-            end = committed(delta, application_of(identity, RECORDS)) or 0
+            place = place_of(delta, application_of(identity, RECORDS)) or LogPlace(0)
         except (StorageError, DeltaError) as error:
             raise ServiceAway(" ".join(str(error).split())) from None
         if (base := logs.bases.get(identity)) is None:
             raise StorageError(f"the lake has the log {', '.join(logs.identities)}, not {identity}")
         found = [own for file in every if (own := _own(file, base)) is not None]
         files = sorted(found, key=lambda each: each.first)
-        begin = files[0].first - base if files else end
-        contents = self._contents[identity] = _Contents(identity, base, begin, end, files)
+        begin = files[0].first - base if files else place.offset
+        contents = _Contents(identity, base, begin, place.offset, files, place)
+        self._require_same_log(contents)
+        self._contents[identity] = contents
         with self._lock:
             paths = {file.path for file in every}
             self._extents = {path: kept for path, kept in self._extents.items() if path in paths}
         return contents
+
+    def _require_same_log(self, contents: _Contents) -> None:
+        """Return if the server's log has the records that the lake has read; ``LogReplaced`` otherwise."""
+        if self._log_files is not None and (self._log_files.directory / HIGH_WATER).exists():
+            with self._lock:
+                checked_lake_place(self._lake, self._log_files, contents.place)
 
     # Records
     # -----------------------------------------------------------------------------------------------------------------
@@ -271,7 +287,7 @@ class LakeHistory:
             for group in reversed(range(len(self._extent(file)))):
                 table = _table(file, group, [*_COLUMNS, "kind"])
                 named = pc.match_substring(table["record"], wanted.user.encode())
-                rows = table.filter(pc.and_(named, pc.is_in(table["kind"], pa.array(_GENERATING))))
+                rows = table.filter(pc.and_(named, pc.is_in(table["kind"], pa.array(_GENERATING, pa.string()))))
                 frames = _as_frames(contents.own(_rows(rows)), contents.base)
                 found = find_position(frames, wanted.user, wanted.session, number)
                 if found is not None and found >= contents.begin:
@@ -311,7 +327,7 @@ def _rows(table: pa.Table) -> _Rows:
     """Return the rows of a table in order of offset; a compacted file need not have them so."""
     offsets = table["offset"].to_numpy()
     if len(offsets) > 1 and not (offsets[1:] > offsets[:-1]).all():
-        table = table.take(pa.array(np.argsort(offsets, kind="stable")))
+        table = table.take(pa.array(np.argsort(offsets, kind="stable"), pa.int64()))
         offsets = table["offset"].to_numpy()
     return _Rows(offsets, table["at_us"].to_numpy(), table["record"])
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from wanderbus.errors import WanderbusError
+from wanderbus.pipeline.source.options import ColumnError
 
 ERROR_TYPE: Final = StructType(
     [StructField("reason", StringType()), StructField("path", StringType()), StructField("byte", LongType())]
@@ -43,11 +43,10 @@ COLUMNS: Final[dict[str, DataType]] = {
 
 DECODED: Final = ("published_us", "attributes", "json")
 DEFAULT: Final = tuple(name for name in COLUMNS if name not in DECODED)
-"""Columns without a choice."""
+"""Columns of :func:`log_schema` without a choice."""
 
-
-class ColumnError(WanderbusError):
-    """A schema asks for a column that the source does not have."""
+READ_DEFAULT: Final = tuple(name for name in COLUMNS if name != "json")
+"""Columns that Spark reads without a schema: the attributes of events are among them."""
 
 
 def log_schema(*names: str) -> StructType:

@@ -6,9 +6,10 @@ Sequence numbers rise, but a message may have been deleted, so a range may have 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import nats
 from nats.aio.client import Client
@@ -17,9 +18,12 @@ from nats.errors import Error as NatsError
 from nats.errors import NoServersError
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
 
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.pipeline.source.options import StreamOptions
+
+Answer = TypeVar("Answer")
 
 MESSAGES_AT_ONCE: Final = 4_096
 
@@ -56,12 +60,22 @@ def extent(options: StreamOptions) -> Extent:
             await client.close()
         return Extent(max(state.first_seq, 1), state.last_seq + 1)
 
-    try:
-        return asyncio.run(ask())
-    except WanderbusError:
-        raise
-    except (NatsError, OSError) as error:
-        raise _unreadable(options, error) from None
+    return _asked(options, ask())
+
+
+def checksum_before(options: StreamOptions, sequence: int) -> int | None:
+    """Return the CRC-32 of the message before ``sequence``; None if the stream has no such message (any more)."""
+
+    async def ask() -> int | None:
+        client = await _connected(options)
+        try:
+            return crc32((await client.jetstream().get_msg(options.stream, sequence - 1)).data or b"")
+        except NotFoundError:
+            return None
+        finally:
+            await client.close()
+
+    return _asked(options, ask()) if sequence > 1 else None
 
 
 def messages(options: StreamOptions, first: int, end: int) -> Iterator[Messages]:
@@ -85,6 +99,16 @@ def place_of(options: StreamOptions) -> str:
     """Return the name of the stream for errors, without credentials."""
     parts = urlsplit(options.url)
     return f"{parts.scheme}://{parts.hostname}:{parts.port or 4222}/{options.stream}"
+
+
+def _asked(options: StreamOptions, question: Coroutine[Any, Any, Answer]) -> Answer:
+    """Return the answer of the server; ``StorageError`` in one line if there is none."""
+    try:
+        return asyncio.run(question)
+    except WanderbusError:
+        raise
+    except (NatsError, OSError) as error:
+        raise _unreadable(options, error) from None
 
 
 class _Reading:

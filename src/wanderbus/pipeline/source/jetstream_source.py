@@ -23,16 +23,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.pipeline.source.columns import check_schema, log_schema
-from wanderbus.pipeline.source.jetstream import Extent, extent, messages, place_of
+from wanderbus.pipeline.source.columns import READ_DEFAULT, check_schema, log_schema
+from wanderbus.pipeline.source.jetstream import Extent, checksum_before, extent, messages, place_of
 from wanderbus.pipeline.source.options import OptionError, StreamOptions
+from wanderbus.pipeline.source.places import REMEDY, Offset, stored
 from wanderbus.pipeline.source.pushdown import Pushed
 from wanderbus.pipeline.source.rows import BatchBuilder, Rows
+from wanderbus.runtime.log_place import compared_place
+from wanderbus.segments import LogPlace
 
 JETSTREAM_FORMAT: Final = "wanderbus-jetstream"
 """Name of the source in Spark."""
-
-Offset = dict[str, int]
 
 
 class JetStreamSource(DataSource):
@@ -45,7 +46,7 @@ class JetStreamSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a record, without a choice of columns."""
-        return log_schema()
+        return log_schema(*READ_DEFAULT)
 
     def reader(self, schema: StructType) -> JetStreamReader:
         """Return the reader of everything that the stream has at the time of planning."""
@@ -95,7 +96,10 @@ class FilteringJetStreamReader(JetStreamReader):
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stream: each message in exactly one micro-batch; ``{"offset": n}`` is the next sequence number to read."""
+    """Stream: each message in exactly one micro-batch.
+
+    ``{"offset": n, "checksum": c}`` is the next sequence number to read, and the checksum of the message before.
+    """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options = options
@@ -104,7 +108,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the start offset of a query without a checkpoint."""
-        return {"offset": _first_offset(self._options, extent(self._options))}
+        return stored(self._place(_first_offset(self._options, extent(self._options))))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the size of one micro-batch, by the options."""
@@ -119,25 +123,35 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"offset": extent(self._options).end}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the end of the next micro-batch.
-
-        Raises ``StorageError`` when the stream ends before ``start``: it is not the stream of this checkpoint.
-        """
-        first, end = start["offset"], extent(self._options).end if self._target is None else self._target
-        if end < first:
-            raise StorageError(
-                f"the checkpoint is at message {first}, but {place_of(self._options)} ends at {end}: "
-                "it is another stream; use it with a new checkpoint and an empty lake"
-            )
-        return {"offset": min(end, first + limit.max_rows) if isinstance(limit, ReadMaxRows) else end}
+        """Return the end of the next micro-batch; ``LogReplaced`` if the stream is not the one of this checkpoint."""
+        there = extent(self._options)
+        place = self._checked(start, there)
+        first, end = place.offset, there.end if self._target is None else self._target
+        end = min(end, first + limit.max_rows) if isinstance(limit, ReadMaxRows) else end
+        return stored(place if end <= first else self._place(end))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return one partition per task for the messages from ``start`` up to ``end``."""
-        return _partitions(self._options, start["offset"], end["offset"], extent(self._options))
+        """Return one partition per task for the messages from ``start`` up to ``end``.
+
+        Raises ``LogReplaced`` if the stream is not the one of this checkpoint, which may have planned the batch before.
+        """
+        there = extent(self._options)
+        for each in (start, end):
+            self._checked(each, there)
+        return _partitions(self._options, start["offset"], end["offset"], there)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of ``partition`` as Arrow batches."""
         return _batches(partition, self._options, self._schema, Pushed())
+
+    def _place(self, sequence: int) -> LogPlace:
+        return LogPlace(sequence, checksum_before(self._options, sequence))
+
+    def _checked(self, offset: Offset, there: Extent) -> LogPlace:
+        place = LogPlace(**offset)
+        found = checksum_before(self._options, place.offset) if place.offset <= there.end else None
+        name = place_of(self._options)
+        return compared_place(place, there.end, found, name=name, reader="the checkpoint", remedy=REMEDY)
 
 
 def _first_offset(options: StreamOptions, there: Extent) -> int:

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 from wanderbus.errors import LogCorrupt, StorageError
 from wanderbus.pipeline.source.frames import Frames, frame_groups
 from wanderbus.pipeline.source.segment_index import STRIDE, SegmentIndex, opened
-from wanderbus.runtime.segment_files import segment_paths
-from wanderbus.segments import segment_name
+from wanderbus.runtime.log_place import Known, checked_place, place_at
+from wanderbus.runtime.segment_files import durable_end, segment_paths
+from wanderbus.segments import LogPlace, segment_name
 
 SLICE_BYTES_MAX: Final = 32 << 20
 """Bytes that one task reads at once; a slice of :data:`STRIDE` records may have more."""
@@ -90,6 +91,22 @@ class LogFiles:
             if reached < stop:
                 break
         return min(max(reached, first + 1), end)
+
+    def place(self, offset: int) -> LogPlace:
+        """Return the place before the record ``offset``, which is not beyond the durable mark."""
+        return place_at(self.directory, offset, self._known_before(offset))
+
+    def checked(self, place: LogPlace, *, reader: str, remedy: str) -> LogPlace:
+        """Return a place with its checksum, ``LogReplaced`` if the log has other records before it."""
+        known = self._known_before(place.offset)
+        return checked_place(self.directory, place, reader=reader, remedy=remedy, known=known)
+
+    def _known_before(self, offset: int) -> Known | None:
+        """Return where the record before ``offset`` is, by the index; None if there is no such record."""
+        base = max((base for base in self.bases() if base < offset), default=None)
+        if base is None or offset > durable_end(self.directory):
+            return None
+        return self.directory / segment_name(base), self._index(base).byte_of(offset - 1)
 
     def bases(self) -> list[int]:
         """Return the first offsets of the segments, in order."""

@@ -1,11 +1,13 @@
 """The event log as a Spark data source, in batch and as a stream: ``spark.read.format("wanderbus")`` (SPEC T-02).
 
-A stream's offset is ``{"offset": n}``: log offsets are dense, so a batch is exactly the records from one number up
-to another, and admission is arithmetic. Nothing at or beyond the durable mark is ever seen, a torn tail least of all.
+A stream's offset is ``{"offset": n, "checksum": c}``: log offsets are dense, so a batch is exactly the records from one
+number up to another, and admission is arithmetic. The checksum is that of the record before: a checkpoint recognises
+its log by it. Nothing at or beyond the durable mark is ever seen, a torn tail least of all.
 
-Options: ``path``, the log directory; ``maxRowsPerTrigger`` or ``maxBytesPerTrigger``, the size of one micro-batch;
-``startingOffset``, ``earliest`` (the default), ``latest`` or a number; ``rowsPerPartition``, the size of one task;
-``mode``, ``permissive`` (the default: a record that cannot be read is a row with an error) or ``failfast``.
+Options: ``path``, the data directory of a server, or its log; ``maxRowsPerTrigger`` or ``maxBytesPerTrigger``, the
+size of one micro-batch; ``startingOffset``, ``earliest`` (the default), ``latest`` or a number; ``rowsPerPartition``,
+the size of one task; ``mode``, ``permissive`` (the default: a record that cannot be read is a row with an error) or
+``failfast``.
 """
 
 from __future__ import annotations
@@ -30,19 +32,19 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.pipeline.source.columns import check_schema, log_schema
+from wanderbus.errors import LogCorrupt
+from wanderbus.pipeline.source.columns import READ_DEFAULT, check_schema, log_schema
 from wanderbus.pipeline.source.frames import Frames
 from wanderbus.pipeline.source.log_files import ALL, LogFiles, Slice, Wanted, corrupt, read_slice
 from wanderbus.pipeline.source.options import LogOptions, OptionError
+from wanderbus.pipeline.source.places import REMEDY, Offset, stored
 from wanderbus.pipeline.source.pushdown import Pushed
 from wanderbus.pipeline.source.rows import BatchBuilder, Rows
 from wanderbus.runtime.segment_files import durable_end
+from wanderbus.segments import LogPlace
 
 FORMAT: Final = "wanderbus"
 """Name of the source in Spark."""
-
-Offset = dict[str, int]
 
 
 class LogPartition(InputPartition):
@@ -62,7 +64,7 @@ class LogSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a log record, without a choice of columns."""
-        return log_schema()
+        return log_schema(*READ_DEFAULT)
 
     def reader(self, schema: StructType) -> LogReader:
         """Return the reader of everything durable at the time of planning."""
@@ -126,7 +128,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the start offset of a query without a checkpoint."""
-        return {"offset": _first_offset(self._options, self._files, self._end())}
+        return stored(self._files.place(_first_offset(self._options, self._files, self._end())))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the size of one micro-batch, by the options."""
@@ -145,29 +147,30 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": durable_end(self._options.path)}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the end of the next micro-batch.
-
-        Raises ``StorageError`` when the log ends before ``start``: it is not the log of this checkpoint.
-        """
-        first, end = start["offset"], self._end()
-        if end < first:
-            raise StorageError(
-                f"the checkpoint is at record {first}, but {self._options.path} is durable only up to {end}: "
-                "it is another log; use it with a new checkpoint and an empty lake"
-            )
+        """Return the end of the next micro-batch; ``LogReplaced`` if the log is not the one of this checkpoint."""
+        place = self._checked(start)
+        first, end = place.offset, self._end()
         if isinstance(limit, ReadMaxRows):
             end = min(end, first + limit.max_rows)
         elif isinstance(limit, ReadMaxBytes) and first < end:
             end = self._files.end_within(first, end, limit.max_bytes)
-        return {"offset": end}
+        return stored(place if end <= first else self._files.place(end))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return one partition per task for the records from ``start`` up to ``end``."""
+        """Return one partition per task for the records from ``start`` up to ``end``.
+
+        Raises ``LogReplaced`` if the log is not the one of this checkpoint, which may have planned the batch earlier.
+        """
+        for each in (start, end):
+            self._checked(each)
         return _partitions(self._files, start["offset"], end["offset"], self._options, ALL)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of ``partition`` as Arrow batches."""
         return _batches(partition, self._options, self._schema, Pushed())
+
+    def _checked(self, offset: Offset) -> LogPlace:
+        return self._files.checked(LogPlace(**offset), reader="the checkpoint", remedy=REMEDY)
 
     def _end(self) -> int:
         return durable_end(self._options.path) if self._target is None else self._target

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from wanderbus.errors import WanderbusError
+from wanderbus.errors import StorageError, WanderbusError
+from wanderbus.runtime.segment_files import end_of_log, log_directory
 
 ROWS_PER_PARTITION: Final = 50_000
 """Records that one task reads, unless ``rowsPerPartition`` says otherwise."""
 
 _SHARED: Final = ("startingOffset", "maxRowsPerTrigger", "rowsPerPartition", "mode")
 _MODES: Final = ("permissive", "failfast")
+
+
+class ColumnError(WanderbusError):
+    """A schema asks for a column that the source does not have."""
 
 
 class OptionError(WanderbusError):
@@ -42,7 +48,7 @@ class LogOptions(ReadOptions, frozen=True, kw_only=True):
         """Return the checked options of the source ``name``."""
         given = _known(options, ("path", *_SHARED, "maxBytesPerTrigger"), name)
         if not given.get("path"):
-            raise OptionError(f"the source {name!r} needs the option path: the directory of the event log")
+            raise OptionError(f"the source {name!r} needs the option path: the data directory of a server")
         shared = _shared(given)
         bytes_max = _positive(given, "maxBytesPerTrigger")
         if shared.rows_max and bytes_max:
@@ -97,10 +103,17 @@ def _positive(given: Mapping[str, str], name: str) -> int | None:
 
 
 def _directory(text: str) -> Path:
-    path = Path(text.removeprefix("file://"))
+    """Return the log that a path or an address names; ``OptionError`` if there is none."""
+    address = urlsplit(text) if text.startswith("file:") else None
+    path = Path(text if address is None else unquote(address.path))
     if not path.is_dir():
-        raise OptionError(f"path {text!r} is not a directory; it must be the directory of the event log")
-    return path
+        raise OptionError(f"path {text!r} is not a directory; give the data directory of a server")
+    log = log_directory(path)
+    try:
+        end_of_log(log)
+    except StorageError as error:
+        raise OptionError(f"path {text!r}: {error}") from None
+    return log
 
 
 def _starting_offset(text: str) -> int | str:

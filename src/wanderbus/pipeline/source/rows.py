@@ -110,7 +110,7 @@ class BatchBuilder:
 
     def numbered(self, first: int, end: int) -> pa.RecordBatch:
         """Return the batch of the offsets ``first..end-1``, if they are all that is asked for."""
-        return pa.RecordBatch.from_arrays([pa.array(np.arange(first, end))], schema=self._schema)
+        return pa.RecordBatch.from_arrays([pa.array(np.arange(first, end), pa.int64())], schema=self._schema)
 
     def _array(self, rows: Rows, field: pa.Field, decoded: dict[str, list[Any]]) -> pa.Array:
         match field.name:
@@ -176,4 +176,6 @@ def variant_array(values: Sequence[tuple[bytes, bytes] | None], kind: pa.StructT
         pa.array([b"" if value is None else value[parts[field.name]] for value in values], field.type)
         for field in fields
     ]
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([value is None for value in values]))
+    return pa.StructArray.from_arrays(
+        arrays, fields=fields, mask=pa.array([value is None for value in values], pa.bool_())
+    )

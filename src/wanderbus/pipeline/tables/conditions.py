@@ -106,4 +106,4 @@ def _nothing() -> None:
 
 
 def _is_among(values: Any, options: tuple[str | int, ...]) -> Any:
-    return pc.is_in(values, pa.array(options))
+    return pc.is_in(values, pa.array(options, values.type))

@@ -77,7 +77,11 @@ TAKINGS: Final = Table(
         Column("matched_us", "bigint", "time of the match by the server's clock", MICROSECONDS),
         Column("taken_us", "bigint", "time of the acknowledgement by the server's clock", MICROSECONDS),
         Column("away_us", "bigint", "time between the last two in which the device was away", SPAN),
-        Column("is_redelivered", "boolean", "an earlier life of the agent may have seen it"),
+        Column(
+            "is_redelivered",
+            "boolean",
+            "an earlier life of the device may have seen it, or another device before this one joined the session",
+        ),
     ),
     partitioned_by=(),
 )
@@ -165,7 +169,7 @@ ABSENCES: Final = Table(
 MOVES: Final = Table(
     name="moves",
     layer="gold",
-    meaning="Changes of the address of a device's data.",
+    meaning="Changes of the address of a device's data within one life of its agent.",
     columns=(
         _USER,
         _DEVICE,
@@ -205,7 +209,7 @@ DEVICE_COUNTS: Final = Table(
         Column("events", "bigint", "events that it published"),
         Column("repeated_events", "bigint", "of these, events that were accepted more than once"),
         Column("taken", "bigint", "matches that it acknowledged"),
-        Column("redelivered", "bigint", "of these, matches that an earlier life of its agent may have seen"),
+        Column("redelivered", "bigint", "of these, matches with `is_redelivered`"),
         Column("absences", "bigint", "times away"),
         Column("away_us", "bigint", "sum of the times away that have ended", SPAN),
         Column("moves", "bigint", "changes of address"),
@@ -263,7 +267,22 @@ COVERINGS: Final = Table(
     partitioned_by=(),
 )
 
+UNCOMPARED_FILTERS: Final = Table(
+    name="uncompared_filters",
+    layer="gold",
+    meaning="Filters of live subscriptions that were not compared with all others of their subject in `coverings`: "
+    "only those that most subscriptions have are compared, each with a bounded amount of work.",
+    columns=(
+        Column("subject", "string", "subject of the events, `*` for all"),
+        Column("id", "string", "first subscription with the filter"),
+        Column("expression", "string", "filter expression"),
+        Column("subscriptions", "bigint", "subscriptions with it"),
+        Column("uncompared", "bigint", "other filters with which it was not compared"),
+    ),
+    partitioned_by=(),
+)
+
 GOLD_TABLES: Final = (
     *(MATCHES, TAKINGS, SESSION_COUNTS, DROPS, LATENCIES, QUEUE_DEPTHS, ABSENCES, MOVES),
-    *(SUBJECT_COUNTS, DEVICE_COUNTS, SUBSCRIPTION_COUNTS, COVERINGS),
+    *(SUBJECT_COUNTS, DEVICE_COUNTS, SUBSCRIPTION_COUNTS, COVERINGS, UNCOMPARED_FILTERS),
 )

@@ -4,56 +4,61 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import Schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-    VariantType,
-)
 
 from wanderbus.pipeline.tables.specification import Column, Table, Type
 
-_SPARK: Final[dict[Type, DataType]] = {
-    "string": StringType(),
-    "bigint": LongType(),
-    "double": DoubleType(),
-    "boolean": BooleanType(),
-    "timestamp": TimestampType(),
-    "date": DateType(),
-    "binary": BinaryType(),
-    "variant": VariantType(),
-    "array<string>": ArrayType(StringType()),
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_TEXTS: Final[dict[Type, Any]] = {
+    "string": "string",
+    "bigint": "long",
+    "double": "double",
+    "boolean": "boolean",
+    "timestamp": "timestamp",
+    "date": "date",
+    "binary": "binary",
+    "variant": "variant",
+    "array<string>": {"type": "array", "elementType": "string", "containsNull": True},
 }
-_NAMES: Final = {kind.simpleString(): name for name, kind in _SPARK.items()}
+"""Types of columns in the JSON of a schema, which Spark and Delta share."""
+
+_NAMES: Final = {json.dumps(text): name for name, text in _TEXTS.items()}
 
 
 def spark_schema(columns: Table | Iterable[Column]) -> StructType:
     """Return the schema of these columns in Spark; a reader cannot rely on ``nullable``, so all may be null."""
+    from pyspark.sql.types import StructType
+
     own = columns.columns if isinstance(columns, Table) else columns
-    return StructType([StructField(column.name, _SPARK[column.type]) for column in own])
+    return StructType.fromJson(_struct(_field(column.name, column.type, nullable=True) for column in own))
 
 
 def delta_schema(table: Table) -> Schema:
     """Return the schema of a table in Delta, which is Spark's in JSON."""
-    fields = [StructField(column.name, _SPARK[column.type], column.nullable) for column in table.columns]
-    return Schema.from_json(StructType(fields).json())
+    fields = (_field(column.name, column.type, nullable=column.nullable) for column in table.columns)
+    return Schema.from_json(json.dumps(_struct(fields)))
 
 
 def columns_in(schema: Schema) -> tuple[Column, ...]:
     """Return the columns of a table that exists, with their types alone."""
-    fields = StructType.fromJson(json.loads(schema.to_json())).fields
     return tuple(
-        Column(field.name, _NAMES[field.dataType.simpleString()], f"column `{field.name}`", nullable=field.nullable)
-        for field in fields
+        Column(each["name"], _named(each["type"]), f"column `{each['name']}`", nullable=each["nullable"])
+        for each in json.loads(schema.to_json())["fields"]
     )
+
+
+def _struct(fields: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def _field(name: str, kind: Type, *, nullable: bool) -> dict[str, Any]:
+    return {"name": name, "type": _TEXTS[kind], "nullable": nullable, "metadata": {}}
+
+
+def _named(text: Any) -> Type:
+    """Return the type that a schema in JSON has as ``text``; items of a list may be null or not."""
+    return _NAMES[json.dumps({**text, "containsNull": True} if isinstance(text, dict) else text)]

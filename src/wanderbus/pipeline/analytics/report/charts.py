@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from typing import Final
 
@@ -20,23 +22,37 @@ _LINE: Final = "var(--line)"
 _CHARACTER: Final = 6.2
 """Width of a character of 11 points, to cut words that do not fit."""
 
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_MARKS_MAX: Final = 5
+"""Marks of an axis of time, whose words must not touch."""
+
+_DAY_S: Final = 86_400
+_STEPS_S: Final = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
+    *(hours * 3_600 for hours in (1, 2, 3, 6, 12)),
+    *(days * _DAY_S for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)),
+)
+"""Distances of the marks on an axis of time."""
 
 
 def grouped_bars(
     groups: Mapping[str, Sequence[float | None]], names: Sequence[str], caption: str, label: Callable[[float], str]
 ) -> str:
-    """Return bars in groups: one bar of each group for each of ``names``."""
-    most = _top([value for values in groups.values() for value in values if value is not None])
-    area = Area(_LEFT, WIDTH - _RIGHT, 12, _HEIGHT - 26, most)
-    parts = axis(area, 4, label, label_x=2, colour=_LINE)
+    """Return bars in groups: one bar of each group for each of ``names``.
+
+    The axis is logarithmic, a line for each power of ten; 0 and a missing value have no bar.
+    """
+    decades = [math.log10(value) for values in groups.values() for value in values if value]
+    low = math.ceil(min(decades, default=0)) - 1
+    area = Area(_LEFT, WIDTH - _RIGHT, 12, _HEIGHT - 26, max(1, math.ceil(max(decades, default=0)) - low))
+    parts = axis(area, int(area.most), lambda decade: label(10 ** (low + decade)), label_x=2, colour=_LINE)
     width = (area.right - area.left) / max(len(groups), 1) / (len(names) + 1)
     for place, (group, values) in enumerate(groups.items()):
         middle = area.middle(place, len(groups))
         for number_, value in enumerate(values):
             x = middle + (number_ - len(names) / 2) * width
             title = f"{group}, {names[number_]}: {label(value or 0)}"
-            parts.append(bar(area, x, width * 0.9, value or 0, COLOURS[number_], title))
+            height = math.log10(value) - low if value else 0
+            parts.append(bar(area, x, width * 0.9, height, COLOURS[number_], title))
         parts.append(text(middle - len(group) * _CHARACTER / 2, _HEIGHT - 10, group, size=11))
     key = key_of(zip(names, COLOURS, strict=False))
     return _figure(figure(WIDTH, _HEIGHT, parts, caption), caption, key)
@@ -68,7 +84,7 @@ def curves(series: Mapping[str, Sequence[tuple[int, float]]], span_us: tuple[int
             steps.append((x, area.y(value)))
         if steps:
             parts.append(line([*steps, (area.right, steps[-1][1])], COLOURS[place % len(COLOURS)]))
-    parts += _time_axis(area, width_us / 1e6)
+    parts += _time_axis(area, span_us)
     key = key_of(zip(series, COLOURS, strict=False)) if len(series) > 1 else ""
     return _figure(figure(WIDTH, _HEIGHT, parts, caption), caption, key)
 
@@ -90,7 +106,7 @@ def strips(spans: Mapping[str, Sequence[tuple[int, int, str]]], span_us: tuple[i
             )
             parts.append(rect(left, y + 14, max(right - left, 1.0), 11, COLOURS[1], words))
     floor = 8 + 32 * len(spans)
-    parts += _time_axis(area._replace(floor=floor), width_us / 1e6)
+    parts += _time_axis(area._replace(floor=floor), span_us)
     return _figure(figure(WIDTH, floor + 26, parts, caption), caption)
 
 
@@ -115,12 +131,16 @@ def _top(values: Sequence[float]) -> float:
     return float(-(-most // (4 * step)) * 4 * step) if step else most
 
 
-def _time_axis(area: Area, seconds: float) -> list[str]:
+def _time_axis(area: Area, span_us: tuple[int, int]) -> list[str]:
+    """Return marks at round times of the clock, in UTC."""
+    first_s, last_s = (at_us / 1e6 for at_us in span_us)
+    seconds = max(last_s - first_s, 1e-6)
+    step_s = next((each for each in _STEPS_S if seconds / each < _MARKS_MAX), _STEPS_S[-1])
+    form = "%d %b" if step_s >= _DAY_S else "%H:%M" if step_s >= 60 else "%H:%M:%S"
     parts = []
-    unit_s, unit = next((each for each in _UNITS if seconds >= each[0] * 2), _UNITS[-1])
-    for mark in ticks(seconds / unit_s):
-        x = area.left + mark * unit_s / (seconds or 1) * (area.right - area.left)
-        words = f"{mark:g} {unit}" if mark else "0"
+    for mark in range(math.ceil(first_s / step_s), math.floor(last_s / step_s) + 1):
+        x = area.left + (mark * step_s - first_s) / seconds * (area.right - area.left)
+        words = datetime.fromtimestamp(mark * step_s, UTC).strftime(form)
         left = min(max(x - len(words) * _CHARACTER / 2, 0), WIDTH - len(words) * _CHARACTER)
         parts += [rect(x, area.floor, 0.8, 4, "var(--ink)"), text(left, area.floor + 17, words, size=11)]
     return parts

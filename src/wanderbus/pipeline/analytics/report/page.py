@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from html import escape
 from typing import Final, NamedTuple
@@ -22,6 +22,7 @@ class Refresh(NamedTuple):
 _SECTIONS: Final[dict[str, tuple[str, Callable[[Analysis], str]]]] = {
     "loss": ("Loss and duplicates", sections.loss),
     "drops": ("Drops by reason", sections.dropped),
+    "rejected": ("Rejected records", sections.rejected),
     "latency": ("Latency and its parts", sections.latency),
     "depth": ("Depth of queues", sections.depth),
     "slow": ("Slow consumers", sections.slow),
@@ -46,7 +47,8 @@ def page(found: Analysis, *, refresh: Refresh | None = None) -> str:
     return (
         f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{title}</title>{reload}"
         f"<meta name='viewport' content='width=device-width, initial-scale=1'><style>{STYLE}</style></head>\n"
-        f"<body><h1>{title}</h1>\n{_period(found, refresh)}\n{_verdict(found.totals)}\n{_tiles(found.totals)}\n"
+        f"<body><h1>{title}</h1>\n{_period(found, refresh)}\n"
+        f"{_verdict(found.totals, found.rejected)}\n{_tiles(found.totals)}\n"
         f"<nav>{links}</nav>\n{body}\n</body></html>\n"
     )
 
@@ -55,14 +57,16 @@ def _period(found: Analysis, refresh: Refresh | None) -> str:
     if found.first_us is None or found.last_us is None:
         return "<p class='quiet'>The log has no record in this period.</p>"
     length = duration((found.last_us - found.first_us) / 1_000)
+    a_second = found.totals.events / max(1.0, (found.last_us - found.first_us) / 1e6)
+    rate = f"{a_second:,.0f}" if a_second >= 10 else f"{a_second:.2g}"
     live = f" The page reloads itself every {refresh.every_s:g} s while the report is made." if refresh else ""
     return (
         f"<p class='quiet'>{number(found.records)} records from {_instant(found.first_us)} to "
-        f"{_instant(found.last_us)}, {length}, by the server's clock.{live}</p>"
+        f"{_instant(found.last_us)}, {length}, by the server's clock: {rate} events/s.{live}</p>"
     )
 
 
-def _verdict(totals: Totals) -> str:
+def _verdict(totals: Totals, rejected: Mapping[str, int]) -> str:
     faults = [
         f"{number(count)} {words}"
         for count, words in (
@@ -70,6 +74,7 @@ def _verdict(totals: Totals) -> str:
             (totals.repeated, "notifications repeated"),
             (totals.repeated_events, "events accepted twice"),
             (totals.dropped, "matches dropped"),
+            *((count, f"records rejected by the table {name}") for name, count in rejected.items()),
         )
         if count
     ]
@@ -77,7 +82,8 @@ def _verdict(totals: Totals) -> str:
         return f"<p class='verdict bad'>{', '.join(faults)}.</p>"
     if not totals.generated:
         return "<p class='verdict'>No event matched a subscription.</p>"
-    rest = f", and {number(totals.queued)} wait" if totals.queued else ""
+    rest = f", {number(totals.given_up)} given up on request" if totals.given_up else ""
+    rest += f", and {number(totals.queued)} wait" if totals.queued else ""
     return (
         f"<p class='verdict good'>Nothing lost, dropped or repeated: {number(totals.delivered)} matches "
         f"delivered{rest}.</p>"

@@ -12,6 +12,8 @@ from wanderbus.pipeline.analytics.report.charts import curves, grouped_bars, ran
 from wanderbus.pipeline.analytics.report.tables import (
     Heading,
     count,
+    device,
+    device_name,
     duration,
     number,
     table,
@@ -22,7 +24,12 @@ from wanderbus.pipeline.analytics.report.tables import (
 LOSS: Final = (
     "A match is one notification for one subscription, and the counts are the broker's own. Missing are numbers of "
     "notifications that no record has, repeated those that two have: both are 0 unless something was lost or written "
-    "twice. Blocked matches were forbidden by a restriction, and never generated."
+    "twice. Matches were given up if somebody purged or discarded them, or unsubscribed while they waited. Blocked "
+    "matches were forbidden by a restriction, and never generated."
+)
+REJECTED: Final = (
+    "The figures of this page miss what is in these records. Their reasons are in the table quarantine of the lake; "
+    "after an update, 'wanderbus pipeline backfill TABLE --lake LAKE --force' makes a table again."
 )
 LATENCY: Final = (
     "Publish to accept: from the publisher's clock to the server's, if the publisher gave a time; clocks that differ "
@@ -53,11 +60,12 @@ BARS: Final = 10
 
 _USER: Final = word("user", "user", is_long=True)
 _SESSION: Final = word("session", "session")
-_DEVICE: Final = word("device", "device", is_long=True)
+_DEVICE: Final = device("device", "device")
 _OUTCOMES: Final = (
     count("matches", "generated"),
     count("delivered", "delivered"),
     count("dropped", "dropped", is_fault=True),
+    count("given up", "given_up"),
     count("waiting", "queued"),
 )
 _PERCENTILES: Final = (
@@ -87,12 +95,20 @@ def loss(found: Analysis) -> str:
 
 def dropped(found: Analysis) -> str:
     """Return drops by reason, and where they happened."""
+    given_up = f"{number(found.totals.given_up)} matches were given up on request." if found.totals.given_up else ""
     if not found.reasons.rows:
-        return "<p>Nothing was dropped.</p>"
+        return f"<p>Nothing was dropped. {given_up}</p>"
     values = [(escaped(row["reason"]), float(row["dropped"])) for row in found.reasons.rows[:BARS]]
     plot = ranked_bars(values, "dropped matches by reason", _counted)
     headings = (_USER, _SESSION, word("subject", "subject"), word("reason", "reason"), count("dropped", "dropped"))
-    return f"<div class='plots'>{plot}</div>" + table(found.drops, headings, "")
+    return f"<div class='plots'>{plot}</div>{_quiet(given_up)}" + table(found.drops, headings, "")
+
+
+def rejected(found: Analysis) -> str:
+    """Return the records that tables of the lake rejected."""
+    rows = [{"table": name, "records": records} for name, records in sorted(found.rejected.items())]
+    headings = (word("table", "table"), count("records", "records", is_fault=True))
+    return _quiet(REJECTED if rows else "") + table(Ranking(rows), headings, "No table rejected a record.")
 
 
 def latency(found: Analysis) -> str:
@@ -104,7 +120,9 @@ def latency(found: Analysis) -> str:
     shown = {
         words: [server[part][name] if part in server else None for name in names] for part, words in _SHORT.items()
     }
-    plot = grouped_bars(shown, ("half", "95 %", "99 %"), "time of each part, within which it ended", duration)
+    plot = grouped_bars(
+        shown, ("half", "95 %", "99 %"), "time of each part, within which it ended, on a logarithmic scale", duration
+    )
     part = Heading("part", lambda row: PARTS_SHOWN[row["part"]], is_word=True)
     parts = [
         f"<div class='plots'>{plot}</div>",
@@ -137,7 +155,7 @@ def depth(found: Analysis) -> str:
     for row in found.depths:
         points = own.setdefault(escaped(f"{row['user']} {row['session']}"), [])
         points += _points([row], found.depth_bucket_us)
-    first = curves(server, span, "matches that wait, in all queues, over time")
+    first = curves(server, span, "matches that wait, in all queues, over time (UTC)")
     return f"<div class='plots'>{first}{curves(own, span, 'in the deepest queues')}</div>"
 
 
@@ -175,8 +193,9 @@ def away(found: Analysis) -> str:
     for row in found.absences:
         end = row["to_us"] if row["to_us"] is not None else span[1]
         words = f"{escaped(row['reason'])}, {duration((end - row['from_us']) / 1_000)}"
-        spans.setdefault(escaped(f"{row['user']} {row['device']}"), []).append((row["from_us"], end, words))
-    plot = strips(spans, span, f"times away of up to {STRIPS} devices, those that were away longest, over time")
+        name = escaped(f"{row['user']} {device_name(row['device'])}")
+        spans.setdefault(name, []).append((row["from_us"], end, words))
+    plot = strips(spans, span, f"times away of up to {STRIPS} devices, those that were away longest, over time (UTC)")
     headings = (
         *(_USER, _DEVICE, count("times away", "absences")),
         Heading("sum", lambda row: duration(row["away_us"] / 1_000)),
@@ -240,8 +259,13 @@ def coverage(found: Analysis) -> str:
     )
     words = COVERAGE
     if found.totals.uncompared:
-        words += f" {number(found.totals.uncompared)} filters were not compared: of each subject, the {FILTERS_MAX} "
-        words += "filters that most subscriptions have are."
+        words += (
+            f" {number(found.totals.uncompared)} filters were not compared with all others of their subject: of each "
+        )
+        words += (
+            f"subject, the {FILTERS_MAX} filters that most subscriptions have are, each with a bounded amount of work; "
+        )
+        words += "see the table uncompared_filters."
     return _quiet(words) + table(found.coverings, headings, "No filter of a live subscription covers another one.")
 
 

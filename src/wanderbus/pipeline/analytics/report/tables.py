@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -10,6 +11,8 @@ from wanderbus.event_text import escaped
 from wanderbus.pipeline.analytics.analysis import ROWS_MAX, Ranking
 
 Row = Mapping[str, Any]
+
+_UUID: Final = re.compile(r"(?:urn:uuid:)?([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 ROWS_OPEN: Final = 8
 """Rows of a table that are shown at once; the others are folded."""
@@ -23,11 +26,23 @@ class Heading(NamedTuple):
     is_word: bool = False
     is_long: bool = False
     is_fault: bool = False
+    whole: Callable[[Row], str] | None = None
+    """Text of which the cell shows a part, for who rests on it."""
 
 
 def word(name: str, key: str, *, is_long: bool = False) -> Heading:
     """Return a column of words."""
     return Heading(name, lambda row: str(row[key] if row[key] is not None else "—"), is_word=True, is_long=is_long)
+
+
+def device(name: str, key: str) -> Heading:
+    """Return a column of devices, by what tells them apart at a glance."""
+    return Heading(name, lambda row: device_name(str(row[key])), is_word=True, whole=lambda row: str(row[key]))
+
+
+def device_name(identity: str) -> str:
+    """Return the first part of the UUID of a device, or its whole name if that is none."""
+    return match[1] if (match := _UUID.fullmatch(identity)) else identity
 
 
 def count(name: str, key: str, *, is_fault: bool = False) -> Heading:
@@ -86,4 +101,5 @@ def _cell(heading: Heading, row: Row) -> str:
     classes = ["word"] if heading.is_word else []
     classes += ["long"] if heading.is_long else []
     classes += ["bad"] if heading.is_fault and shown != "0" else []
-    return f"<td class='{' '.join(classes)}' data-is='{escape(heading.name, quote=True)}'>{text(shown)}</td>"
+    whole = "" if heading.whole is None else f" title='{text(heading.whole(row))}'"
+    return f"<td class='{' '.join(classes)}' data-is='{escape(heading.name, quote=True)}'{whole}>{text(shown)}</td>"

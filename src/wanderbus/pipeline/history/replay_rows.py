@@ -1,8 +1,9 @@
 """Replay of subscriptions with their lifetimes and restrictions: the notifications that they would have generated.
 
 The broker's own code decides (:mod:`wanderbus.broker.restrictions`), in order of offset for each subscription. As in
-the broker, an event's own time is that of its record, and time windows use the wall clock at its receipt. The bounds on
-the work of filters and on queues are not replayed.
+the broker, an event's own time is that of its record, and time windows use the wall clock at its receipt. An event
+for which a filter takes too much work is undecided: its notification was generated, and dropped at once in favour of a
+gap. The bounds on the work of all filters of a user and on queues are not replayed.
 """
 
 from __future__ import annotations
@@ -14,69 +15,36 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.event import Event
 from wanderbus.pipeline.history.event_columns import table_of
-from wanderbus.pipeline.history.lifetimes import Absence, Absences, Version
-from wanderbus.pipeline.history.queries import Events, Matcher, in_workers, queries_of
+from wanderbus.pipeline.history.lifetimes import Absences, Version
+from wanderbus.pipeline.history.queries import Matcher, MatcherWork, Queries, queries_of
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below
-from wanderbus.pipeline.source import ColumnError
 from wanderbus.subscription import Custom
 
-_CANDIDATES: Final = "subscription string, version int, offset bigint, at_us bigint, received_us bigint, event binary"
-_REPLAYED: Final = "subscription string, offset bigint, at_us bigint, restricted_by int"
 _NEVER: Final = 2**63 - 1
 
 _events: Final = msgspec.msgpack.Decoder(Event)
 
 
-def replay(
-    events: Events,
-    versions: Sequence[Version],
-    absences: Iterable[Absence] = (),
-    kinds: Mapping[str, Kind] | None = None,
-    arrived: DataFrame | None = None,
-) -> DataFrame:
-    """Return the events that each subscription matches during its lifetime, with the decision of its restrictions.
-
-    ``restricted_by`` is the place of the restriction that forbids the notification; it is null for a notification that
-    is generated. ``events`` has a column ``at_us``, and optionally ``received_us``; see
-    :mod:`wanderbus.pipeline.history.event_columns` for the others. The ``versions`` of one subscription do not overlap.
-    ``absences`` are those of the owners, for restrictions that hold while the owner is away. ``kinds`` are the
-    operator's kinds of restriction; an unknown kind forbids. A subscription gets the events that its own server
-    accepted, and those that arrived there: ``arrived`` are the latter, as
-    :func:`~wanderbus.pipeline.history.arrivals.arrivals` returns them.
-    """
-    queries = queries_of(each.subscription for each in versions)
+def replay_queries(versions: Sequence[Version], work_max: int) -> Queries:
+    """Return the subscriptions of ``versions``; an operator's restriction may ask for any attribute."""
+    queries = queries_of((each.subscription for each in versions), work_max)
     has_custom = any(isinstance(one, Custom) for each in versions for one in each.subscription.restrictions)
-    if has_custom:
-        queries = queries._replace(asked=None)
-    lifetimes = Lifetimes(versions)
+    return queries._replace(asked=None) if has_custom else queries
+
+
+def candidates_of(lifetimes: Lifetimes) -> MatcherWork:
+    """Return the work on batches of events that yields the candidates of the subscriptions' ``lifetimes``."""
 
     def candidates(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield lifetimes.candidates(matcher, batch)
+        return (lifetimes.candidates(matcher, batch) for batch in batches)
 
-    restrictions = Replay(versions, Absences(absences), kinds or {})
-    found = in_workers(events, queries, candidates, _CANDIDATES, _further(events))
-    if arrived is not None:
-        found = found.union(in_workers(arrived, queries, candidates, _CANDIDATES, _further(arrived)))
-    ordered = found.repartition("subscription").sortWithinPartitions("subscription", "offset")
-    return ordered.mapInArrow(restrictions.decided, _REPLAYED)
-
-
-def _further(events: Events) -> list[str]:
-    """Return the columns that a replay needs beside those for matching."""
-    further = ["at_us", "received_us"]
-    if isinstance(events, DataFrame):
-        further = [name for name in further if name in events.columns]
-        if "at_us" not in further:
-            raise ColumnError("a replay needs the column 'at_us' of the events")
-    return further
+    return candidates
 
 
 class Lifetimes:
@@ -98,20 +66,23 @@ class Lifetimes:
     def candidates(self, matcher: Matcher, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the pairs of an event and a version that it matches while that is live."""
         table = table_of(batch)
-        rows, versions = matcher.pairs_in(table)
+        found, left_out = matcher.judged_in(table)
+        rows, versions = (np.concatenate(each) for each in zip(found, left_out, strict=True))
+        is_undecided = np.arange(len(rows)) >= len(found.rows)
         offsets, times = batch.column("offset").to_numpy(), batch.column("at_us").to_numpy()
         is_live = (self._from[versions] <= offsets[rows]) & (offsets[rows] < self._to[versions])
         is_live &= times[rows] < self._expires_us[versions]
-        rows, versions = rows[is_live], versions[is_live]
+        rows, versions, is_undecided = rows[is_live], versions[is_live], is_undecided[is_live]
         columns = [
-            matcher.ids.take(pa.array(versions)),
-            pa.array(versions.astype(np.int32)),
-            pa.array(offsets[rows]),
-            pa.array(times[rows]),
-            _received_us(batch).take(pa.array(rows)),
+            matcher.ids.take(pa.array(versions, pa.int64())),
+            pa.array(versions, pa.int32()),
+            pa.array(offsets[rows], pa.int64()),
+            pa.array(times[rows], pa.int64()),
+            _received_us(batch).take(pa.array(rows, pa.int64())),
             self._events(batch, table, rows, versions),
+            pa.array(is_undecided, pa.bool_()),
         ]
-        names = ["subscription", "version", "offset", "at_us", "received_us", "event"]
+        names = ["subscription", "version", "offset", "at_us", "received_us", "event", "undecided"]
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _events(self, batch: pa.RecordBatch, table: Any, rows: Any, versions: Any) -> pa.Array:
@@ -151,7 +122,7 @@ class Replay:
         for batch in batches:
             columns = [batch.column(name).to_pylist() for name in batch.schema.names]
             places: list[int | None] = []
-            for identity, version, offset, at_us, received_us, event in zip(*columns, strict=True):
+            for identity, version, offset, at_us, received_us, event, _ in zip(*columns, strict=True):
                 if identity != current:
                     current, last_us = identity, None
                 subscription = self._subscriptions[version]
@@ -168,8 +139,12 @@ class Replay:
                 if place is None:
                     last_us = at_us
             yield pa.RecordBatch.from_arrays(
-                [*(batch.column(name) for name in ("subscription", "offset", "at_us")), pa.array(places, pa.int32())],
-                names=["subscription", "offset", "at_us", "restricted_by"],
+                [
+                    *(batch.column(name) for name in ("subscription", "offset", "at_us")),
+                    pa.array(places, pa.int32()),
+                    batch.column("undecided"),
+                ],
+                names=["subscription", "offset", "at_us", "restricted_by", "undecided"],
             )
 
 
