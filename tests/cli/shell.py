@@ -69,6 +69,10 @@ class Shell:
         words = ["--user", f"sip:{name}@localhost", "--password", password, "--server", f"127.0.0.1:{self.port}"]
         return [*words, "--state-dir", device or name]
 
+    def as_visitor(self, name: str = "alice", password: str = "secret") -> list[str]:
+        """Options of a command that makes requests as ``name`` and has no device."""
+        return ["--user", f"sip:{name}@localhost", "--password", password, "--server", f"127.0.0.1:{self.port}"]
+
     def subscribed(self, count: int = 1) -> None:
         """Wait until this many subscriptions are in the log: a reader prints nothing when it is ready."""
         deadline = time.monotonic() + WAIT_S

@@ -56,6 +56,21 @@ def test_check_prints_the_settings_and_hides_secrets(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["", "encryption = false\n", "port = 0\n[rudp]\nretries_max = 9\n", '[broker]\nzone = "UTC"\n']
+)
+def test_check_accepts_what_up_accepts_with_its_option_for_users(shell: Shell, text: str) -> None:
+    file = write(shell, "s.toml", text)
+    status, out, err = shell.run("config", "check", file)
+    assert (status, err) == (0, "")
+    assert out.startswith("s.toml is a file of settings for a broker; it sets\n")
+    assert out.endswith("and no users: give 'wanderbus up' --users FILE, too\n")
+    status, out, _ = shell.run("config", "check", file, "--kind", "broker", "--json")
+    assert (status, json.loads(out)["missing"]) == (0, ["users"])
+    server = shell.start("up", "--config", file, "--users", "users", "--port", "0")
+    assert read_line(server).startswith("ready sip:")
+
+
+@pytest.mark.parametrize(
     ("text", "complaint"),
     [
         (

@@ -28,7 +28,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         subject = subject_of(fleet)
         reader = fleet.start("sub", subject, "DepDelay > 30", *fleet.at("s3", "bob", "hunter2"))
         assert f"subscribed to {subject}" in read_error(reader)
-        publisher = fleet.start("pub", subject, "-", "--advertise", "--json", *fleet.at("s1"), stdin=-1)
+        publisher = fleet.start("pub", subject, "-", "--advertise", "--ids", "--json", *fleet.at("s1"), stdin=-1)
         assert publisher.stdin is not None
         publisher.stdin.write('{"DepDelay": 1}\n')
         publisher.stdin.flush()

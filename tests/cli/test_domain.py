@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.shell import one_line
 from wanderbus.cli.application import run
-from wanderbus.cli.domain import status
+from wanderbus.cli.domain import status, topology
 from wanderbus.cli.domain.servers_asked import Answer
 from wanderbus.cli.domain.status import Answers
 from wanderbus.cli.up import given_to
@@ -167,6 +167,81 @@ def test_multicast_is_counted_where_it_is_used(
     monkeypatch.setattr(status, "ask_all", answers)
     file = create_domain(tmp_path, "example.org", 3)
     assert run(["domain", "status", "--event-domain", str(file), "--user", "sip:alice@example.org"]) == 0
-    heading, *lines = capsys.readouterr().out.splitlines()
-    assert heading.split()[-len(columns) :] == columns if columns else heading.endswith("waiting here")
-    assert [line.split()[-2:] for line in lines] == ([["7", "2"], ["0", "0"]] if columns else [["0", "0"]] * 2)
+    *_, heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[-len(columns) :] == columns if columns else heading.endswith("for it")
+    assert line.split()[-2:] == (["7", "2"] if columns else ["0", "0"])
+
+
+def test_status_of_twenty_servers_fits_a_screen_and_has_problems_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    servers = [f"server-{number}" for number in range(1, 21)]
+    down, unknown = "server-7", "server-12"
+
+    def seen(asked: str, other: str) -> ServerInfo:
+        is_up = other != down
+        trouble = "" if is_up else "192.0.2.7:5601 has acknowledged nothing for 0.8 s"
+        return ServerInfo(
+            *(other, is_up, 120, is_up),
+            is_linked_here=is_up,
+            waiting_here=4 if not is_up else 0,
+            trouble=trouble,
+            is_settled_here=other != unknown,
+        )
+
+    async def answers(*arguments: object) -> Answers:
+        found = {
+            each: None if each == down else [seen(each, other) for other in servers if other != each]
+            for each in servers
+        }
+        error = "no answer within 2 s"
+        return {each: Answer(each, "192.0.2.1:5060", found=rows, error=error) for each, rows in found.items()}
+
+    monkeypatch.setattr(status, "ask_all", answers)
+    file = create_domain(tmp_path, "example.org", 3)
+    assert run(["domain", "status", "--event-domain", str(file), "--user", "sip:alice@example.org"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    heading = next(place for place, line in enumerate(lines) if line.startswith("server "))
+    assert lines[:2] == [
+        "server-7 at 192.0.2.1:5060 gives no answer: no answer within 2 s",
+        "server-1, server-2, server-3 and 16 more cannot reach server-7: 192.0.2.7:5601 has acknowledged nothing for "
+        "0.8 s",
+    ]
+    several = "server-1, server-2, server-3 and"
+    assert lines[2:heading] == [
+        f"publishes to ordered channels of {several} 15 more wait until server-12 has reported what it wants",
+        f"server-7 has not confirmed the filters of {several} 16 more",
+    ]
+    table = lines[heading:]
+    assert len(table) == 21
+    assert max(map(len, table)) <= 80
+    assert table[1].split() == ["server-7", "no", "answer", "76"]
+    assert table[2].split() == ["server-1", "18/19", "2280", "0", "4", "0"]
+
+
+def test_topology_draws_a_broken_link_as_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    news = (topology.Filter("News", ""),)
+    seen = {
+        "s1": topology.ServerSeen(1, 2, {"s2": news, "s3": news}, {"s3": "nobody answers"}),
+        "s2": topology.ServerSeen(1, 2, {"s1": news}, {"s3": ""}),
+        "s3": None,
+    }
+
+    async def answers(*arguments: object) -> topology.Answers:
+        return {name: Answer(name, "127.0.0.1:5060", found=found, error="silent") for name, found in seen.items()}
+
+    monkeypatch.setattr(topology, "ask_all", answers)
+    file = create_domain(tmp_path, "example.org", 3)
+    words = ["topology", "--event-domain", str(file), "--user", "sip:alice@example.org"]
+    assert run([*words, "--svg", str(tmp_path / "t.svg")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "  has no link to s3: nobody answers" in lines
+    assert "  has no link to s3" in lines
+    picture = (tmp_path / "t.svg").read_text()
+    # From s1 to s2 and back are whole; s1 to s3, which cannot be reached, and what s1 and s2 want of it are broken.
+    assert (picture.count("<polyline"), picture.count("stroke-dasharray"), picture.count(">x<")) == (5, 3, 2)
+    assert run([*words, "--json"]) == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["broken"] for row in rows] == [{"s3": "nobody answers"}, {"s3": ""}, None]

@@ -73,3 +73,13 @@ def test_a_pattern_takes_part_by_any_step() -> None:
     text = "pattern late match a: Departure then b: Arrival (Delay > 2) within 1 hour emit late"
     (outcome,) = outcomes(subscription(expression=text, language=PATTERN, subject="*"), session())
     assert outcome.verdict == "took_part"
+
+
+def test_a_filter_that_takes_too_much_work_is_not_evaluated() -> None:
+    terms = " OR ".join(f"UPPER(CONCAT(Text, Text, '{number}')) = 'X'" for number in range(50))
+    row = subscription(expression=terms, language="cesql", **READ)
+    [found] = predicted(Event("Arrival", {"Text": "x" * 30_000}), ["Arrival"], [row], {}, NOW_US)
+    assert found.verdict == "undecided"
+    assert "units of work for the event; the limit is 500000" in found.reason
+    [found] = predicted(Event("Arrival", {"Text": "x"}), ["Arrival"], [row], {}, NOW_US)
+    assert found.verdict == "filtered"

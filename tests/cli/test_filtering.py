@@ -31,7 +31,7 @@ def test_events_that_nobody_wants_are_held_back_and_counted(shell: Shell) -> Non
     reader = shell.start(*words, *shell.as_user())
     shell.subscribed()
     lines = "\n".join(['{"Dest": "ORD"}'] * 2_000 + ['{"Dest": "IAH"}'])
-    words = ["pub", "Departure", "-", "--filter-at-publisher", *shell.as_user("bob", "hunter2")]
+    words = ["pub", "Departure", "-", "--ids", "--filter-at-publisher", *shell.as_user("bob", "hunter2")]
     status, out, err = shell.run(*words, input=lines)
     held_back = out.splitlines().count("held back: no subscription matches it")
     assert status == 0

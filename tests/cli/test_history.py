@@ -1,8 +1,10 @@
-"""``wanderbus history`` over a server's log."""
+"""``wanderbus history`` over a server's log and its lake, with Spark and without."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from tests.log_files import write_records
 from tests.published import published
 from wanderbus.cli.application import run
 from wanderbus.cli.pipeline import past_events
+from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
+from wanderbus.pipeline.history import local_batches, local_history
 from wanderbus.pipeline.lake.jobs import ingest
 from wanderbus.records import Record, Subscribed, Unsubscribed
 from wanderbus.subscription import Interval, Subscription
@@ -50,17 +54,31 @@ def _at(number: int) -> int:
 
 @pytest.fixture
 def wanderbus(use_session: Callable[..., None], log: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs a command on the log, and returns its lines."""
+    """Return a function that runs a command on the log without Spark, and returns its lines; Spark gives the same."""
     use_session(past_events)
 
-    def command(*arguments: str, status: int = 0) -> list[str]:
+    def lines(*arguments: str, status: int) -> list[str]:
         where = [] if {"--log", "--lake"} & set(arguments) else ["--log", str(log)]
         assert run(["history", *arguments, *where]) == status
         output = capsys.readouterr()
-        lines = (output.err if status else output.out).splitlines()
-        return [line for line in lines if not line.endswith("tasks done")]
+        return [line for line in (output.err if status else output.out).splitlines() if not line.endswith("tasks done")]
+
+    def command(*arguments: str, status: int = 0) -> list[str]:
+        found = lines(*arguments, "--no-spark", status=status)
+        assert lines(*arguments, "--spark", status=status) == found
+        return found
 
     return command
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command that starts Spark fail."""
+
+    def session(*_: object) -> None:
+        raise ConfigurationError("Spark is started")
+
+    monkeypatch.setattr(past_events, "session", session)
 
 
 @pytest.mark.spark
@@ -79,11 +97,21 @@ def test_matching_events_are_printed(wanderbus: Run) -> None:
 
 
 @pytest.mark.spark
+def test_undecided_events_are_counted_and_named(wanderbus: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    costly = ("UPPER(Dest) = 'X' OR Delay > 3", "--language", "cesql")
+    [row] = wanderbus("count", *costly, "--json")
+    assert json.loads(row) == {"events": 16, "undecided": 0}
+    for command in (["match"], ["count"], ["sample", "-n", "3"]):
+        [line] = wanderbus(*command, *costly, "--filter-work-max", "20", status=3)
+        assert "20 events are undecided: the filter takes too much work for them; the limit is 20" in line
+
+
+@pytest.mark.spark
 def test_bounds_are_offsets_or_times(wanderbus: Run) -> None:
     assert wanderbus("count", "") == ["20"]
     assert wanderbus("count", "", "--from", "5", "--to", "8") == ["2"]
     assert wanderbus("count", "", "--from", "2023-11-14T22:13:22Z", "--to", "2023-11-14T23:13:25+01:00") == ["3"]
-    assert wanderbus("count", "", "--from", "2023-11-15", "--json") == ['{"events":0}']
+    assert wanderbus("count", "", "--from", "2023-11-15", "--json") == ['{"events":0,"undecided":0}']
     assert wanderbus("count", "Delay = 1 AND Dest LIKE 'I%'", "--language", "cesql") == ["1"]
 
 
@@ -137,20 +165,27 @@ def test_unusable_arguments_are_refused_before_spark_starts(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.spark
-def test_a_log_that_is_not_there_is_one_line(wanderbus: Run, tmp_path: Path) -> None:
-    lines = wanderbus("count", "", "--log", str(tmp_path / "none"), status=1)
-    assert lines == [f"wanderbus: {tmp_path / 'none'} is not a directory; give --log the data directory of a server"]
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none", "is not a directory; give the data directory of a server"),
+        ("", "holds no event log that a server has opened; give a server's data directory"),
+    ],
+)
+def test_a_log_that_is_not_there_is_one_line(wanderbus: Run, tmp_path: Path, name: str, said: str) -> None:
+    lines = wanderbus("count", "", "--log", str(tmp_path / name), status=1)
+    assert lines == [f"wanderbus: {tmp_path / name} {said}"]
 
 
 @pytest.mark.spark
 def test_a_lake_gives_what_its_log_gives(wanderbus: Run, spark: SparkSession, log: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    ingest(spark, log / "log", lake, tmp_path / "checkpoint", declared={"Departure": {"Delay": "Integer"}})
+    ingest(spark, log / "log", lake, tmp_path / "checkpoint", declared={"Departure": {"Delay": "Double"}})
     for command in (
         ["match", "Delay >= 16"],
         ["match", "Delay >= 16 and Dest prefix IAH", "--subject", "Departure", "--from", "18"],
         ["count", "LENGTH(Dest) = 4", "--language", "cesql"],
+        ["match", "Delay / 2 = 8 OR Delay = '13'", "--language", "cesql", "--json"],
         ["match", "Delay >= 0", "--from", "18", "--to", "2023-11-14T22:13:38Z"],
         ["match", "Delay >= 0", "--from", "2023-11-14T22:13:22Z", "--to", "8", "--json"],
         ["count", "", "--from", "2023-11-15"],
@@ -162,3 +197,43 @@ def test_a_lake_gives_what_its_log_gives(wanderbus: Run, spark: SparkSession, lo
         assert wanderbus(*command, "--lake", str(lake)) == wanderbus(*command), command
     missed = ["explain", "", "--offset", "5", "--lake", str(lake)]
     assert wanderbus(*missed, status=1) == wanderbus(*missed[:-2], status=1)
+    program = f"""
+import sys
+from wanderbus.cli.application import run
+status = run(["history", "match", "Delay >= 16", "--lake", {str(lake)!r}])
+print(status, [name for name in sys.modules if name.partition(".")[0] in ("pyspark", "py4j")])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [*wanderbus("match", "Delay >= 16"), "0 []"]
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_few_events_are_read_without_spark_and_many_with_it(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = ["history", "count", "", "--log", str(log)]
+    assert run(count) == 0
+    assert run([*count, "--spark"]) == 2
+    assert run([*count, "--master", "spark://h:7077"]) == 2
+    assert capsys.readouterr() == ("20\n", "wanderbus: Spark is started\n" * 2)
+    assert run([*count, "--no-spark", "--master", "spark://h:7077"]) == 2
+    assert "there is no cluster without Spark" in capsys.readouterr().err
+    size = sum(segment.stat().st_size for segment in (log / "log").glob("*.seg"))
+    monkeypatch.setattr(local_batches, "LOG_BYTES_MAX", size)
+    assert run(count) == 0
+    monkeypatch.setattr(local_batches, "LOG_BYTES_MAX", size - 1)
+    assert (run(count), run([*count, "--no-spark"])) == (2, 0)
+
+
+@pytest.mark.spark
+def test_spark_gives_an_answer_that_is_too_large_for_this_process(
+    wanderbus: Run, log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = wanderbus("match", ""), wanderbus("replay", "wb-1-5")
+    monkeypatch.setattr(local_history, "ANSWER_BYTES_MAX", 100)
+    where = ["--log", str(log)]
+    for command, lines in zip((["match", ""], ["replay", "wb-1-5"]), expected, strict=True):
+        assert run(["history", *command, *where, "--no-spark"]) == 1
+        assert "MiB; answer with --spark" in capsys.readouterr().err
+        assert run(["history", *command, *where]) == 0
+        assert capsys.readouterr().out.splitlines() == lines

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from wanderbus.cli import application
+from wanderbus.cli.application import COMMANDS
 
 SERVER = {"wanderbus.broker.core", "wanderbus.server.server", "wanderbus.simulation", "apsw", "OpenSSL"}
 LIBRARIES_WITH_SERVERS_ALONE = {"dns", "aioquic", "numba", "pyspark"}
@@ -35,7 +36,24 @@ def test_a_server_loads_nothing_for_lookups_that_are_off() -> None:
     assert not modules & LIBRARIES_WITH_SERVERS_ALONE
 
 
-def test_the_list_has_every_command() -> None:
-    app = application.application()
-    names = {each.name for each in app.registered_commands} | {each.name for each in app.registered_groups}
-    assert names == set(application._COMMANDS)
+@pytest.mark.parametrize("words", [("--version",), ("--help",)])
+def test_help_and_version_load_no_command(words: tuple[str, ...]) -> None:
+    """Nobody should wait for a server's modules to read the list of commands."""
+    names = {each for each in loaded(*words) if each.startswith("wanderbus.")}
+    assert "wanderbus.cli.application" in names
+    assert not names & {f"wanderbus.cli.{each.module}" for each in COMMANDS.values()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_list_is_there(name: str) -> None:
+    assert application.command(name).name == name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_fits_its_line(name: str) -> None:
+    assert len(COMMANDS[name].summary) <= 80 - len("  advertisements  ")
+
+
+def test_a_mistyped_command_is_refused_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert application.run(["pubb"]) == 2
+    assert "Did you mean 'pub'?" in capsys.readouterr().err

@@ -55,16 +55,12 @@ def test_an_operator_sees_everybody_and_leaves_nothing_behind(office: Shell) -> 
     with_queue(office, 1, 2)
     for _ in range(2):
         rows = listed(office, "sessions")
-    assert [(row["user"], row["session"], len(row["devices"])) for row in rows] == [
-        (ALICE, "sub.kept", 1),
-        ("sip:bob@localhost", "pub", 0),
-    ]
+    assert [(row["user"], row["session"], len(row["devices"])) for row in rows] == [(ALICE, "sub.kept", 1)], (
+        "the session of the publisher is over"
+    )
     assert (rows[0]["status"], rows[0]["queued"]) == ("DISCONNECTED", 2)
     assert rows[0]["devices"][0]["address"].startswith("127.0.0.1:")
-    assert [row["user"] for row in listed(office, "sessions", "--status", "disconnected")] == [
-        ALICE,
-        "sip:bob@localhost",
-    ]
+    assert [row["user"] for row in listed(office, "sessions", "--status", "disconnected")] == [ALICE]
     assert [row["user"] for row in listed(office, "sessions", "sip:a*")] == [ALICE]
     assert [row["user"] for row in listed(office, "sessions", "alice@LOCALHOST")] == [ALICE]
     assert listed(office, "subscriptions", "--subject", "X*") == []
@@ -80,7 +76,7 @@ def test_a_table_is_for_people(office: Shell) -> None:
         status, out, err = office.run(what, *asking(office, "alice"))
         assert (status, err) == (0, "")
         heading, *rows = out.splitlines()
-        assert heading.split()[:2] == ["user", "session"] if what != "subscriptions" else heading.startswith("subs")
+        assert heading.split()[:2] == ["user", "session"] if what != "subscriptions" else heading.startswith("id")
         assert ALICE.removeprefix("sip:") in "\n".join(rows)
         assert max(map(len, out.splitlines())) <= 80
         assert words in "\n".join(rows)
@@ -124,12 +120,14 @@ def test_kick_ends_a_connection_which_comes_back(office: Shell) -> None:
     office.subscribed()
     (device,) = listed(office, "sessions", ALICE)[0]["devices"]
     assert device["status"] == "CONNECTED"
-    status, out, err = office.run("kick", ALICE, *asking(office, "adam"))
+    status, out, err = office.run("kick", ALICE, "--yes", *asking(office, "adam"))
     assert (status, out, err) == (0, f"{device['device']} kicked\n", "")
     assert office.run("pub", "Trade", "n=1", *office.as_user("bob", "hunter2"))[0] == 0
     assert read_line(reader) == "1 Trade n=1"
-    assert office.run("kick", ALICE, device["device"], "--forget", *asking(office, "adam"))[1].endswith("forgotten\n")
-    status, _, err = office.run("kick", ALICE, "nothing", *asking(office, "adam"))
+    assert office.run("kick", ALICE, device["device"], "--forget", "--yes", *asking(office, "adam"))[1].endswith(
+        "forgotten\n"
+    )
+    status, _, err = office.run("kick", ALICE, "nothing", "--yes", *asking(office, "adam"))
     assert (status, one_line(err)) == (1, f"{ALICE} has no device 'nothing'; list the sessions")
 
 
@@ -149,27 +147,43 @@ def test_discard_leaves_only_the_counters_of_a_session(office: Shell) -> None:
     assert "sub.kept" not in {row["session"] for row in listed(office, "subscriptions")}
     assert office.run("pub", "Trade", "n=4", *office.as_user("bob", "hunter2"))[0] == 0
     assert read_line(reader) == "1 Trade n=4"
-    assert listed(office, *discard[:4], "--yes", name="adam") == [{"subscriptions": 0, "devices": 0, "matches": 0}]
+    status, _, err = office.run(*discard, "--yes")
+    assert (status, "has no session 'sub.kept'" in one_line(err)) == (1, True)
     office.kill()
     office.up("--config", "roles.toml")
-    (row,) = [row for row in listed(office, "sessions") if row["session"] == "sub.kept"]
+    rows = [row for row in listed(office, "sessions") if row["user"] == ALICE]
+    assert "sub.kept" not in {row["session"] for row in rows}
+    (row,) = [row for row in rows if row["session"] == ""]
     assert (row["devices"], row["subscriptions"], row["queued"], row["dropped"]) == ([], 0, 0, {"purged": 3})
 
 
 def test_refusals_are_one_line(office: Shell) -> None:
     for words, name, status, complaint in (
         (["sessions", ALICE], "bob", 1, "need the role 'operator' or 'administrator'"),
-        (["peek", ALICE], "bob", 1, "need the role 'operator' or 'administrator'"),
-        (["purge", ALICE, "--yes"], "olga", 1, "need the role 'administrator'"),
-        (["kick", ALICE], "olga", 1, "need the role 'administrator'"),
-        (["discard", ALICE, "--yes"], "olga", 1, "need the role 'administrator'"),
-        (["discard", ALICE, "--yes"], "adam", 1, "has no session 'default'"),
-        (["peek", ALICE], "olga", 1, "has no session 'default'"),
+        (["peek", ALICE, "--session", "default"], "bob", 1, "need the role 'operator' or 'administrator'"),
+        (["purge", ALICE, "--session", "default", "--yes"], "olga", 1, "need the role 'administrator'"),
+        (["kick", ALICE, "--yes"], "olga", 1, "need the role 'administrator'"),
+        (["discard", ALICE, "--session", "default", "--yes"], "olga", 1, "need the role 'administrator'"),
+        (["discard", ALICE, "--session", "default", "--yes"], "adam", 1, "has no session 'default'"),
+        (["peek", ALICE, "--session", "default"], "olga", 1, "has no session 'default'"),
+        (["peek", ALICE], "olga", 1, f"has no session of {ALICE}"),
         (["sessions", "nobody"], "olga", 2, "write nobody@localhost"),
     ):
         found, out, err = office.run(*words, *asking(office, name))
         assert (found, out) == (status, ""), (words, err)
         assert complaint in one_line(err)
+
+
+def test_without_a_session_its_user_sees_which_there_are_and_kick_asks(office: Shell) -> None:
+    with_queue(office, 1)
+    for words in (["peek", ALICE], ["purge", ALICE, "--yes"], ["discard", ALICE, "--yes"]):
+        status, out, err = office.run(*words, *asking(office, "adam"))
+        assert (status, out) == (2, "")
+        assert f"--session NAME: {ALICE} has sub.kept" in one_line(err)
+    status, out, err = office.run("kick", ALICE, *asking(office, "adam"))
+    assert (status, out) == (2, "")
+    assert "--yes" in one_line(err)
+    assert office.run("kick", ALICE, "--yes", *asking(office, "adam"))[0] == 0
 
 
 def test_a_watch_in_a_pipe_is_lines_of_json(office: Shell) -> None:
@@ -216,7 +230,7 @@ def test_explain_reads_the_fate_of_an_event_from_the_log(
     assert ended(reader)[0] == 0
     (row,) = listed(shell, "subscriptions", name="alice")
     stop(server)
-    subscription = row["subscription"]
+    subscription = row["id"]
     explanation = "filtered: n > 1 is false: n is 1\n"
     assert shell.run("explain", low, subscription, "--data-dir", "data") == (0, explanation, "")
     told = explained(shell, high, subscription)
@@ -230,7 +244,7 @@ def test_explain_reads_the_fate_of_an_event_from_the_log(
 def test_explain_complains_in_one_line(office: Shell) -> None:
     with_queue(office, 1)
     (row,) = listed(office, "subscriptions")
-    known, server = row["subscription"], row["subscription"].rpartition("-")[0]
+    known, server = row["id"], row["id"].rpartition("-")[0]
     for words, status, complaint in (
         (["x", known], 2, "invalid id 'x'"),
         ([f"{server}-0", known], 1, f"the log has no event {server}-0"),

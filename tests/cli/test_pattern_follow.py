@@ -15,6 +15,7 @@ import pytest
 from faults.process_tree import descendants, kill, named
 from tests.cli.pipeline_jobs import wait_for, wait_until_gone
 from tests.cli.shell import Shell
+from tests.log_files import write_records
 from wanderbus.cli.application import run
 from wanderbus.cli.connection_options import Connection
 from wanderbus.cli.pattern.detection_publisher import BATCH_FILE, DetectionPublisher
@@ -132,7 +133,8 @@ def test_a_pattern_that_would_find_its_own_detections_is_not_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], subject: str
 ) -> None:
     text = f"match A: other then B: {subject} (k == 1) within 1 hour emit turn"
-    arguments = ["--log", str(tmp_path), "--checkpoint", str(tmp_path / "c"), "--publish", "--user", "sip:a@b"]
+    log = write_records(tmp_path / "log", [])
+    arguments = ["--log", str(log), "--checkpoint", str(tmp_path / "c"), "--publish", "--user", "sip:a@b"]
     assert run(["pattern", "follow", text, *arguments]) == 2
     assert "would find its own detections, which have the subject 'turn'" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()

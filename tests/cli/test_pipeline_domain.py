@@ -48,10 +48,17 @@ def test_a_lake_of_a_domain_is_made_and_asked(
 ) -> None:
     use_session(past_events, reconcile, report, run_command)
 
-    def wanderbus(*words: str, status: int = 0) -> list[str]:
+    def lines(*words: str, status: int) -> list[str]:
         assert run([*words, "--lake", str(domain / "lake")]) == status
         output = capsys.readouterr()
         return (output.err if status else output.out).splitlines()
+
+    def wanderbus(*words: str, status: int = 0) -> list[str]:
+        if words[0] != "history":
+            return lines(*words, status=status)
+        found = lines(*words, "--no-spark", status=status)
+        assert lines(*words, "--spark", status=status) == found
+        return found
 
     added = json.loads(wanderbus("pipeline", "run", str(domain), "--once", "--json")[0])["added"]
     assert (added["records"]["rows"], added["events"]["rows"]) == (24, 5)

@@ -55,7 +55,7 @@ def test_events_are_stored_and_then_published(shell: Shell) -> None:
         "stored 1\npublished 1, of which 0 were left from earlier\n",
         "",
     )
-    status, out, err = shell.run("pub", "Departure", "-", "--json", *outbox, input=lines(*range(2, 600)))
+    status, out, err = shell.run("pub", "Departure", "-", "--ids", "--json", *outbox, input=lines(*range(2, 600)))
     assert (status, err) == (0, "")
     *stored, summary = [json.loads(line) for line in out.splitlines()]
     assert stored == [{"stored": n} for n in range(1, 599)]
@@ -67,7 +67,7 @@ def test_stored_events_arrive_once_after_server_and_command_are_killed(shell: Sh
     server = shell.up()
     subscribe(shell)
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
-    publisher = shell.start("pub", "Departure", "-", *outbox, stdin=subprocess.PIPE)
+    publisher = shell.start("pub", "Departure", "-", "--ids", *outbox, stdin=subprocess.PIPE)
     feed(publisher, lines(1, 2, 3))
     assert [read_line(publisher) for _ in range(3)] == ["stored 1", "stored 2", "stored 3"]
     server.kill()
@@ -90,7 +90,7 @@ def test_events_in_flight_arrive_once_after_the_command_is_killed(shell: Shell, 
     shell.up()
     subscribe(shell)
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
-    publisher = shell.start("pub", "Departure", "-", *outbox, stdin=subprocess.PIPE)
+    publisher = shell.start("pub", "Departure", "-", "--ids", *outbox, stdin=subprocess.PIPE)
     feed(publisher, lines(*range(1, 501)))
     stored = [read_line(publisher) for _ in range(after)]
     publisher.kill()
@@ -119,7 +119,7 @@ def test_a_bad_line_ends_the_input_and_those_before_it_are_published(shell: Shel
     shell.up()
     subscribe(shell)
     outbox = ("--outbox", "out.db", *shell.as_user(*BOB))
-    status, out, err = shell.run("pub", "Departure", "-", *outbox, input=f"{lines(1, 2)}nonsense\n{lines(3)}")
+    status, out, err = shell.run("pub", "Departure", "-", "--ids", *outbox, input=f"{lines(1, 2)}nonsense\n{lines(3)}")
     assert (status, out) == (2, "stored 1\nstored 2\n")
     assert one_line(err).startswith("standard input, line 3: ")
     assert missed(shell, 2) == [1, 2]
@@ -145,7 +145,7 @@ def test_refused_events_are_reported_and_the_rest_published(shell: Shell) -> Non
 def test_complaints(shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     server = shell.up()
     monkeypatch.chdir(shell.directory)
-    waiting = shell.start("pub", "Departure", "-", "--outbox", "used", *shell.as_user(), stdin=subprocess.PIPE)
+    waiting = shell.start("pub", "Departure", "-", "--ids", "--outbox", "used", *shell.as_user(), stdin=subprocess.PIPE)
     feed(waiting, lines(1))
     assert read_line(waiting) == "stored 1"
     (shell.directory / "text").write_text("no outbox")
@@ -181,7 +181,7 @@ def test_a_file_that_was_parted_from_its_device_is_not_published_by_another(
     """The broker would not recognise events that it has already accepted."""
     server = shell.up()
     monkeypatch.chdir(shell.directory)
-    waiting = shell.start("pub", "Departure", "-", "--outbox", "out", *shell.as_user(), stdin=subprocess.PIPE)
+    waiting = shell.start("pub", "Departure", "-", "--ids", "--outbox", "out", *shell.as_user(), stdin=subprocess.PIPE)
     feed(waiting, lines(1))
     assert read_line(waiting) == "stored 1"
     server.kill()
@@ -207,7 +207,7 @@ def test_a_server_that_is_down_gets_later_what_is_stored_now(shell: Shell) -> No
     server.kill()
     server.wait()
     outbox = ("--outbox", "out.db", "--timeout", "0.3", *shell.as_user(*BOB))
-    status, out, err = shell.run("pub", "Departure", "-", *outbox, input=lines(*range(1, 400)))
+    status, out, err = shell.run("pub", "Departure", "-", "--ids", *outbox, input=lines(*range(1, 400)))
     assert (status, out.splitlines()[-2:]) == (0, ["stored 399", "published 0, of which 0 were left from earlier"])
     assert (
         one_line(err) == "399 events are unpublished in out.db; the next 'wanderbus pub --outbox out.db' publishes them"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
+from tests.cli.shell import Shell, ended, one_line, read_error, read_line
 from tests.sip.trace_world import moving_call, secrets_of
 from wanderbus.cli.application import run
-from wanderbus.runtime.files.trace_file import TraceFile
+from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.files.trace_file import GrowingTrace, TraceFile
 from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.sip.trace.trace import Trace
 
@@ -135,3 +138,62 @@ def test_there_has_to_be_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
         capsys.readouterr().err
         == f"wanderbus: the SIP trace {tmp_path / 'none'} cannot be read: No such file or directory\n"
     )
+
+
+def test_a_growing_trace_is_read_from_its_end_also_into_the_next_file(tmp_path: Path) -> None:
+    path, entries = tmp_path / "trace", [*moving_call()]
+    writer = TraceFile.open(path, bytes_max=2_000)
+    writer.write(entries[0])
+    growing = GrowingTrace(path)
+    assert growing.read() == []
+    found = []
+    for each in entries[1:]:
+        writer.write(each)
+        found += growing.read() or growing.read()
+    assert (tmp_path / "trace.1").exists(), "the file was replaced meanwhile"
+    assert [each.at_us for each in found] == [each.at_us for each in entries[1:]]
+    assert not any(secret in each.data for each in found for secret in secrets_of(entries))
+    with path.open("ab") as file:
+        file.write(b'{"at_us":1')
+    assert growing.read() == []
+    writer.close()
+    writer = TraceFile.open(path)  # cuts off the incomplete line
+    assert growing.read() == []
+    writer.write(entries[0])
+    assert [each.at_us for each in growing.read()] == [entries[0].at_us]
+    with path.open("ab") as file:
+        file.write(b'{"at_us":1}\n')
+    with pytest.raises(ConfigurationError, match="not a message"):
+        growing.read()
+    growing.close()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [(("--svg", "x.svg"), "--svg is for messages that have passed"), (("--since", "0"), "--since"), ((), "cannot be")],
+)
+def test_following_what_cannot_be_followed_is_one_line(
+    words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sip", "ladder", "nowhere", "--follow", *words]) == 2
+    assert reason in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.integration
+def test_c22_messages_are_shown_as_they_pass_the_proxy(shell: Shell) -> None:
+    shell.up("--sip-trace", "trace")
+    follower = shell.start("sip", "ladder", "trace", "--follow", "--user", "sip:bob@localhost")
+    as_json = shell.start("sip", "ladder", "trace", "--follow", "--json")
+    assert read_error(follower) == "wanderbus: following trace, waiting for messages"
+    assert '"status":"ready"' in read_error(as_json)
+    assert shell.run("pub", "Trade", "n=1", *shell.as_user("bob", "hunter2"))[0] == 0
+    line = read_line(follower)
+    assert "REGISTER" in line
+    assert f"-> 127.0.0.1:{shell.port}" in line
+    assert json.loads(read_line(as_json))["label"].startswith("REGISTER")
+    follower.send_signal(signal.SIGINT)
+    assert ended(follower)[::2] == (130, "")
+    assert as_json.stdout is not None
+    as_json.stdout.close()
+    assert as_json.wait(30) == 0, "a closed pipe is an ordinary end"

@@ -99,7 +99,7 @@ def test_g25_an_unread_subscription_is_shown_and_one_that_is_read_is_not(office:
                 assert line.startswith(f"  unread {unread}: {COUNT} waiting, the oldest for ")
                 assert "; blocked for " in line
                 assert line.endswith(f"; {desk} has {WINDOW} unacknowledged")
-            rows = {row["subscription"]: row for row in await listed(office, name, "subscriptions", ALICE)}
+            rows = {row["id"]: row for row in await listed(office, name, "subscriptions", ALICE)}
             assert {identity: row["state"] for identity, row in rows.items()} == {
                 read: "reading",
                 unread: "window_full",
@@ -124,9 +124,9 @@ def test_g25_a_purge_of_one_subscription_or_of_a_session_leaves_nothing_unread(o
         async with two_kept(office) as (read, unread):
             pass
         await published(office, COUNT + 1, COUNT + 2)
-        purge = ("purge", ALICE, "--yes")
+        purge = ("purge", ALICE, "--session", "default", "--yes")
         assert await output(office, "adam", *purge, "--subscription", unread) == f"purged {COUNT + 2}\n"
-        queued = {row["subscription"]: row["queued"] for row in await listed(office, "olga", "subscriptions", ALICE)}
+        queued = {row["id"]: row["queued"] for row in await listed(office, "olga", "subscriptions", ALICE)}
         assert queued == {read: 2, unread: 0}
         (row,) = await listed(office, "olga", "queues", ALICE)
         assert (row["queued"], row["gaps"], row["missing"]) == (2, 1, COUNT + 2)
@@ -146,12 +146,13 @@ def test_g25_a_purge_of_one_subscription_or_of_a_session_leaves_nothing_unread(o
 
 def test_a_user_without_a_session_is_unknown_to_every_listing(office: Shell) -> None:
     async def story() -> None:
-        complaint = "the broker has no session of nobody@localhost; 'wanderbus sessions' lists the users that have one"
+        complaint = "the broker has no session of {}@localhost; 'wanderbus sessions' lists the users that have one"
         for what in ("sessions", "subscriptions", "queues"):
             status, out, err = await run(office, "olga", what, "nobody@localhost")
-            assert (status, out, one_line(err)) == (1, "", complaint)
+            assert (status, out, one_line(err)) == (1, "", complaint.format("nobody"))
             assert await output(office, "olga", what, "no*", "--json") == ""
         await published(office, 1, 1)
-        assert await listed(office, "olga", "subscriptions", "bob@localhost") == [], "known, without a subscription"
+        status, out, err = await run(office, "olga", "subscriptions", "bob@localhost")
+        assert (status, out, one_line(err)) == (1, "", complaint.format("bob")), "its session is over"
 
     asyncio.run(story())

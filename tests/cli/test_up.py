@@ -75,7 +75,7 @@ def test_killing_it_loses_nothing_that_was_acknowledged(shell: Shell) -> None:
     shell.subscribed()
     waiting.send_signal(signal.SIGINT)
     assert ended(waiting)[0] == 130
-    publisher = shell.start("pub", "Departure", "-", "--json", *shell.as_user("bob", "hunter2"), stdin=-1)
+    publisher = shell.start("pub", "Departure", "-", "--ids", "--json", *shell.as_user("bob", "hunter2"), stdin=-1)
     assert publisher.stdin is not None
     acknowledged = []
     for value in range(400):

@@ -27,9 +27,9 @@ def test_a_server_takes_who_was_added_while_it_runs_and_the_file_has_no_password
     assert shell.run("pub", "Departure", "n=1", *shell.as_user("carol", "other"))[0] == 0
     status, out, _ = shell.run("users", "list", "--users", "users", "--json")
     assert [json.loads(line) for line in out.splitlines()] == [
-        {"user": "alice", "stored": "password"},
-        {"user": "bob", "stored": "password"},
-        {"user": "carol", "stored": "digests"},
+        {"user": "alice", "stored": "password", "domain": None},
+        {"user": "bob", "stored": "password", "domain": None},
+        {"user": "carol", "stored": "digests", "domain": "localhost"},
     ]
     assert shell.run("users", "remove", "carol", "--users", "users")[:2] == (0, "carol removed\n")
     for words, found, complaint in (
@@ -40,6 +40,29 @@ def test_a_server_takes_who_was_added_while_it_runs_and_the_file_has_no_password
         status, out, err = shell.run("users", *words, "--users", "users", input="\n")
         assert (status, out) == (found, "")
         assert complaint in one_line(err)
+
+
+def test_a_server_that_refuses_the_file_says_so_and_removes_who_was_removed(shell: Shell) -> None:
+    server = shell.up()
+    status, out, err = shell.run("users", "add", "carol", "--users", "users", "--domain", "a.example", input="s3cret\n")
+    assert (status, out) == (1, "carol added\n")
+    refusal = (
+        ": the digests are for domain 'a.example', not 'localhost'; run 'wanderbus users passwd carol "
+        "--domain localhost'"
+    )
+    assert (
+        one_line(err)
+        == f"the server of localhost (process {server.pid}) does not use this change: users, line 3{refusal}"
+    )
+    status, out, err = shell.run("users", "remove", "bob", "--users", "users")
+    assert (status, out) == (0, "bob removed\n")
+    assert one_line(err).endswith(f"removed the user, but uses no other change: users, line 2{refusal}")
+    status, _, err = shell.run("pub", "Departure", "n=1", *shell.as_user("bob", "hunter2"))
+    assert (status, "wrong" in err or "has no user" in err or "does not accept" in err) == (1, True)
+    assert shell.run("pub", "Departure", "n=1", *shell.as_user("alice", "secret"))[0] == 0
+    assert shell.run("users", "list", "--users", "users")[1] == "alice (password)\ncarol (digests for a.example)\n"
+    assert shell.run("users", "passwd", "carol", "--users", "users", input="s3cret\n") == (0, "carol changed\n", "")
+    assert shell.run("pub", "Departure", "n=1", *shell.as_user("carol", "s3cret"))[0] == 0
 
 
 def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(shell: Shell) -> None:

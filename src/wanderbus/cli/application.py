@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
-from wanderbus.cli.output import EndedBySignal, OutputClosed, print_error, print_error_json
+from wanderbus.cli.output import EndedBySignal, OutputClosed, discard_output, print_error, print_error_json
+from wanderbus.client.answer_wait import NoAnswer
 from wanderbus.errors import ConfigurationError, EventError, FilterError, WanderbusError
+from wanderbus.event_text import escaped
+
+_log = logging.getLogger("wanderbus.cli")
+
+NO_ANSWER: Final = 4
+"""Exit status of a command that gave up after ``--timeout``."""
 
 _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 """Base class of the errors for an unusable command line; Typer has a public name only for a subclass."""
@@ -18,50 +27,102 @@ _CommandLineError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 _JSON_IS_A_FILE: Final = ("sim", "eval")
 """Commands whose option ``--json`` names a file for the results; their errors stay text."""
 
-_COMMANDS: Final = {
-    "up": "up:up",
-    "proxy": "proxy:proxy",
-    "relay": "relay:relay",
-    "pub": "pub:pub",
-    "sub": "sub:sub",
-    "unsubscribe": "unsubscribe:unsubscribe",
-    "sessions": "operator.listings:sessions",
-    "subscriptions": "operator.listings:subscriptions",
-    "queues": "operator.listings:queues",
-    "limits": "operator.limits:limits",
-    "engine": "operator.engine:engine",
-    "filtering": "operator.filtering:filtering",
-    "advertisements": "operator.advertisements:advertisements",
-    "peek": "operator.queue_commands:peek",
-    "purge": "operator.queue_commands:purge",
-    "kick": "operator.queue_commands:kick",
-    "discard": "operator.queue_commands:discard",
-    "explain": "explain:explain",
-    "topology": "domain.topology:topology",
-    "trace": "domain.trace:trace",
-    "plan": "pipeline.plan:plan",
-    "report": "pipeline.report:report",
-    "sim": "sim:sim",
-    "channel": "domain.channel:app",
-    "config": "config:app",
-    "domain": "domain.domain:app",
-    "eval": "eval.mobility:app",
-    "filter": "filter:app",
-    "history": "pipeline.history:app",
-    "log": "log:app",
-    "pattern": "pattern.pattern:app",
-    "pipeline": "pipeline.pipeline:app",
-    "schema": "operator.schema:app",
-    "sip": "sip:app",
-    "users": "users:app",
+
+class Known(NamedTuple):
+    """A command, or group of commands, that is imported when it is run."""
+
+    module: str
+    """Module below ``wanderbus.cli``."""
+    attribute: str
+    """Function, or application of a group, in it."""
+    summary: str
+
+
+COMMANDS: Final = {
+    "demo": Known("demo.demo", "demo", "Show users who move, in a minute on loopback."),
+    "up": Known("up", "up", "Run a server: registrar, proxy, broker and event log."),
+    "proxy": Known("proxy", "proxy", "Run only a SIP registrar and proxy."),
+    "relay": Known("relay", "relay", "Run a media relay for data channels."),
+    "pub": Known("pub", "pub", "Publish one event, or one for each line of input."),
+    "sub": Known("sub", "sub", "Subscribe, and print notifications as they arrive."),
+    "unsubscribe": Known("unsubscribe", "unsubscribe", "End your subscriptions."),
+    "sessions": Known("operator.listings", "sessions", "List sessions, with their users and devices."),
+    "subscriptions": Known("operator.listings", "subscriptions", "List subscriptions, with what is queued for each."),
+    "queues": Known("operator.listings", "queues", "List the queue of each session."),
+    "limits": Known("operator.limits", "limits", "List users and addresses that reached a limit."),
+    "engine": Known("operator.engine", "engine", "Show the matching engine beside the server."),
+    "filtering": Known("operator.filtering", "filtering", "Show how many events each phase has held back."),
+    "advertisements": Known(
+        "operator.advertisements", "advertisements", "Show the advertisements of devices at a server."
+    ),
+    "peek": Known("operator.queue_commands", "peek", "Show the notifications queued in a session."),
+    "purge": Known("operator.queue_commands", "purge", "Discard the notifications queued in a session."),
+    "kick": Known("operator.queue_commands", "kick", "Close the connections of a user's devices."),
+    "discard": Known("operator.queue_commands", "discard", "Remove a session."),
+    "explain": Known("explain", "explain", "Explain why an event was, or was not, delivered."),
+    "topology": Known("domain.topology", "topology", "Show the servers and channel groups of a domain."),
+    "trace": Known("domain.trace", "trace", "Show where an event would go."),
+    "backup": Known("backup.backup", "backup", "Copy a server's data directory while it runs."),
+    "restore": Known("backup.restore", "restore", "Make a server's data directory from a backup."),
+    "plan": Known("pipeline.plan", "plan", "Plan which server has which subjects."),
+    "report": Known("pipeline.report", "report", "Write loss, latency, queues and moves to a page."),
+    "sim": Known("sim", "sim", "Simulate users who move and lose the network."),
+    "channel": Known("domain.channel", "app", "List and replay the events of an ordered channel."),
+    "config": Known("config", "app", "Check files of settings, or print a sample one."),
+    "domain": Known("domain.domain", "app", "Describe and run a domain of several servers."),
+    "eval": Known("eval.mobility", "app", "Repeat the paper's measurements and compare."),
+    "filter": Known("filter", "app", "Read, explain, match, compare and merge filters."),
+    "history": Known("pipeline.history", "app", "Run filters and subscriptions over past events."),
+    "log": Known("log", "app", "Check event logs on disk, and show what keeps them."),
+    "pattern": Known("pattern.pattern", "app", "Read, explain and run patterns of compound events."),
+    "pipeline": Known("pipeline.pipeline", "app", "Keep a lake, answer from it, and match events."),
+    "schema": Known("operator.schema", "app", "Declare and show the attributes of events."),
+    "sip": Known("sip", "app", "Tools for SIP messages."),
+    "users": Known("users", "app", "Add, change, list and remove a server's users."),
 }
-"""Module and name of each command's function, or of the application of a group, in the order of ``--help``."""
+"""The commands, in the order of ``--help``."""
 
 
-def application(only: str | None = None) -> typer.Typer:
-    """Return the application, with all commands or one: it imports their modules, and a server's take a second."""
+class Commands(TyperGroup):
+    """All commands; each is imported when it is run, since a server's modules take a second."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        commands: Any = dict.fromkeys(COMMANDS)
+        self.commands = commands  # Typer suggests one of these for a name that it does not find
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, in the order of ``--help``."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command with this name; None if there is none."""
+        return command(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, known.summary) for name, known in COMMANDS.items()])
+
+
+def command(name: str) -> Any:
+    """Import the command, or group of commands, with this name."""
+    known = COMMANDS[name]
+    found = getattr(import_module(f"wanderbus.cli.{known.module}"), known.attribute)
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
+    return typer.main.get_group(app).commands[name]
+
+
+def application() -> typer.Typer:
+    """Return the application with all commands."""
     app = typer.Typer(
         name="wanderbus",
+        cls=Commands,
         help="Content-based publish/subscribe for users who move.",
         no_args_is_help=True,
         rich_markup_mode=None,
@@ -69,13 +130,6 @@ def application(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for name in [only] if only is not None and only in _COMMANDS else _COMMANDS:
-        module, _, attribute = _COMMANDS[name].partition(":")
-        command = getattr(import_module(f"wanderbus.cli.{module}"), attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
     return app
 
 
@@ -104,8 +158,10 @@ def run(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in given and given[0] not in _JSON_IS_A_FILE
     _escape_unencodable_output()
+    if faulty := next((each for each in given if not _is_text(each)), None):
+        return _failed(ConfigurationError(f"the argument {escaped(faulty)} is not UTF-8"), as_json=as_json)
     try:
-        status = application(given[0] if given else None)(args=arguments, standalone_mode=False)
+        status = application()(args=arguments, standalone_mode=False)
     except WanderbusError as error:
         return _failed(error, as_json=as_json)
     except _CommandLineError as error:
@@ -116,11 +172,31 @@ def run(arguments: list[str] | None = None) -> int:
         return 130
     except EndedBySignal as ended:
         return ended.status
-    except OutputClosed:
+    except (OutputClosed, BrokenPipeError):
+        discard_output()
         return 0
+    except OSError as error:
+        discard_output()
+        _log.info("the system refused", exc_info=True)
+        return _failed(WanderbusError(_refusal(error)), as_json=as_json)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
     return status if isinstance(status, int) else 0
+
+
+def _refusal(error: OSError) -> str:
+    """Return one line about an error of the system, with the file if it has one; ``--verbose`` shows where it arose."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else f"the system refused to read or write: {reason}"
+
+
+def _is_text(argument: str) -> bool:
+    """Return whether an argument was UTF-8: Python has a lone surrogate for each byte that was not."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _failed(error: WanderbusError, *, as_json: bool) -> int:
@@ -133,11 +209,14 @@ def _failed(error: WanderbusError, *, as_json: bool) -> int:
         # An error in the user's own input may take several lines, with a caret; any other error is one line.
         message = error.pointed() if isinstance(error, FilterError) else str(error)
         print_error(*(message.split("\n") if is_input else (message,)))
-    return 2 if is_input else 1
+    return NO_ANSWER if isinstance(error, NoAnswer) else 2 if is_input else 1
 
 
 def _misused(error: Any, *, as_json: bool) -> int:
     """Print an error that Typer found in the command line; return its exit status."""
+    option = getattr(error, "option_name", None)  # it is an unknown option
+    if isinstance(option, str) and not option.lstrip("-")[:1].isalpha():
+        error.message += "; put -- before arguments that begin with a minus sign"
     if as_json:
         print_error_json("UsageError", error.format_message())
     else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -13,6 +14,7 @@ from wanderbus.cli.output import log_to_stderr, print_json, print_line, print_li
 from wanderbus.cli.up import given_to
 from wanderbus.client.connect import connect
 from wanderbus.config import AgentSettings, ProxySettings, RelaySettings, ServerSettings
+from wanderbus.errors import ConfigurationError
 from wanderbus.runtime.files.config_files import read_text, settings_in
 from wanderbus.server.proxy_server import ProxyServer
 from wanderbus.server.relay_server import RelayServer
@@ -41,6 +43,10 @@ STRUCTS: dict[Kind, type[msgspec.Struct]] = {
 }
 
 
+_WITH_USERS: Final = {Kind.broker: "'wanderbus up'", Kind.proxy: "'wanderbus proxy'"}
+"""Programs that have users, which an option can give in place of the file."""
+
+
 @app.command("check")
 def check(
     file: Annotated[Path, typer.Argument(help="TOML file of settings, of any kind.", show_default=False)],
@@ -51,31 +57,27 @@ def check(
 ) -> None:
     """Check a file of settings and print what it sets, without secrets; exit status 2 if it cannot be used.
 
+    A file for a server may leave the users to an option of 'wanderbus up' or 'wanderbus proxy'.
     Also checks the files and the server's host name that the settings refer to. Does not connect to anything.
 
     Example: wanderbus config check agent.toml
     """
     log_to_stderr(verbose=False)
     given = parse(read_text(file), file)
-    kind = kind or _kind_of(given)
-    match kind:
-        case Kind.agent:
-            connect(config=file)
-        case Kind.broker:
-            Server(**given_to(ServerSettings, {}, file))
-        case Kind.proxy:
-            ProxyServer(**given_to(ProxySettings, {}, file))
-        case Kind.relay:
-            RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
+    kind = _checked([kind] if kind else _kinds_of(given), given, file)
     understood = set_in(STRUCTS[kind], given)
+    lacks_users = kind in _WITH_USERS and "users" not in given
     if json:
-        print_json({"file": str(file), "kind": kind.value, "set": understood})
+        missing = {"missing": ["users"]} if lacks_users else {}
+        print_json({"file": str(file), "kind": kind.value, "set": understood, **missing})
     else:
         print_line(
             f"{file} is a file of settings for {'an agent' if kind is Kind.agent else f'a {kind.value}'}; it sets"
         )
         for name, value in understood.items():
             print_line(f"  {name} = {toml(value)}")
+        if lacks_users:
+            print_line(f"and no users: give {_WITH_USERS[kind]} --users FILE, too")
 
 
 @app.command("sample")
@@ -87,11 +89,39 @@ def show_sample(kind: Annotated[Kind, typer.Argument(help="Kind of program.", sh
     print_lines(sample(STRUCTS[kind]))
 
 
-def _kind_of(given: dict[str, Any]) -> Kind:
-    """Return the kind of program that knows most of these keys."""
+def _checked(kinds: Sequence[Kind], given: Mapping[str, Any], file: Path) -> Kind:
+    """Return the first of ``kinds`` whose program can use the file; raise the error of the first if none can."""
+    errors: list[ConfigurationError] = []
+    for kind in kinds:
+        try:
+            _check(kind, given, file)
+        except ConfigurationError as error:
+            errors.append(error)
+        else:
+            return kind
+    raise errors[0]
+
+
+def _check(kind: Kind, given: Mapping[str, Any], file: Path) -> None:
+    """Read the file as its program does; :class:`ConfigurationError` if that cannot use it."""
+    options: dict[str, Any] = {} if "users" in given else {"users": {}}
+    match kind:
+        case Kind.agent:
+            connect(config=file)
+        case Kind.broker:
+            Server(**given_to(ServerSettings, options, file))
+        case Kind.proxy:
+            ProxyServer(**given_to(ProxySettings, options, file))
+        case Kind.relay:
+            RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
+
+
+def _kinds_of(given: Mapping[str, Any]) -> Sequence[Kind]:
+    """Return the kinds of program that know most of these keys: several may know them all."""
 
     def known(kind: Kind) -> int:
         table = table_of(STRUCTS[kind])
         return len(given.keys() & {*table.keys, *table.tables})
 
-    return max(Kind, key=known)
+    most = max(map(known, Kind))
+    return [kind for kind in Kind if known(kind) == most]

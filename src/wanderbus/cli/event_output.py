@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 
+from msgspec.structs import asdict
+
 from wanderbus import cloudevents, event_text
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.errors import EventError
-from wanderbus.event import Notification
+from wanderbus.event import Gap, Notification
 
 
 class Format(enum.StrEnum):
@@ -30,6 +32,12 @@ def print_notification(notification: Notification, format: Format) -> None:
             _print_cloudevent(notification)
         case Format.xml:
             _print_xml(notification)
+
+
+def print_gap(gap: Gap) -> None:
+    """Print a gap as a line of JSON; it has ``missing``, which a notification has not."""
+    lost = [asdict(loss) for loss in gap.lost]
+    print_json({"position": asdict(gap.position), "missing": gap.count, "reason": gap.reason, "lost": lost})
 
 
 def _print_json(notification: Notification) -> None:

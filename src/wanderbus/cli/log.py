@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 import typer
 
-from wanderbus.cli.log_directory import log_directory
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.runtime.log.log_check import LogReport, check_log
+from wanderbus.runtime.segment_files import log_directory
 from wanderbus.server.log_status import LogStatus, log_status
 
 app = typer.Typer(

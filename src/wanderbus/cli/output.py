@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 import msgspec
 
-from wanderbus.errors import ConfigurationError
+from wanderbus.errors import ConfigurationError, WanderbusError
 from wanderbus.event_text import escaped
 
 Returned = TypeVar("Returned")
@@ -45,13 +45,28 @@ class OutputClosed(BaseException):
     """Standard output is a pipe that has lost its reader, for example ``head``: an ordinary end."""
 
 
+class OutputFailed(WanderbusError):
+    """Standard output takes nothing more, for example on a full disk."""
+
+
 def print_line(line: str) -> None:
-    """Print one line of results and flush it; :class:`OutputClosed` if the pipe has no reader."""
+    """Print one line of results and flush it.
+
+    :raises OutputClosed: the pipe has no reader
+    :raises OutputFailed: the disk is full, for example
+    """
     try:
         print(escaped(line), flush=True)
-    except BrokenPipeError:
-        discard_output()
-        raise OutputClosed from None
+    except OSError as error:
+        raise output_ended(error) from None
+
+
+def output_ended(error: OSError) -> OutputClosed | OutputFailed:
+    """Discard what standard output did not take, and return the exception that ends the command."""
+    discard_output()
+    if isinstance(error, BrokenPipeError):
+        return OutputClosed()
+    return OutputFailed(f"standard output cannot be written: {error.strerror or error}")
 
 
 def print_lines(text: str) -> None:

@@ -14,7 +14,13 @@ from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson, Connection, connected
 from wanderbus.cli.devices import free_place
 from wanderbus.cli.output import run_async
-from wanderbus.cli.pub_publisher import events_given, events_of_input, publish_directly, publish_through_outbox
+from wanderbus.cli.pub_publisher import (
+    Result,
+    events_given,
+    events_of_input,
+    publish_directly,
+    publish_through_outbox,
+)
 from wanderbus.errors import ConfigurationError, EventError
 from wanderbus.event import Event, Value, check_event, gathered
 from wanderbus.literals import json_object
@@ -33,6 +39,48 @@ class Format(enum.StrEnum):
     cloudevents = "cloudevents"
 
 
+OutboxFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Store events in this file until the broker acknowledges them. The next command with the same file "
+        "publishes the rest, each event once. The file is a separate device, independent of --state-dir.",
+    ),
+]
+InFormat = Annotated[
+    Format | None,
+    typer.Option(
+        "--format",
+        help="Format of events: JSON objects of attributes, text as 'sub' prints it, or CloudEvents of the type "
+        "SUBJECT. An event as text or CloudEvent may also be the only argument.",
+        show_default="NAME=VALUE; json with -",
+    ),
+]
+Advertise = Annotated[
+    bool,
+    typer.Option(
+        "--advertise",
+        help="Advertise the events of SUBJECT before the first one, until the command ends; channels of a domain "
+        "of servers can require it.",
+    ),
+]
+FilterAtPublisher = Annotated[
+    bool,
+    typer.Option(
+        "--filter-at-publisher",
+        help="Do not send events that no subscription matches. Such an event is in no log, so a later subscription "
+        "to the past does not get it.",
+    ),
+]
+Ids = Annotated[
+    bool,
+    typer.Option(
+        "--ids",
+        help="Print a line for each event of standard input, not only a summary: its id, or its number in the outbox.",
+    ),
+]
+
+
 @connected
 def pub(
     subject: Annotated[
@@ -48,42 +96,16 @@ def pub(
     ] = None,
     *,
     connection: Connection,
-    outbox: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Store events in this file until the broker acknowledges them. The next command with the same file "
-            "publishes the rest, each event once. The file is a separate device, independent of --state-dir.",
-        ),
-    ] = None,
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            help="Format of events: JSON objects of attributes, text as 'sub' prints it, or CloudEvents of the type "
-            "SUBJECT. An event as text or CloudEvent may also be the only argument.",
-            show_default="NAME=VALUE; json with -",
-        ),
-    ] = None,
-    advertise: Annotated[
-        bool,
-        typer.Option(
-            "--advertise",
-            help="Advertise the events of SUBJECT before the first one, until the command ends; channels of a domain "
-            "of servers can require it.",
-        ),
-    ] = False,
-    filter_at_publisher: Annotated[
-        bool,
-        typer.Option(
-            "--filter-at-publisher",
-            help="Do not send events that no subscription matches. Such an event is in no log, so a later subscription "
-            "to the past does not get it.",
-        ),
-    ] = False,
+    outbox: OutboxFile = None,
+    format: InFormat = None,
+    advertise: Advertise = False,
+    filter_at_publisher: FilterAtPublisher = False,
+    ids: Ids = False,
     json: AsJson = False,
 ) -> None:
     """Publish one event, or one for each line of standard input; ends when all are durable.
+
+    Prints the id of one event, and how many events were published from standard input.
 
     A value is a number, true or false, a JSON list, a date like 2013-01-01T05:15:00Z, or else text; write text that
     looks like one of these as a JSON string. In JSON a date is {"Date": "2013-01-01T05:15:00Z"}.
@@ -97,10 +119,11 @@ def pub(
         raise ConfigurationError("--advertise: give the subject of the events, too")
     advertised = subject if advertise else None
     filtering = _filtering(filter_at_publisher)
+    result = Result(as_json=json, is_for_each=ids or attributes != ["-"])
     if outbox is not None:
-        run_async(_store(connection, outbox, None if subject is None else events, advertised, json, **filtering))
+        run_async(_store(connection, outbox, None if subject is None else events, advertised, result, **filtering))
     elif subject is not None:
-        run_async(_publish(connection, events, advertised, json, **filtering))
+        run_async(_publish(connection, events, advertised, result, **filtering))
     else:
         raise ConfigurationError("give the subject of an event, or --outbox FILE to publish the events in it")
 
@@ -110,24 +133,28 @@ async def _store(
     outbox: Path,
     events: AsyncIterator[Event] | None,
     advertised: str | None,
-    json: bool,
+    result: Result,
     **filtering: bool,
 ) -> None:
     agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION, offline=True, **filtering)
     patience_s = connection.settings().connect_s_max
-    await publish_through_outbox(agent, outbox, events, json=json, patience_s=patience_s, advertised=advertised)
+    limit_s = connection.connect_s_max
+    await publish_through_outbox(
+        agent, outbox, events, result, patience_s=patience_s, advertised=advertised, limit_s=limit_s
+    )
 
 
 async def _publish(
-    connection: Connection, events: AsyncIterator[Event], advertised: str | None, json: bool, **filtering: bool
+    connection: Connection, events: AsyncIterator[Event], advertised: str | None, result: Result, **filtering: bool
 ) -> None:
     if connection.is_eci:
-        await publish_directly(connection.agent(**filtering), events, json=json, advertised=advertised)
+        await publish_directly(connection.agent(**filtering), events, result, advertised=advertised)
         return
     # A separate device: with a program's device it would take over that program's notifications.
     with free_place(connection.device_directory() / _SESSION) as place:
         agent = connection.agent(state_dir=place.directory, session=_SESSION, **filtering)
-        await publish_directly(agent, events, json=json, advertised=advertised)
+        limit_s = connection.connect_s_max
+        await publish_directly(agent, events, result, advertised=advertised, limit_s=limit_s)
 
 
 def _filtering(is_wanted: bool) -> dict[str, bool]:

@@ -23,9 +23,11 @@ from wanderbus.simulation.domains.direct_scenario import DirectResult, DirectSce
 from wanderbus.simulation.domains.interest_scenario import InterestResult, InterestScenario, run_interest_seed
 from wanderbus.simulation.domains.links_scenario import LinksResult, LinksScenario, run_links_seed
 from wanderbus.simulation.domains.ordered_scenario import OrderedResult, OrderedScenario, run_ordered_seed
+from wanderbus.simulation.moved_channels import MovedResult, MovedScenario, run_moved_seed
 from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
 from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
 from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_relay_seed
+from wanderbus.simulation.restored.scenario import RestoreResult, RestoreScenario, run_restore_seed
 from wanderbus.simulation.rudp.scenario import RudpResult, RudpScenario, run_rudp_seed
 from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
 from wanderbus.simulation.sip.scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
@@ -45,6 +47,8 @@ AnyScenario = (
     | type[LinksScenario]
     | type[OrderedScenario]
     | type[DirectScenario]
+    | type[RestoreScenario]
+    | type[MovedScenario]
 )
 AnyResult = (
     Result
@@ -58,6 +62,8 @@ AnyResult = (
     | LinksResult
     | OrderedResult
     | DirectResult
+    | RestoreResult
+    | MovedResult
 )
 
 
@@ -78,6 +84,8 @@ class Layer(StrEnum):
     LINKS = "links"
     ORDERED = "ordered"
     DIRECT = "direct"
+    RESTORE = "restore"
+    MOVED = "moved"
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -299,6 +307,32 @@ _KINDS: Final = {
             "repaired": "of them repaired by links",
         },
     ),
+    Layer.RESTORE: _Kind(
+        RestoreScenario,
+        run_restore_seed,
+        {
+            "servers": "servers",
+            "events": "acknowledged events",
+            "due": "due to subscriptions",
+            "in_gaps": "of them in gaps",
+            "restores": "servers restored from a copy",
+            "noticed": "times noticed",
+        },
+    ),
+    Layer.MOVED: _Kind(
+        MovedScenario,
+        run_moved_seed,
+        {
+            "servers": "servers",
+            "changes": "changes of the file",
+            "mistakes": "starts with a former file",
+            "events": "events",
+            "notifications": "notifications",
+            "subscriptions": "subscriptions",
+            "refused": "refused publishes",
+            "crashes": "stops and crashes of servers",
+        },
+    ),
 }
 
 PROGRESS_EACH_S: Final = 5.0
@@ -315,6 +349,7 @@ def sim(
             " send events to each other directly."
             " interest: filters between the servers of a domain. links: links between these."
             " ordered, direct: servers that share the channels of a domain, in either model."
+            " moved: the same while the models and leaders of channels change."
         ),
     ] = Layer.BROKER,
     seeds: Annotated[int, typer.Option(min=1, help="Number of simulations.")] = 200,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from wanderbus.cli.instants import read_instant
-from wanderbus.cli.spans import span_s
 from wanderbus.errors import ConfigurationError, EventError
 from wanderbus.event import EventId
 from wanderbus.subscription import SincePoint
@@ -15,9 +14,7 @@ def since_point(text: str, now: datetime) -> SincePoint:
     """Return the point that ``text`` names; :class:`ConfigurationError` if it names none."""
     if text == "earliest":
         return "earliest"
-    if text.startswith("-"):
-        return now - timedelta(seconds=span_s(text[1:], "--since"))
-    if (instant := read_instant(text, "--since")) is not None:
+    if (instant := read_instant(text, "--since", now)) is not None:
         return instant
     try:
         return EventId.parse(text)

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from wanderbus.cli.output import print_error, print_json, print_line, print_lines
+from wanderbus.cli.output import (
+    output_closed,
+    print_error,
+    print_json,
+    print_line,
+    print_lines,
+    print_progress,
+    print_progress_json,
+    run_async,
+)
 from wanderbus.errors import ConfigurationError, SIPParseError, Unreachable
-from wanderbus.runtime.files.trace_file import read_trace
+from wanderbus.runtime.files.trace_file import GrowingTrace, read_trace
 from wanderbus.runtime.net.hep_sender import send_hep
 from wanderbus.runtime.net.resolver import resolve
 from wanderbus.sip.message.dissection import dissect
 from wanderbus.sip.message.uri import canonical_uri
+from wanderbus.sip.trace.following import Following
 from wanderbus.sip.trace.hep import HEP_PORT, hep3
-from wanderbus.sip.trace.ladder import difference, ladder, place, seconds
+from wanderbus.sip.trace.ladder import difference, ladder, message_lines, place, seconds
 from wanderbus.sip.trace.ladder_svg import ladder_svg
 from wanderbus.sip.trace.pcap import pcap
 from wanderbus.sip.trace.trace_messages import TracedMessage, select, traced_messages
+
+FOLLOW_S: Final = 0.1
+"""Pause between two looks at a trace that grows."""
 
 
 def show_ladder(
@@ -40,6 +54,12 @@ def show_ladder(
     hep_key: Annotated[
         str | None, typer.Option(help="Key for the collector, if it requires one.", envvar="WANDERBUS_HEP_KEY")
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Print each message as it passes, from now on, on a line of its own, until Ctrl-C."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, one message per line.")] = False,
 ) -> None:
     """Show SIP messages as a ladder diagram: sender, receiver, message and time.
@@ -48,7 +68,15 @@ def show_ladder(
     options. Exit status 1 if there is nothing to show.
 
     Example: wanderbus sip ladder trace.jsonl --user sip:alice@localhost --payloads
+
+    Example: wanderbus sip ladder trace.jsonl --follow
     """
+    if follow:
+        given = {"--since": since, "--until": until, "--diff": diff, "--svg": svg, "--pcap": pcap, "--hep": hep}
+        if wrong := next((name for name, value in given.items() if value is not None), None):
+            raise ConfigurationError(f"{wrong} is for messages that have passed; leave it or --follow out")
+        run_async(_follow(files, _Shown(call, None if user is None else _user(user), payloads, json)))
+        return
     found = traced_messages(read_trace(files))
     first_us = found[0].entry.at_us if found else 0
     shown = select(
@@ -70,6 +98,48 @@ def show_ladder(
             print_json(_as_json(each, shown[0]))
     else:
         print_lines(ladder(shown, payloads=payloads))
+
+
+class _Shown(NamedTuple):
+    """Options of messages that are shown as they pass."""
+
+    call: str | None
+    user: str | None
+    payloads: bool
+    as_json: bool
+
+
+async def _follow(files: list[Path], shown: _Shown) -> None:
+    """Print messages as they pass, until standard output has no reader."""
+    growing = [GrowingTrace(path) for path in files]
+    following, first = Following(), None
+    ready = f"following {' and '.join(map(str, files))}, waiting for messages"
+    if shown.as_json:
+        print_progress_json("ready", ready)
+    else:
+        print_progress(ready)
+    closed = asyncio.create_task(output_closed())
+    try:
+        while not closed.done():
+            new = following.take(entry for each in growing for entry in each.read())
+            for message in select(new, call_id=shown.call, user=shown.user):
+                first = first or message
+                _print_passing(message, first, shown)
+            await asyncio.wait([closed], timeout=FOLLOW_S)
+    finally:
+        closed.cancel()
+        for each in growing:
+            each.close()
+
+
+def _print_passing(message: TracedMessage, first: TracedMessage, shown: _Shown) -> None:
+    if shown.as_json:
+        print_json(_as_json(message, first))
+        return
+    ends = f"{place(message.entry.source)} -> {place(message.entry.destination)}"
+    print_line(f"{message.number:4}  {seconds(message, first):10.4f}  {ends}  {message.label}")
+    for line in message_lines(message) if shown.payloads else ():
+        print_line(f"        {line}".rstrip())
 
 
 def _export(

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -21,16 +21,17 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, connected, leave
 from wanderbus.cli.devices import Place, free_place, named_place
-from wanderbus.cli.event_output import Format, print_notification
-from wanderbus.cli.output import output_closed, print_progress, print_progress_json, run_async
+from wanderbus.cli.event_output import Format, print_gap, print_notification
+from wanderbus.cli.output import OutputFailed, counted, output_closed, print_progress, print_progress_json, run_async
 from wanderbus.cli.pattern.pattern_input import given_pattern
 from wanderbus.cli.since import since_point
 from wanderbus.cli.spans import span_s
 from wanderbus.client.agent import Agent
+from wanderbus.client.answer_wait import AnswerWait
 from wanderbus.client.notifications import Notifications
 from wanderbus.client.reports import Reports, StatusChange
 from wanderbus.errors import ConfigurationError, WanderbusError
-from wanderbus.event import Notification
+from wanderbus.event import Gap, Notification
 from wanderbus.filters import LANGUAGES, parse
 from wanderbus.subscription import PATTERN, SincePoint, Subscription
 
@@ -56,6 +57,22 @@ def session_of(name: str) -> str:
 
 PatternText = Annotated[
     str | None, typer.Option("--pattern", metavar="TEXT", help="Pattern of compound events, in place of a subject.")
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Keep the subscription under this name when the command ends; alone, continue the one of this name.",
+    ),
+]
+SincePast = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="POINT",
+        help="Begin in the past, then continue: -2h, 2026-11-21T10:00:00Z, a day (from 0:00 UTC on), the id of an "
+        "event, or earliest.",
+    ),
 ]
 InSession = Annotated[str | None, typer.Option("--session", help="Session to use instead of one of the command line.")]
 PatternFile = Annotated[Path | None, typer.Option("--pattern-file", help="File with the pattern; - is standard input.")]
@@ -91,17 +108,16 @@ class _Asked:
 
 @connected
 def sub(
-    subject: Annotated[str, typer.Argument(help="Subject of the events; * is every subject.")] = "",
+    subject: Annotated[
+        str, typer.Argument(help="Subject of the events; * alone is every subject, and there are no other wildcards.")
+    ] = "",
     expression: Annotated[str, typer.Argument(help="Expression of interest; empty matches every event.")] = "",
     *,
     connection: Connection,
     pattern: PatternText = None,
     pattern_file: PatternFile = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this number of notifications.")] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Keep the subscription under this name when the command ends."),
-    ] = None,
+    keep: Keep = None,
     lifetime: Annotated[
         str | None,
         typer.Option(
@@ -110,14 +126,7 @@ def sub(
             show_default=f"{LIFETIME}; {KEPT_LIFETIME} with --keep",
         ),
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="POINT",
-            help="Begin in the past, then continue: -2h, 2026-11-21T10:00:00Z, a day (from 0:00 UTC on), the id of an "
-            "event, or earliest.",
-        ),
-    ] = None,
+    since: SincePast = None,
     session: InSession = None,
     language: Annotated[str, typer.Option(help=f"Language of the expression: {', '.join(LANGUAGES)}.")] = "eci",
     format: Annotated[Format, typer.Option("--format", help="Output format, one notification per line.")] = Format.text,
@@ -125,9 +134,10 @@ def sub(
 ) -> None:
     """Subscribe and print notifications as they arrive; each is acknowledged after it has been printed.
 
-    The subscription ends with the command. With --keep NAME it continues: the next 'wanderbus sub --keep NAME' prints
-    the notifications queued meanwhile, and 'wanderbus unsubscribe NAME' ends it. A line of text is NUMBER SUBJECT
-    NAME=VALUE ..., as 'wanderbus pub SUBJECT - --format text' reads it; a line of XML is one notification.
+    The subscription ends with the command. With --keep NAME it continues: the next 'wanderbus sub --keep NAME', without
+    a subject or with the same one, prints the notifications queued meanwhile, and 'wanderbus unsubscribe NAME' ends it.
+    A line of text is NUMBER SUBJECT NAME=VALUE ..., as 'wanderbus pub SUBJECT - --format text' reads it; a line of XML
+    is one notification. With --json, a line with "missing" is a gap: notifications that the broker discarded.
 
     Example: wanderbus sub Departure "(Dest == IAH) and (DepDelay > 30)" --user sip:alice@localhost
 
@@ -135,6 +145,8 @@ def sub(
     continues where it stopped.
 
     Example: wanderbus sub Departure --keep delays --lifetime 30d --user sip:alice@localhost
+
+    Example: wanderbus sub --keep delays --user sip:alice@localhost
 
     Example: wanderbus sub Departure --since -2h --user sip:alice@localhost
 
@@ -146,7 +158,9 @@ def sub(
         raise ConfigurationError(
             "--session cannot be combined with --keep: a subscription with a name has its own session"
         )
-    subject, expression, language = _interest(subject, expression, language, pattern, pattern_file)
+    subject, expression, language = _interest(
+        subject, expression, language, pattern, pattern_file, is_kept=keep is not None
+    )
     format = Format.json if json else format
     asked = _Asked(
         subject,
@@ -163,16 +177,23 @@ def sub(
 
 
 def _interest(
-    subject: str, expression: str, language: str, pattern: str | None, pattern_file: Path | None
+    subject: str, expression: str, language: str, pattern: str | None, pattern_file: Path | None, *, is_kept: bool
 ) -> tuple[str, str, str]:
-    """Return subject, expression and language of what the command line asks for, which is valid."""
+    """Return subject, expression and language of what the command line asks for, which is valid.
+
+    All are empty if it names only a kept subscription.
+    """
     if pattern is not None or pattern_file is not None:
         if subject or expression or language != "eci":
             raise ConfigurationError("give either a subject with an expression, or a pattern")
         read = given_pattern(pattern, pattern_file, "--pattern-file")
         return read.declaration.subject, read.text, PATTERN
     if not subject:
-        raise ConfigurationError("give a subject, or a pattern with --pattern or --pattern-file")
+        if is_kept and not expression and language == "eci":
+            return "", "", language
+        raise ConfigurationError(
+            "give a subject, or a pattern with --pattern or --pattern-file; --keep NAME alone continues a subscription"
+        )
     parse(expression, language)
     return subject, expression, language
 
@@ -196,8 +217,12 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
             raise ConfigurationError("--since cannot be combined with eci://: the original ECI knows no history")
         if asked.language == PATTERN:
             raise ConfigurationError("--pattern cannot be combined with eci://: the original ECI knows no patterns")
+        if not asked.subject:
+            raise ConfigurationError(
+                "--keep cannot be combined with eci://: the original ECI keeps nothing; give a subject"
+            )
         agent = connection.agent()
-        reading = agent.subscribe(**asked.interest, format=asked.subscription_format)
+        reading = agent.subscribe(**asked.interest, format=asked.subscription_format, gaps=True)
         async with agent, reading as notifications:
             await _print_each(notifications, asked)
         return
@@ -209,7 +234,7 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
             keep=asked.name is not None or session is not None,
             on_ended="renew",
         )
-        await _print(agent, asked)
+        await _print(agent, asked, connection.connect_s_max)
 
 
 def _place(connection: Connection, name: str | None) -> contextlib.AbstractContextManager[Place]:
@@ -220,11 +245,12 @@ def _place(connection: Connection, name: str | None) -> contextlib.AbstractConte
     return named_place(base / "kept" / name, f"'wanderbus sub --keep {name}'")
 
 
-async def _print(agent: Agent, asked: _Asked) -> None:
+async def _print(agent: Agent, asked: _Asked, limit_s: float | None) -> None:
     changes, since = agent.changes(), asked.since
     async with agent:
         if asked.name is not None:
             kept = await agent.subscriptions()
+            asked = asked if asked.subject else _as_kept(kept, asked)
             _check_same(kept, asked)
             since = kept[0].since if kept else since
         reading = agent.subscribe(
@@ -234,9 +260,11 @@ async def _print(agent: Agent, asked: _Asked) -> None:
             lifetime_s=asked.lifetime_s,
             this_device_only=asked.name is None,
             since=since,
+            gaps=True,
         )
         try:
-            async with reading as notifications, _beside(_renew(agent, reading, asked.lifetime_s)):
+            notifications = await AnswerWait(asked.note, limit_s).of(reading.__aenter__(), "the subscription")
+            async with contextlib.aclosing(notifications), _beside(_renew(agent, reading, asked.lifetime_s)):
                 asked.note("ready", f"subscribed to {asked.subject}, waiting for notifications")
                 async with _beside(_report(changes, asked)):
                     await _print_each(notifications, asked)
@@ -247,14 +275,34 @@ async def _print(agent: Agent, asked: _Asked) -> None:
                 await leave(agent)
 
 
-async def _print_each(notifications: Notifications[Notification], asked: _Asked) -> None:
+async def _print_each(notifications: Notifications[Notification | Gap], asked: _Asked) -> None:
+    """Print and acknowledge each notification, and gaps: as a line of JSON, or beside the output."""
     printed = 0
     async for notification in notifications:
-        print_notification(notification, asked.format)
+        if isinstance(notification, Gap):
+            if asked.format is Format.json:
+                print_gap(notification)
+            else:
+                print_progress(f"gap of {notification.count}: {notification.reason}")
+            notifications.ack()
+            continue
+        try:
+            print_notification(notification, asked.format)
+        except OutputFailed as failed:
+            written = counted(printed, "notification")
+            raise OutputFailed(f"{failed}; {written} were written, and the next one is not acknowledged") from None
         notifications.ack()
         printed += 1
         if printed == asked.count:
             return
+
+
+def _as_kept(subscriptions: Sequence[Subscription], asked: _Asked) -> _Asked:
+    """Return what the subscription under the name asks for; :class:`ConfigurationError` if there is none."""
+    for each in subscriptions:
+        form = Format.xml if each.format == "xml" and asked.format is Format.text else asked.format
+        return replace(asked, subject=each.subject, expression=each.expression, language=each.language, format=form)
+    raise ConfigurationError(f"--keep: there is no subscription {asked.name} to continue; give its subject to make it")
 
 
 def _check_same(subscriptions: Sequence[Subscription], asked: _Asked) -> None:
@@ -271,7 +319,7 @@ def _check_same(subscriptions: Sequence[Subscription], asked: _Asked) -> None:
             raise ConfigurationError(f"--keep: the subscription {asked.name} {form} --format xml; {remedy}")
 
 
-async def _renew(agent: Agent, reading: Notifications[Notification], lifetime_s: float) -> None:
+async def _renew(agent: Agent, reading: Notifications[Any], lifetime_s: float) -> None:
     while True:
         await asyncio.sleep(lifetime_s / _RENEWALS)
         # A subscription that expires before its renewal is renewed afterwards (on_ended).

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, Connection, visiting_as_user
 from wanderbus.cli.output import print_json, print_line, run_async
 from wanderbus.cli.sub import SESSION
 from wanderbus.errors import ConfigurationError, Refused
 
 
-@visiting
+@visiting_as_user
 def unsubscribe(
     what: Annotated[
         list[str] | None,
@@ -42,6 +42,6 @@ async def _unsubscribe(connection: Connection, wanted: list[str], json: bool) ->
             if not wanted or identity in wanted or session.removeprefix(f"{SESSION}.") in wanted:
                 await agent.unsubscribe(identity)
                 if json:
-                    print_json({"subscription": identity, "session": session, "status": "ended"})
+                    print_json({"id": identity, "session": session, "status": "ended"})
                 else:
                     print_line(f"{identity} ended")

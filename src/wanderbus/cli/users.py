@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Annotated
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.output import log_to_stderr, print_json, print_line
+from wanderbus.cli.output import log_to_stderr, print_error, print_json, print_line
 from wanderbus.errors import ConfigurationError, UnknownUser, WanderbusError
-from wanderbus.runtime.files.users_file import change_user, read_users
+from wanderbus.runtime.files.users_file import change_user, names_in, read_users, stored_users, why_no_login
+from wanderbus.runtime.files.users_reports import ServerReport, server_reports, version_of
 
 app = typer.Typer(help="Add, change, list and remove the users of a server.", no_args_is_help=True)
 
@@ -35,12 +37,16 @@ def _options() -> None:
 def add(name: Name, users: File = _FILE, domain: Domain = "localhost", json: AsJson = False) -> None:
     """Add a user; prompts twice for the password, or reads it from the first line of standard input.
 
+    The servers that follow the file are asked whether they use it: exit status 1 if one does not, and says why.
+
     Example: wanderbus users add alice --users users.txt --domain example.org
     """
     if name in _known(users):
         raise WanderbusError(f"{users} already has a user {name}; 'wanderbus users passwd {name}' changes the password")
+    if reason := why_no_login(name):
+        raise ConfigurationError(f"{name!r} cannot be the name of a user: {reason}")
     change_user(users, name, domain, _password(name))
-    _report(json, name, "added")
+    _finish(users, json, name, "added")
 
 
 @app.command()
@@ -51,32 +57,35 @@ def passwd(name: Name, users: File = _FILE, domain: Domain = "localhost", json: 
     """
     _check_known(name, users)
     change_user(users, name, domain, _password(name))
-    _report(json, name, "changed")
+    _finish(users, json, name, "changed")
 
 
 @app.command()
 def remove(name: Name, users: File = _FILE, json: AsJson = False) -> None:
     """Remove a user; open connections last until their next authentication.
 
+    A server that cannot use the file because of another line removes the user, too. The servers that follow the file
+    are asked: exit status 1 if one does not answer.
+
     Example: wanderbus users remove alice --users users.txt
     """
     _check_known(name, users)
     change_user(users, name, "", None)
-    _report(json, name, "removed")
+    _finish(users, json, name, "removed")
 
 
 @app.command("list")
 def list_users(users: File = _FILE, json: AsJson = False) -> None:
-    """List the users, each with the form of the stored secret: digests or password.
+    """List the users, each with the form of the stored secret, digests or password, and the domain of digests.
 
     Example: wanderbus users list --users users.txt
     """
-    for name, secret in read_users(users, taken=None).items():
-        stored = "password" if isinstance(secret, str) else "digests"
+    for name, user in stored_users(users).items():
+        stored = "password" if user.domain is None else "digests"
         if json:
-            print_json({"user": name, "stored": stored})
+            print_json({"user": name, "stored": stored, "domain": user.domain})
         else:
-            print_line(f"{name} ({stored})")
+            print_line(f"{name} ({stored})" if user.domain is None else f"{name} ({stored} for {user.domain})")
 
 
 def _known(users: Path) -> set[str]:
@@ -84,7 +93,7 @@ def _known(users: Path) -> set[str]:
 
 
 def _check_known(name: str, users: Path) -> None:
-    if name not in read_users(users, taken=None):
+    if name not in names_in(users):
         raise UnknownUser(f"{users} has no user {name}; 'wanderbus users list' lists the users")
 
 
@@ -101,8 +110,25 @@ def _password(name: str) -> str:
     return password
 
 
-def _report(json: bool, name: str, done: str) -> None:
+def _finish(users: Path, json: bool, name: str, done: str) -> None:
+    """Report the change, and what the servers that follow the file say about it; exit status 1 if one lacks it."""
     if json:
         print_json({"user": name, "status": done})
     else:
         print_line(f"{name} {done}")
+    version = version_of(users)
+    lacking = False
+    for report in asyncio.run(server_reports(users)):
+        if report.version != version:
+            lacking = True
+            print_error(f"{report} has not read {users} since then; see its log")
+        elif report.refused is not None:
+            lacking |= done != "removed"
+            print_error(_refusal(report, done))
+    if lacking:
+        raise typer.Exit(1)
+
+
+def _refusal(report: ServerReport, done: str) -> str:
+    used = "removed the user, but uses no other change" if done == "removed" else "does not use this change"
+    return f"{report} {used}: {report.refused}"

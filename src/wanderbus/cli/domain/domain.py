@@ -10,10 +10,11 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.domain import status, up
-from wanderbus.cli.domain.options import SIPPort
+from wanderbus.cli.domain.options import FormerFile, SIPPort
 from wanderbus.cli.domain.servers_asked import PLACES_SHOWN, domain_of
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.runtime.files.domain_file import SIP_PORT, SIZE_MAX, create_domain
+from wanderbus.subscription import check_event_subject
 
 app = typer.Typer(help="Describe and run a domain of several servers.", no_args_is_help=True)
 
@@ -21,7 +22,6 @@ File = Annotated[
     Path | None,
     typer.Option(
         "--event-domain",
-        "--config",
         help="File of the domain, as 'wanderbus domain init' writes it.",
         show_default=PLACES_SHOWN,
     ),
@@ -57,12 +57,12 @@ def init(
 
 
 @app.command()
-def servers(config: File = None, json: AsJson = False) -> None:
+def servers(event_domain: File = None, config: FormerFile = None, json: AsJson = False) -> None:
     """List the servers of the domain, with their roles and the number of channel groups that they lead at first.
 
-    Example: wanderbus domain servers --config mydomain/domain.toml
+    Example: wanderbus domain servers --event-domain mydomain/domain.toml
     """
-    domain = domain_of(config)
+    domain = domain_of(event_domain or config)
     for name, server in domain.settings.servers.items():
         led = len(domain.directory.table.groups_of(name))
         if json:
@@ -75,14 +75,17 @@ def servers(config: File = None, json: AsJson = False) -> None:
 @app.command()
 def channels(
     subjects: Annotated[list[str], typer.Argument(metavar="SUBJECT...", help="Subjects of events.")],
-    config: File = None,
+    event_domain: File = None,
+    config: FormerFile = None,
     json: AsJson = False,
 ) -> None:
     """Show the channel group of each subject, its leader, its model, its merging, and whether it needs advertisements.
 
-    Example: wanderbus domain channels Departure Stock --config mydomain/domain.toml
+    Example: wanderbus domain channels Departure Stock --event-domain mydomain/domain.toml
     """
-    domain = domain_of(config)
+    domain = domain_of(event_domain or config)
+    for subject in subjects:
+        check_event_subject(subject)
     for channel in map(domain.channel, subjects):
         if json:
             print_json(msgspec.structs.asdict(channel))

@@ -19,12 +19,15 @@ from wanderbus.broker.restrictions.restriction_text import forbidding, instant
 from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.filters.explaining import deciding
+from wanderbus.filters.work import Sizes, work_of
 from wanderbus.operator_rows import SessionInfo, SubscriptionInfo
+from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.subscription import PATTERN, Custom, Subscription, concerns
 
 Verdict = Literal["delivered", "queued", "restricted", "undecided", "took_part", "filtered", "expired", "unreadable"]
 """Outcomes, with the words of ``wanderbus explain``. The event would be ``delivered`` at once, or ``queued`` until a
-device reads; ``took_part`` is a step of a pattern; ``undecided`` depends on code of the operator."""
+device reads; ``took_part`` is a step of a pattern; ``undecided`` depends on code of the operator, or its
+filter takes too much work."""
 
 NOT_MATCHED: tuple[Verdict, ...] = ("filtered", "expired", "unreadable")
 
@@ -57,15 +60,23 @@ def predicted(
     :param sessions: the listed sessions, by user and name
     """
     found = []
+    present = {each.user for each in sessions.values() if each.status == "CONNECTED"}
     for row in subscriptions:
-        outcome = _outcome(event, lineage, row, sessions.get((row.user, row.session)), now_us)
+        session, is_away = sessions.get((row.user, row.session)), row.user not in present
+        outcome = _outcome(event, lineage, row, session, now_us, is_away=is_away)
         if outcome is not None:
             found.append(Predicted(row.subscription, row.user, row.session, *outcome))
     return found
 
 
 def _outcome(
-    event: Event, lineage: Sequence[str], row: SubscriptionInfo, session: SessionInfo | None, now_us: int
+    event: Event,
+    lineage: Sequence[str],
+    row: SubscriptionInfo,
+    session: SessionInfo | None,
+    now_us: int,
+    *,
+    is_away: bool,
 ) -> tuple[Verdict, str] | None:
     try:
         entries = entries_of(
@@ -76,6 +87,13 @@ def _outcome(
     filters = [each.interest.filter for each in entries if any(concerns(each.subject, name) for name in lineage)]
     if not filters:
         return None
+    sizes = Sizes(event.attributes)
+    units = max(work_of(each.root).units(sizes) for each in filters)
+    if units > FILTER_WORK_MAX:
+        return (
+            "undecided",
+            f"its filter takes up to {units} units of work for the event; the limit is {FILTER_WORK_MAX}",
+        )
     if not any(each.matches(event) for each in filters):
         reasons = [in_words(why) for each in filters for why in deciding(each.root, event)]
         return "filtered", "; ".join(dict.fromkeys(reasons))
@@ -83,18 +101,16 @@ def _outcome(
         return "expired", f"the subscription expired at {instant(row.expires_us)}"
     if row.language == PATTERN:
         return "took_part", "it matches a step of the pattern; detections depend on other events"
-    return _restricted(event, row, session, now_us) or _queued(row, session)
+    return _restricted(event, row, now_us, is_away=is_away) or _queued(row, session)
 
 
-def _restricted(
-    event: Event, row: SubscriptionInfo, session: SessionInfo | None, now_us: int
-) -> tuple[Verdict, str] | None:
+def _restricted(event: Event, row: SubscriptionInfo, now_us: int, *, is_away: bool) -> tuple[Verdict, str] | None:
     place = blocked_by(
         row.restrictions,
         now_us=now_us,
         received_us=now_us,
         last_us=row.last_us,
-        away=session is None or session.status != "CONNECTED",
+        away=is_away,
         event=event,
         kinds=CustomRestrictions(),
     )

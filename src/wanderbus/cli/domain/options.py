@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,3 +19,6 @@ SIPPort = Annotated[
         show_default=str(SIP_PORT),
     ),
 ]
+
+FormerFile = Annotated[Path | None, typer.Option("--config", hidden=True)]
+"""The former name of ``--event-domain``."""

@@ -10,10 +10,13 @@ from typing import Annotated, Final, Generic, TypeVar
 
 import typer
 
-from wanderbus.cli.connection_options import Connection
+from wanderbus.cli.connection_options import LOGIN_S_MAX, Connection
+from wanderbus.cli.operator.local_login import PLACES as DATA_PLACES
+from wanderbus.cli.operator.local_login import login_at_server
+from wanderbus.client.agent_sockets import ECI_SCHEME
 from wanderbus.client.operator import Operator
-from wanderbus.errors import ConfigurationError, Refused, WanderbusError
-from wanderbus.runtime.files.domain_file import FILE_NAME, read_domain
+from wanderbus.errors import ConfigurationError, NoResponse, Refused, WanderbusError
+from wanderbus.runtime.files.domain_file import FILE_NAME, data_directory, read_domain
 from wanderbus.settings.event_domain import EventDomain
 
 _PLACES: Final = (Path(FILE_NAME), Path("wanderbus-domain") / FILE_NAME)
@@ -43,36 +46,75 @@ class Answer(Generic[Row]):
 
 def domain_of(file: Path | None) -> EventDomain:
     """Return the domain in ``file``, or in the usual places; :class:`ConfigurationError` if that is unusable."""
+    return read_domain(_existing(file))
+
+
+def _existing(file: Path | None) -> Path:
     if file is None:
         file = next((each for each in _PLACES if each.exists()), None)
     if file is None:
         raise ConfigurationError(
             f"no domain given, and neither {' nor '.join(map(str, _PLACES))} exists; give --event-domain FILE"
         )
-    return read_domain(file)
+    return file
 
 
 async def ask_all(
-    connection: Connection, domain: EventDomain, question: Callable[[Operator], Awaitable[Row]]
+    connection: Connection, file: Path | None, question: Callable[[Operator], Awaitable[Row]]
 ) -> Mapping[str, Answer[Row]]:
-    """Ask every server at the same time; return the answers by the names of the servers.
+    """Ask every server of the domain in ``file`` at the same time; return the answers by the names of the servers.
 
     :raises ConfigurationError: the options cannot be used
     """
-    if connection.is_eci:
+    if (connection.user or "").lower().startswith(ECI_SCHEME):
         raise ConfigurationError("the servers of a domain are asked over SIP; give --user sip:NAME@DOMAIN")
-    servers = domain.settings.servers
+    file = _existing(file)
+    servers = read_domain(file).settings.servers
+    # A server that is suspended keeps its caller waiting.
+    logins = (asyncio.to_thread(_logged_in, connection, server, file.parent) for server in servers)
+    asked = dict(zip(servers, await asyncio.gather(*logins), strict=True))
+    if all(each is None for each in asked.values()):
+        raise ConfigurationError(
+            "no user given, and no server of the domain runs on this computer in "
+            f"{connection.data_dir or file.parent} or {DATA_PLACES[0]}; give --data-dir, or --user and --password"
+        )
     answers = await asyncio.gather(
-        *(_ask(connection, server, described.sip, question) for server, described in servers.items())
+        *(_ask(asked[server], server, described.sip, question) for server, described in servers.items())
     )
     return {answer.server: answer for answer in answers}
 
 
+def _logged_in(connection: Connection, server: str, directory: Path) -> Connection | NoResponse | None:
+    """Return the options for ``server``, with its login if it runs on this computer; None if they have no user then.
+
+    If it runs here and does not answer, return that error.
+    """
+    if connection.is_local:
+        directory = connection.data_dir or directory
+        places = (data_directory(directory, server), directory, DATA_PLACES[0])
+        try:
+            login = login_at_server(places, server, connection.user, connection.connect_s_max or LOGIN_S_MAX)
+        except NoResponse as error:
+            return error
+        if login is not None:
+            return connection.with_login(login)
+    return None if connection.user is None and connection.config is None else connection
+
+
 async def _ask(
-    connection: Connection, server: str, address: str | None, question: Callable[[Operator], Awaitable[Row]]
+    connection: Connection | NoResponse | None,
+    server: str,
+    address: str | None,
+    question: Callable[[Operator], Awaitable[Row]],
 ) -> Answer[Row]:
+    if isinstance(connection, NoResponse):
+        return Answer(server, address or "?", error=str(connection))
+    if connection is not None and connection.login is not None:
+        address = connection.login.server
     if address is None:
         return Answer(server, "?", error=f"the file of the domain has no address for agents (servers.{server}.sip)")
+    if connection is None:
+        return Answer(server, address, error="it does not run on this computer; give --user and --password")
     # Connecting has a timeout of its own; a server that stops answering afterwards must not hold up the rest.
     timeout_s = 2 * connection.settings().connect_s_max
     try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import typer
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting_all
-from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all
 from wanderbus.cli.operator.listings import Columns, aligned
-from wanderbus.cli.output import print_json, print_line, print_lines, run_async
+from wanderbus.cli.output import print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
+from wanderbus.event_text import escaped
 from wanderbus.operator_rows import ServerInfo
 
 Answers = Mapping[str, Answer[list[ServerInfo]]]
@@ -19,17 +20,17 @@ Answers = Mapping[str, Answer[list[ServerInfo]]]
 
 @visiting_all
 def status(*, connection: Connection, event_domain: DomainFile = None, json: AsJson = False) -> None:
-    """Show for each server its links to the other servers, and what waits between them.
+    """Show a line for each server of a domain, those with problems first; above them, what is wrong.
 
-    Asks every server over SIP; needs the role of operator at each. Exit status 1 if a server does not answer, within
-    twice --timeout. Columns: the server that was asked, the other one, the link to it, subscriptions there, publishes
-    without an answer, and the number of the last event from there; then the link of the other one here, its
-    subscriptions here, and the notifications that wait for it here. If the domain has a multicast group, also the
-    changes of interest that were sent to it by multicast, and those that a link repaired.
+    Asks every server over SIP; needs the role of operator elsewhere. Exit status 1 if a server does not answer, within
+    twice --timeout. Columns: the server, its links to the servers that lead channels, as 18/19 if one is missing, its
+    filters there, publishes of its users without an answer, the notifications that wait at it for other servers, and
+    those that wait for it at the others. If the domain has a multicast group, also the changes of interest that it sent
+    by multicast, and those that a link repaired. --json prints what each server says about each other one.
 
     Example: wanderbus domain status --event-domain mydomain/domain.toml --user sip:alice@example.org
     """
-    answers = run_async(ask_all(connection, domain_of(event_domain), _servers))
+    answers = run_async(ask_all(connection, event_domain, _servers))
     for answer in answers.values() if json else ():
         print_json(
             {
@@ -41,14 +42,7 @@ def status(*, connection: Connection, event_domain: DomainFile = None, json: AsJ
             }
         )
     if not json:
-        if pairs := list(_pairs(answers)):
-            has_multicast = any(pair.other.multicast_changes for pair in pairs)
-            print_lines("\n".join(aligned(pairs, {**_COLUMNS, **_MULTICAST_COLUMNS} if has_multicast else _COLUMNS)))
-        for answer in answers.values():
-            if answer.found is None:
-                print_line(str(answer))
-            elif not answer.found and len(answers) > 1:
-                print_line(f"{answer.server} at {answer.address} knows no other server; start it with --event-domain")
+        print_lines("\n".join([*_problems(answers), *_table(answers)]))
     if any(answer.found is None for answer in answers.values()):
         raise typer.Exit(1)
 
@@ -57,42 +51,107 @@ async def _servers(operator: Operator) -> list[ServerInfo]:
     return [row async for row in operator.servers()]
 
 
-class _Pair(NamedTuple):
-    """A server that has answered, and what it says about another one."""
+class _Line(NamedTuple):
+    """A server, what it says about the others if it answers, and the notifications that wait for it at them."""
 
-    asked: str
-    other: ServerInfo
+    server: str
+    others: Sequence[ServerInfo] | None
+    waiting_elsewhere: int
+
+    @property
+    def links(self) -> str:
+        """Return the number of its links, and that of the servers to which it has one if all is well."""
+        if self.others is None:
+            return "no answer"
+        leaders = [other for other in self.others if other.is_linked is not None]
+        return f"{sum(other.is_linked or False for other in leaders)}/{len(leaders)}"
+
+    def has_problem(self) -> bool:
+        """Return whether the server does not answer, or lacks a link or a confirmation."""
+        if not self.others:
+            return True
+        return any(
+            other.is_linked is False or not other.is_linked_here or other.trouble or not _is_confirmed(other)
+            for other in self.others
+        )
+
+    def sum(self, name: str) -> int | None:
+        """Return the sum of a figure about the others."""
+        return None if self.others is None else sum(getattr(other, name) for other in self.others)
 
 
-def _pairs(answers: Answers) -> Iterator[_Pair]:
+def _table(answers: Answers) -> list[str]:
+    """Return a line for each server, those with problems first."""
+    lines = [
+        _Line(
+            answer.server,
+            answer.found,
+            sum(
+                other.waiting_here
+                for others in answers.values()
+                for other in others.found or ()
+                if other.server == answer.server
+            ),
+        )
+        for answer in answers.values()
+    ]
+    lines.sort(key=lambda line: (line.others is not None, not line.has_problem()))
+    has_multicast = any(line.sum("multicast_changes") for line in lines)
+    return aligned(lines, {**_COLUMNS, **_MULTICAST_COLUMNS} if has_multicast else _COLUMNS)
+
+
+def _problems(answers: Answers) -> Iterator[str]:
+    """Yield a line for each server that does not answer, cannot be reached, or for which others wait."""
     for answer in answers.values():
-        yield from (_Pair(answer.server, other) for other in answer.found or ())
+        if answer.found is None:
+            yield escaped(str(answer))
+        elif not answer.found and len(answers) > 1:
+            yield f"{answer.server} at {answer.address} knows no other server; start it with --event-domain"
+    pairs = [(answer.server, other) for answer in answers.values() for other in answer.found or ()]
+    for server, those in _grouped(pairs, lambda other: bool(other.trouble)).items():
+        yield f"{_names(those)} cannot reach {server}: {escaped(those[0][1].trouble)}"
+    for server, those in _grouped(pairs, lambda other: not other.is_settled_here).items():
+        yield f"publishes to ordered channels of {_names(those)} wait until {server} has reported what it wants"
+    for server, those in _grouped(pairs, lambda other: not _is_confirmed(other)).items():
+        yield f"{server} has not confirmed the filters of {_names(those)}"
 
 
-def _link(pair: _Pair) -> str:
-    if pair.other.is_linked is None:
-        return "leads nothing"
-    return "linked" if pair.other.is_linked else "no link"
+Pair = tuple[str, ServerInfo]
+"""A server that has answered, and what it says about another one."""
 
 
-def _subscriptions(pair: _Pair) -> str:
-    waits = "" if pair.other.is_settled or pair.other.is_linked is None else " (not confirmed)"
-    return f"{pair.other.subscriptions}{waits}"
+def _grouped(pairs: Sequence[Pair], is_meant: Callable[[ServerInfo], bool]) -> Mapping[str, list[Pair]]:
+    """Return the pairs that are meant, by the other server: one that fails is a problem of all that ask."""
+    found: dict[str, list[Pair]] = {}
+    for asked, other in pairs:
+        if is_meant(other):
+            found.setdefault(other.server, []).append((asked, other))
+    return found
 
+
+def _names(pairs: Sequence[Pair]) -> str:
+    """Return the first servers that were asked, and the number of the others."""
+    shown, rest = [asked for asked, _ in pairs[:_NAMES_MAX]], len(pairs) - _NAMES_MAX
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _is_confirmed(other: ServerInfo) -> bool:
+    return other.is_settled or other.is_linked is None
+
+
+_NAMES_MAX: Final = 3
+"""Servers that a line about a problem names."""
 
 _COLUMNS: Final[Columns] = {
-    "server": lambda pair: pair.asked,
-    "other": lambda pair: pair.other.server,
-    "link": _link,
-    "subscriptions": _subscriptions,
-    "unanswered": lambda pair: pair.other.waiting_publishes,
-    "last": lambda pair: pair.other.last_number,
-    "link here": lambda pair: "linked" if pair.other.is_linked_here else "no link",
-    "subscriptions here": lambda pair: pair.other.subscriptions_here,
-    "waiting here": lambda pair: pair.other.waiting_here,
+    "server": lambda line: line.server,
+    "links": lambda line: line.links,
+    "filters": lambda line: line.sum("subscriptions"),
+    "unanswered": lambda line: line.sum("waiting_publishes"),
+    "for others": lambda line: line.sum("waiting_here"),
+    "for it": lambda line: line.waiting_elsewhere,
 }
 
 _MULTICAST_COLUMNS: Final[Columns] = {
-    "multicast": lambda pair: pair.other.multicast_changes,
-    "repaired": lambda pair: pair.other.repaired_changes,
+    "multicast": lambda line: line.sum("multicast_changes"),
+    "repaired": lambda line: line.sum("repaired_changes"),
 }

@@ -26,7 +26,7 @@ _MISUSED: Final = 2
 """Exit status of a server with unusable settings."""
 
 Ready = Mapping[str, Any]
-"""The ready line of a server, decoded."""
+"""The ready line of a server, decoded, with the id of its process as ``pid``."""
 
 
 class Reports:
@@ -156,7 +156,7 @@ class ServerRunner:
             self._reports.line(self.name, line)
             return
         self._is_ready = self._was_ready = True
-        self._reports.ready(self.name, ready)
+        self._reports.ready(self.name, {**ready, "pid": self.pid})
         self._on_ready(self.name)
 
     def _on_error(self, line: str) -> None:

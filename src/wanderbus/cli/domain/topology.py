@@ -15,6 +15,7 @@ from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, doma
 from wanderbus.cli.output import check_writable, counted, print_json, print_line, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
+from wanderbus.event_text import escaped
 from wanderbus.plots.network import Arrow, Node, network
 from wanderbus.settings.event_domain import EventDomain
 from wanderbus.subscription import EVERY_SUBJECT
@@ -32,11 +33,16 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class ServerSeen(msgspec.Struct, frozen=True):
-    """A server as it answers: the subscriptions of its users, and what each other server wants of it."""
+    """A server as it answers: the subscriptions of its users, and what each other server wants of it.
+
+    ``broken`` are the other servers to which it has no link although it needs one, each with the reason, "" if that is
+    unknown.
+    """
 
     users: int
     subscriptions: int
     sends: Mapping[str, tuple[Filter, ...]]
+    broken: Mapping[str, str] = {}
 
 
 Answers = Mapping[str, Answer[ServerSeen]]
@@ -52,16 +58,17 @@ def topology(
 ) -> None:
     """Show the servers of a domain, the channel groups that each leads, and what it sends to the others.
 
-    Asks every server over SIP; needs the role of operator at each. "s1 sends to s2: Departure: Dest == IAH" says that
+    Asks every server over SIP; needs the role of operator elsewhere. "s1 sends to s2: Departure: Dest == IAH" says that
     s2 wants these events for its users, of channels that s1 leads, or of publishers at s1 in decentralised channels:
-    covered filters are left out, and others may be merged. Exit status 1 if a server does not answer.
+    covered filters are left out, and others may be merged. "has no link to s3" says that its events do not arrive, and
+    --svg draws that as a dashed red arrow. Exit status 1 if a server does not answer.
 
     Example: wanderbus topology --event-domain mydomain/domain.toml --svg domain.svg --user sip:alice@example.org
     """
     domain = domain_of(event_domain)
     if svg is not None:
         check_writable(svg)
-    answers = run_async(ask_all(connection, domain, lambda operator: _seen(operator, domain.settings.name)))
+    answers = run_async(ask_all(connection, event_domain, lambda operator: _seen(operator, domain.settings.name)))
     for row in _rows(domain, answers) if json else ():
         print_json(row)
     for line in () if json else _lines(domain, answers):
@@ -85,7 +92,9 @@ async def _seen(operator: Operator, domain: str) -> ServerSeen:
     async for route in operator.routes():
         sends.setdefault(route.server, set()).add(Filter(route.subject, route.expression))
     ordered = {server: tuple(sorted(several, key=str)) for server, several in sorted(sends.items())}
-    return ServerSeen(len(users), count, ordered)
+    others = [each async for each in operator.servers()]
+    broken = {each.server: each.trouble for each in others if each.is_linked is False or each.trouble}
+    return ServerSeen(len(users), count, ordered, broken)
 
 
 async def _wanted(operator: Operator, server: str, domain: str) -> set[Filter]:
@@ -106,6 +115,7 @@ def _rows(domain: EventDomain, answers: Answers) -> Iterator[Mapping[str, object
             "users": answer.found and answer.found.users,
             "subscriptions": answer.found and answer.found.subscriptions,
             "sends": answer.found and answer.found.sends,
+            "broken": answer.found and answer.found.broken,
         }
 
 
@@ -117,6 +127,8 @@ def _lines(domain: EventDomain, answers: Answers) -> Iterator[str]:
             continue
         facts = ", ".join((*described.roles, *_figures(domain, answer.server, seen)))
         yield f"{answer.server} at {answer.address}: {facts}"
+        for other, reason in seen.broken.items():
+            yield f"  has no link to {other}" + (f": {escaped(reason)}" if reason else "")
         for other, filters in seen.sends.items():
             for each in filters:
                 yield f"  sends to {other}: {each}"
@@ -129,17 +141,40 @@ def _figures(domain: EventDomain, server: str, seen: ServerSeen) -> Sequence[str
 
 
 def drawn(domain: EventDomain, answers: Answers) -> str:
-    """Return the picture of the servers, with an arrow for each pair with filters, in the direction of the events."""
-    nodes, arrows, notes = [], [], []
+    """Return the picture of the servers, with an arrow for each pair with filters, in the direction of the events.
+
+    A pair without a link has a broken arrow, with filters or without.
+    """
+    nodes, notes = [], []
+    arrows: dict[tuple[str, str], Arrow] = {}
+    broken = _broken(answers)
     for answer in answers.values():
         seen = answer.found
         lines = ("does not answer",) if seen is None else _figures(domain, answer.server, seen)
         nodes.append(Node(answer.server, (answer.address, *lines), is_away=seen is None))
         for other, filters in ({} if seen is None else seen.sends).items():
             if filters and other in answers:
-                arrows.append(Arrow(answer.server, other, str(len(filters))))
+                pair = (answer.server, other)
+                arrows[pair] = Arrow(*pair, str(len(filters)), is_broken=pair in broken)
                 notes += [f"{answer.server} → {other}  {each}" for each in filters]
-    return network(nodes, arrows, ["An arrow shows where events go, with the number of filters.", *notes])
+    arrows |= {pair: Arrow(*pair, "x", is_broken=True) for pair in broken if pair not in arrows}
+    key = "An arrow shows where events go, with the number of filters; a dashed one has no link."
+    return network(nodes, list(arrows.values()), [key, *notes])
+
+
+def _broken(answers: Answers) -> list[tuple[str, str]]:
+    """Return the pairs of servers of which the first cannot send events to the other one.
+
+    Events come on the link of the server that wants them; one that cannot be reached gets none either.
+    """
+    found: dict[tuple[str, str], None] = {}
+    for answer in answers.values():
+        for other, reason in ({} if answer.found is None else answer.found.broken).items():
+            if other in answers:
+                found[other, answer.server] = None
+                if reason:
+                    found[answer.server, other] = None
+    return list(found)
 
 
 def _write(file: Path, picture: str) -> None:

@@ -18,10 +18,12 @@ from wanderbus.cli.pub import attribute
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event, check_event, gathered
+from wanderbus.filters.work import Sizes, work_of
 from wanderbus.operator_rows import AdvertisementInfo, RouteInfo, SessionInfo, SubscriptionInfo
+from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.settings.event_domain import Channel, EventDomain
-from wanderbus.subscription import concerns
+from wanderbus.subscription import check_event_subject, concerns
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def trace(
 
     Shows the channel group and its leader, the servers that want the event and by which filter, and at each server the
     matching subscriptions with their outcome. Where advertisements are required, shows those that match. Asks every
-    server over SIP; needs the role of operator at each. Exit status 1 if a server does not answer.
+    server over SIP; elsewhere it needs the role of operator. Exit status 1 if a server does not answer.
 
     It is a prediction from listings of this moment. It does not check whether the user may publish, the bounds of
     queues and of work, queue policies, restrictions that are the operator's code, detections of patterns, or the
@@ -97,13 +99,14 @@ def trace(
     Example: wanderbus trace Departure Dest=IAH DepDelay=42.0 --at s2 --user sip:alice@example.org
     """
     event = check_event(Event(subject, gathered([attribute(text) for text in attributes or ()])))
+    check_event_subject(subject)
     domain = domain_of(event_domain)
     servers = domain.settings.servers
     at = at or next(iter(servers))
     if at not in servers:
         raise ConfigurationError(f"--at: the domain has no server {at!r} (expected {' or '.join(servers)})")
     channel = domain.channel(subject)
-    answers = run_async(ask_all(connection, domain, _state))
+    answers = run_async(ask_all(connection, event_domain, _state))
     admitted, stops = _stops(event, domain, channel, at, answers)
     if json:
         print_json({**msgspec.structs.asdict(channel), "at": at, **msgspec.structs.asdict(admitted)})
@@ -140,7 +143,12 @@ def _matches(
     event: Event, lineage: Sequence[str], wanted: AdvertisementInfo | RouteInfo, language: str = "eci"
 ) -> bool:
     is_concerned = any(concerns(wanted.subject, name) for name in lineage)
-    return is_concerned and filters.parse(wanted.expression, language).matches(event)
+    if not is_concerned:
+        return False
+    interest = filters.parse(wanted.expression, language)
+    if work_of(interest.root).units(Sizes(event.attributes)) > FILTER_WORK_MAX:
+        return isinstance(wanted, RouteInfo)  # servers get such events, and advertisements do not admit them
+    return interest.matches(event)
 
 
 def _wanted(

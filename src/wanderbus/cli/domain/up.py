@@ -15,11 +15,12 @@ from typing import Annotated, Final
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.domain.options import SIPPort
+from wanderbus.cli.domain.options import FormerFile, SIPPort
 from wanderbus.cli.domain.supervisor import Ready, Reports, ServerCannotRunError, Supervisor
 from wanderbus.cli.output import (
     EndedBySignal,
     OutputClosed,
+    OutputFailed,
     print_json,
     print_line,
     print_progress,
@@ -52,12 +53,12 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         help="Directory of the domain and of the data of its servers; created if missing.",
-        show_default=f"that of --config, else {_DATA_DIR}",
+        show_default=f"that of --event-domain, else {_DATA_DIR}",
     ),
 ]
-Config = Annotated[
+File = Annotated[
     Path | None,
-    typer.Option("--config", help="File of an existing domain.", show_default=f"{FILE_NAME} in --data-dir"),
+    typer.Option("--event-domain", help="File of an existing domain.", show_default=f"{FILE_NAME} in --data-dir"),
 ]
 Size = Annotated[
     int | None, typer.Option(min=1, max=SIZE_MAX, help="Number of servers of a new domain.", show_default="1")
@@ -77,21 +78,24 @@ def up(
     name: Name = None,
     port: SIPPort = None,
     data_dir: DataDir = None,
-    config: Config = None,
+    event_domain: File = None,
+    config: FormerFile = None,
     users: Users = None,
     admin: Admin = None,
     json: AsJson = False,
 ) -> None:
     """Run all servers of a domain on this machine, and start a server again when it ends.
 
-    Makes a new domain unless --data-dir has one already, or --config names one. Prints "ready NAME sip:HOST:PORT" for
-    each server, and a last line when all are ready; agents can connect to any of them. Warnings of the servers have
-    their names in front. Ends on SIGINT or SIGTERM with all servers; the second signal kills them, which loses nothing.
-    A domain on several machines needs 'wanderbus up --event-domain' on each instead.
+    Makes a new domain unless --data-dir has one already, or --event-domain names one. Prints "ready NAME
+    sip:HOST:PORT" for each server, and a last line when all are ready; agents can connect to any of them. Warnings of
+    the servers have their names in front. A line on standard error names the process of each server: 'kill PID'
+    restarts it, and 'kill -STOP PID' suspends it until 'kill -CONT PID'. Ends on SIGINT or SIGTERM with all servers;
+    the second signal kills them, which loses nothing. A domain on several machines needs 'wanderbus up --event-domain'
+    on each instead.
 
     Example: wanderbus domain up --size 4 --users users.txt --admin alice
 
-    Example: wanderbus domain up --config mydomain/domain.toml --users users.txt -- --relay --verbose
+    Example: wanderbus domain up --event-domain mydomain/domain.toml --users users.txt -- --relay --verbose
     """
     _check_options(options or [])
     if users is None:
@@ -99,10 +103,11 @@ def up(
             "no users given; give --users FILE (lines of name:password, or written by 'wanderbus users add')"
         )
     check_admins(admin or [], users)
-    directory = data_dir or (_DATA_DIR if config is None else config.parent)
+    given = event_domain or config
+    directory = data_dir or (_DATA_DIR if given is None else given.parent)
     with _lock(directory):
-        file = config or directory / FILE_NAME
-        if config is None and not file.exists():
+        file = given or directory / FILE_NAME
+        if given is None and not file.exists():
             create_domain(directory, name or _NAME, size or 1, SIP_PORT if port is None else port)
         domain = read_domain(file).settings
         _check_domain(domain, file, size, name, port)
@@ -197,7 +202,9 @@ class _Printed(Reports):
         if self._as_json:
             self._print_json({"server": server, **line})
         else:
-            self._print(" ".join(("ready", server, *(str(each) for key, each in line.items() if key != "broker"))))
+            places = (str(each) for key, each in line.items() if key not in ("broker", "pid"))
+            self._print(" ".join(("ready", server, *places)))
+            print_progress(f"{server} is process {line['pid']}; 'kill {line['pid']}' restarts it")
 
     def all_ready(self) -> None:
         servers = tuple(self._domain.servers)
@@ -216,12 +223,12 @@ class _Printed(Reports):
     def line(self, server: str, line: str) -> None:
         print_unchanged(f"{server}: {line}")
 
-    # The servers go on when nobody reads the output any more.
+    # The servers go on when nobody reads the output any more, or its disk is full.
 
     def _print(self, line: str) -> None:
-        with contextlib.suppress(OutputClosed):
+        with contextlib.suppress(OutputClosed, OutputFailed):
             print_line(line)
 
     def _print_json(self, value: object) -> None:
-        with contextlib.suppress(OutputClosed):
+        with contextlib.suppress(OutputClosed, OutputFailed):
             print_json(value)

@@ -21,7 +21,7 @@ from wanderbus.cli.output import print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import UnknownUser
 from wanderbus.event_text import escaped
-from wanderbus.operator_rows import DeviceInfo, QueueInfo, SessionInfo, SubscriptionInfo, UnreadInfo
+from wanderbus.operator_rows import AdvertisementInfo, DeviceInfo, QueueInfo, SessionInfo, SubscriptionInfo, UnreadInfo
 from wanderbus.runtime.system_random import wall_us
 from wanderbus.subscription import PATTERN, Restriction, instant_shown
 
@@ -145,10 +145,16 @@ async def _print(connection: Connection, rows: Callable[[Operator], AsyncIterato
         while True:
             at_us = wall_us()
             async for row in rows(agent.operator):
-                print_json(row if watch_s is None else {"at_us": at_us, **asdict(row)})
+                print_json(_json(row) if watch_s is None else {"at_us": at_us, **_json(row)})
             if watch_s is None:
                 return
             await asyncio.sleep(watch_s)
+
+
+def _json(row: msgspec.Struct) -> Mapping[str, object]:
+    """Return the fields of a row; its own identifier is ``id``, as in the other outputs."""
+    name = {SubscriptionInfo: "subscription", AdvertisementInfo: "advertisement"}.get(type(row))
+    return {"id" if field == name else field: value for field, value in asdict(row).items()}
 
 
 async def _show(
@@ -272,7 +278,7 @@ def _restriction(restriction: Restriction) -> str:
 
 SESSIONS: Final[Columns] = {
     "user": _user,
-    "session": _field("session"),
+    "session": lambda row: row.session or "(over)",
     "status": _field("status"),
     "subs": _field("subscriptions"),
     "queued": _field("queued"),
@@ -281,7 +287,7 @@ SESSIONS: Final[Columns] = {
 }
 
 SUBSCRIPTIONS: Final[Columns] = {
-    "subscription": _field("subscription"),
+    "id": _field("subscription"),
     "user": _user,
     "session": _field("session"),
     "subject": _field("subject"),

@@ -6,16 +6,20 @@ import sys
 from typing import Annotated
 
 import typer
-from msgspec.structs import asdict
 
 from wanderbus.cli.connection_options import AsJson, Connection, visiting
-from wanderbus.cli.event_output import Format, print_notification
+from wanderbus.cli.event_output import Format, print_gap, print_notification
 from wanderbus.cli.output import counted, print_json, print_line, run_async
-from wanderbus.errors import ConfigurationError
+from wanderbus.errors import ConfigurationError, UnknownUser
 from wanderbus.event import Gap
+from wanderbus.event_text import escaped
 
 Of = Annotated[str, typer.Argument(metavar="USER", help="The user: sip:name@domain.", show_default=False)]
-SessionName = Annotated[str, typer.Option("--session", help="Name of the session.")]
+SessionName = Annotated[
+    str | None,
+    typer.Option("--session", help="Name of the session; without it, the sessions are named.", show_default=False),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @visiting
@@ -23,7 +27,7 @@ def peek(
     whose: Of,
     *,
     connection: Connection,
-    session: SessionName = "default",
+    session: SessionName = None,
     count: Annotated[int, typer.Option(min=1, help="Most notifications to show.")] = 100,
     json: AsJson = False,
 ) -> None:
@@ -31,9 +35,9 @@ def peek(
 
     Sessions of other users require the role of operator.
 
-    Example: wanderbus peek sip:alice@localhost --count 10 --user sip:olga@localhost
+    Example: wanderbus peek sip:alice@localhost --session default --count 10 --user sip:olga@localhost
     """
-    run_async(_peek(connection, whose, session, count, json))
+    run_async(_peek(connection, whose, _named(connection, whose, session), count, json))
 
 
 @visiting
@@ -41,17 +45,18 @@ def purge(
     whose: Of,
     *,
     connection: Connection,
-    session: SessionName = "default",
+    session: SessionName = None,
     subscription: Annotated[str | None, typer.Option(help="Only notifications for this subscription.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     json: AsJson = False,
 ) -> None:
     """Discard the notifications queued in a session; its readers receive a gap in their place.
 
     Sessions of other users require the role of administrator.
 
-    Example: wanderbus purge sip:alice@localhost --subscription wb1234-mibx2f9c-17 --yes --user sip:adam@localhost
+    Example: wanderbus purge sip:alice@localhost --session sub.delays --yes --user sip:adam@localhost
     """
+    session = _named(connection, whose, session)
     what = f"the notifications for {subscription}" if subscription else "all notifications"
     if not yes:
         _confirm(f"Discard {what} queued in the session {session} of {whose}?")
@@ -67,14 +72,18 @@ def kick(
     forget: Annotated[
         bool, typer.Option("--forget", help="Also remove them from their sessions: nothing is queued for them.")
     ] = False,
+    yes: Yes = False,
     json: AsJson = False,
 ) -> None:
     """Close the connections of a user's devices; they may reconnect and then receive what was queued for them.
 
     Devices of other users require the role of administrator. 'wanderbus sessions' lists the devices.
 
-    Example: wanderbus kick sip:alice@localhost --forget --user sip:adam@localhost
+    Example: wanderbus kick sip:alice@localhost --forget --yes --user sip:adam@localhost
     """
+    if not yes:
+        which = f"the device {device}" if device else "all devices"
+        _confirm(f"Close the connections of {which} of {whose}{', and remove them from their sessions' * forget}?")
     run_async(_kick(connection, whose, device, forget, json))
 
 
@@ -83,20 +92,37 @@ def discard(
     whose: Of,
     *,
     connection: Connection,
-    session: SessionName = "default",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    session: SessionName = None,
+    yes: Yes = False,
     json: AsJson = False,
 ) -> None:
     """Remove a session: its devices, its subscriptions and its queue, as for a user who has left.
 
-    Its counters stay listed. Sessions of other users require the role of administrator. A device that still runs joins
-    again, without subscriptions: remove the user first, see 'wanderbus users'.
+    Its counters are added to those of the user's sessions that are over. Sessions of other users require the role of
+    administrator, your own require none. A device that still runs joins again, without subscriptions: remove the user
+    first, see 'wanderbus users'.
 
-    Example: wanderbus discard sip:alice@localhost --yes --user sip:adam@localhost
+    Example: wanderbus discard sip:alice@localhost --session sub.delays --yes --user sip:adam@localhost
     """
+    session = _named(connection, whose, session)
     if not yes:
         _confirm(f"Remove the session {session} of {whose}, with all subscriptions and queued notifications?")
     run_async(_discard(connection, whose, session, json))
+
+
+def _named(connection: Connection, user: str, session: str | None) -> str:
+    """Return ``session`` if it is given; :class:`ConfigurationError` names the user's sessions otherwise."""
+    if session is not None:
+        return session
+    names = run_async(_sessions_of(connection, user))
+    if not names:
+        raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists the users that have one")
+    raise ConfigurationError(f"give the session with --session NAME: {user} has {', '.join(sorted(names))}")
+
+
+async def _sessions_of(connection: Connection, user: str) -> list[str]:
+    async with connection.visitor() as agent:
+        return [escaped(row.session) async for row in agent.operator.sessions(user) if row.session]
 
 
 async def _peek(connection: Connection, user: str, session: str, count: int, json: bool) -> None:
@@ -105,9 +131,7 @@ async def _peek(connection: Connection, user: str, session: str, count: int, jso
             if not isinstance(item, Gap):
                 print_notification(item, Format.json if json else Format.text)
             elif json:
-                position = asdict(item.position)
-                lost = [asdict(loss) for loss in item.lost]
-                print_json({"position": position, "missing": item.count, "reason": item.reason, "lost": lost})
+                print_gap(item)
             else:
                 print_line(f"{item.position.number} gap of {item.count}: {item.reason}")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, Connection, perhaps_visiting, visiting
 from wanderbus.cli.operator import listings
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_line, run_async
@@ -105,7 +105,7 @@ def list_schemas(
     listings.show(connection, lambda operator: operator.schemas(every_version=versions), _list, None, json)
 
 
-app.command("infer")(visiting(infer))
+app.command("infer")(perhaps_visiting(infer))
 
 
 async def _set(connection: Connection, subject: str, attributes: list[DeclaredAttribute], json: bool) -> None:

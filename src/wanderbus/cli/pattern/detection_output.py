@@ -10,6 +10,7 @@ from wanderbus import cloudevents
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.event_text import write
 from wanderbus.patterns import Counts, Detection
+from wanderbus.patterns.bounds import WORK_PER_EVENT_MAX
 
 
 def print_detections(detections: Iterable[Detection], *, json: bool) -> None:
@@ -43,6 +44,7 @@ def report_refused(counts: Counts) -> None:
         (counts.waiting_full, "events were refused: too many of one key"),
         (counts.partial_full, "partial matches were refused: one key had too many"),
         (counts.long, "partial matches were not continued: they had too many events"),
+        (counts.left_out, f"events were left out: each would take more than {WORK_PER_EVENT_MAX:,} units of work"),
     )
     for count, reason in refused:
         if count:

@@ -24,6 +24,7 @@ from wanderbus.errors import ConfigurationError, EventError, LimitExceeded, Refu
 from wanderbus.event import Event
 from wanderbus.patterns import Detection, Pattern
 from wanderbus.runtime.files.disk import SYSTEM, replace_file
+from wanderbus.runtime.files.file_modes import make_private_directory
 from wanderbus.subscription import EVERY_SUBJECT
 
 OUTBOX_FILE: Final = "outbox.db"
@@ -50,8 +51,9 @@ def require_no_loop(pattern: Pattern) -> None:
     """Raise ``ConfigurationError`` if a step takes the subject of the pattern's own detections."""
     subject = pattern.declaration.subject
     for step in pattern.declaration.steps:
-        if step.leaf.subject in (subject, EVERY_SUBJECT):
-            taken = "every subject" if step.leaf.subject == EVERY_SUBJECT else f"the subject {subject!r}"
+        own = step.leaf.subject
+        if own in (subject, EVERY_SUBJECT) or subject in pattern.children.get(own, ()):
+            taken = "every subject" if own == EVERY_SUBJECT else f"the subject {own!r}"
             raise ConfigurationError(
                 f"the step {step.name} takes {taken}, so the pattern would find its own detections, which have the "
                 f"subject {subject!r}; give the step or 'emit' another subject"
@@ -68,7 +70,7 @@ class DetectionPublisher:
     def __init__(self, connection: Connection, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._patience_s = connection.settings().connect_s_max
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        make_private_directory(checkpoint)
         self._agent = connection.agent(outbox_file=checkpoint / OUTBOX_FILE, session=_SESSION)
         self._refused: list[str] = []
         self._loop = asyncio.new_event_loop()

@@ -13,7 +13,7 @@ from wanderbus.cli.connection_options import AsJson, Connection, connected
 from wanderbus.cli.output import print_progress
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.detection_publisher import DetectionPublisher, require_no_loop
-from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern
+from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern, with_parents
 from wanderbus.cli.pipeline.lake_options import existing_log
 from wanderbus.cli.pipeline.progress_lines import ProgressLines, progress_line
 from wanderbus.cli.pipeline.spark_options import (
@@ -26,6 +26,7 @@ from wanderbus.cli.pipeline.spark_options import (
     session,
 )
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
+from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_for
 from wanderbus.errors import ConfigurationError
 from wanderbus.patterns import Counts, Pattern
 
@@ -66,6 +67,7 @@ def follow(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
     json: AsJson = False,
     *,
     connection: Connection,
@@ -85,9 +87,10 @@ def follow(
     if once and every is not None:
         raise ConfigurationError("--once ends at the present end of the log; give it without --every")
     pattern = given_pattern(text, file)
+    directory = existing_log(log)
+    pattern = with_parents(pattern, parents_for(event_domain, None, directory))
     if publish:
         require_no_loop(pattern)
-    directory = existing_log(log)
     job = _Job(pattern, directory, checkpoint, None if once else every or EVERY_S, rows_per_batch)
     _run(job, SparkPlace(cores, master, environment), connection if publish else None, json=json)
 

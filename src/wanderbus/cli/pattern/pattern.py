@@ -13,9 +13,10 @@ from wanderbus.cli.pattern.detection_output import print_detections, report_refu
 from wanderbus.cli.pattern.event_lines import occurrences
 from wanderbus.cli.pattern.follow import follow
 from wanderbus.cli.pattern.past_detections import print_past_detections
-from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern
+from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern, with_parents
 from wanderbus.cli.pipeline.past_events import From, Log, Place, To
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
+from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_given
 from wanderbus.errors import ConfigurationError
 from wanderbus.patterns import NEVER_US, Pattern
 from wanderbus.patterns.explanation import explain as explanation
@@ -75,6 +76,7 @@ def run(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
     json: AsJson = False,
 ) -> None:
     """Find a pattern in events and print each detection, the earliest first: a file's, or with Spark a lake's or log's.
@@ -89,14 +91,15 @@ def run(
     if (events is not None) + (lake is not None) + (log is not None) != 1:
         raise ConfigurationError("give the events once: a file with --events, - for standard input; or --lake or --log")
     if events is None:
-        past = Place(lake, log, begin, end, SparkPlace(cores, master, environment))
+        past = Place(lake, log, begin, end, SparkPlace(cores, master, environment), event_domain=event_domain)
         print_past_detections(given_pattern(text, file), past, json=json)
         return
     if events == file:
         raise ConfigurationError("one file cannot be the pattern and the events")
     if begin is not None or end is not None:
         raise ConfigurationError("--from and --to are for the events of --lake or --log")
-    _run_file(given_pattern(text, file), events, json=json)
+    parents = parents_given(event_domain, ()) or {}
+    _run_file(with_parents(given_pattern(text, file), parents), events, json=json)
 
 
 def _run_file(pattern: Pattern, events: Path, *, json: bool) -> None:

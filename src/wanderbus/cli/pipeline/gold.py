@@ -5,6 +5,7 @@ from __future__ import annotations
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.cli.pipeline.lake_options import Lake, Lineage, chosen_tables
+from wanderbus.cli.pipeline.rejected import require_none_rejected
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 
@@ -20,7 +21,8 @@ def gold(
     """Compute the gold tables of a lake: matches with their outcomes, latencies, counts, absences and more.
 
     Each table is replaced in one commit, so the tables can be read meanwhile, and versions before stay readable. The
-    job that fills the lake must not run meanwhile. 'wanderbus report' needs no gold tables.
+    job that fills the lake must not run meanwhile. 'wanderbus report' needs no gold tables. Exit status 3 if tables of
+    the lake rejected records of known kinds: rows are missing.
 
     Example: wanderbus pipeline gold --lake lake
     """
@@ -42,6 +44,7 @@ def gold(
             run.counts = store_gold(spark, lake)
     if json:
         print_json({"stored": run.counts})
-        return
-    for name, counts in run.counts.items():
-        print_line(f"{name}: {counts.rows} rows")
+    else:
+        for name, counts in run.counts.items():
+            print_line(f"{name}: {counts.rows} rows")
+    require_none_rejected(lake)

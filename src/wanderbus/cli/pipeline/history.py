@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -10,13 +10,20 @@ import typer
 from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
-from wanderbus.cli.output import print_json, print_line
-from wanderbus.cli.pipeline.past_events import From, Lake, Log, Past, Place, Server, To, past_events
+from wanderbus.cli.output import print_error, print_json, print_line
+from wanderbus.cli.pipeline.past_answers import Past, WithSpark, past_answers
+from wanderbus.cli.pipeline.past_events import From, Lake, Log, Place, Server, To
+from wanderbus.cli.pipeline.rejected import STATUS
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
+from wanderbus.cli.pipeline.subject_parents import EventDomain
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters import parse
+from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown
+
+if TYPE_CHECKING:
+    from wanderbus.pipeline.history.answers import Decided, Found
 
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -25,6 +32,14 @@ _ECI: Final = Language("eci")
 Expression = Annotated[str, typer.Argument(help="The filter; '' matches every event.", show_default=False)]
 Subject = Annotated[str, typer.Option("--subject", help="Subject of the events; '*' is every subject.")]
 Size = Annotated[int, typer.Option("--size", "-n", min=1, help="Events to draw.")]
+WorkMax = Annotated[
+    int,
+    typer.Option(
+        "--filter-work-max",
+        min=1,
+        help="Units of work of a filter for one event, as broker.filter_work_max; beyond it the event is undecided.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same events.")]
 
 
@@ -46,6 +61,9 @@ def match(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
+    spark: WithSpark = None,
+    work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
     """Print the events that match a filter, in order of offset.
@@ -53,13 +71,15 @@ def match(
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
-    with past_events(place, "history", subject) as past:
-        from wanderbus.pipeline.history import matching_events
-
-        rows = matching_events(past.events, [wanted]).orderBy("offset")
-        for row in rows.toLocalIterator():
-            _print_event(past, row, json=json)
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    with past_answers(place, spark, subject) as past:
+        every = past.subscriptions(wanted)
+        for found in past.ask(lambda history: history.matching(every, work_max)):
+            _print_event(past, found, json=json)
+        left_out = _undecided(past, wanted, work_max)
+    if left_out and json:
+        print_json({"undecided": left_out, "filter_work_max": work_max})
+    _require_decided(left_out, work_max)
 
 
 @app.command("count")
@@ -75,6 +95,9 @@ def count(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
+    spark: WithSpark = None,
+    work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
     """Print the number of events that match a filter.
@@ -82,15 +105,16 @@ def count(
     Example: wanderbus history count "DepDelay > 120" --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
-    with past_events(place, "history", subject) as past:
-        from wanderbus.pipeline.history import count as counts
-
-        found = sum(row.events for row in counts(past.events, [wanted]).collect())
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    with past_answers(place, spark, subject) as past:
+        every = past.subscriptions(wanted)
+        found = past.ask(lambda history: history.count(every, work_max))
+        left_out = _undecided(past, wanted, work_max)
     if json:
-        print_json({"events": found})
+        print_json({"events": found, "undecided": left_out})
     else:
         print_line(str(found))
+    _require_decided(left_out, work_max)
 
 
 @app.command("sample")
@@ -108,6 +132,9 @@ def sample(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
+    spark: WithSpark = None,
+    work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
     """Print some of the events that match a filter, drawn at random.
@@ -115,15 +142,15 @@ def sample(
     Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
-    with past_events(place, "history", subject) as past:
-        from wanderbus.pipeline.history import at_offsets, matching_events
-        from wanderbus.pipeline.history import sample as samples
-
-        offsets = [row.offset for row in samples(past.events, [wanted], size, seed).collect()]
-        drawn = at_offsets(past.events, offsets)
-        for row in matching_events(drawn, [wanted]).orderBy("offset").collect():
-            _print_event(past, row, json=json)
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    with past_answers(place, spark, subject) as past:
+        every = past.subscriptions(wanted)
+        for found in past.ask(lambda history: history.sample(every, size, seed, work_max)):
+            _print_event(past, found, json=json)
+        left_out = _undecided(past, wanted, work_max)
+    if left_out and json:
+        print_json({"undecided": left_out, "filter_work_max": work_max})
+    _require_decided(left_out, work_max)
 
 
 @app.command("explain")
@@ -139,6 +166,9 @@ def explain(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
+    spark: WithSpark = None,
+    work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
     """Explain why an event matches a filter, or does not: print the parts of the filter that decide.
@@ -146,16 +176,16 @@ def explain(
     Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, spark=SparkPlace(cores, master, environment))
-    with past_events(place, "history", EVERY_SUBJECT) as past:
-        from wanderbus.pipeline.history import explain as explained
-
+    place = Place(lake, log, spark=SparkPlace(cores, master, environment), event_domain=event_domain)
+    with past_answers(place, spark) as past:
         at = past.offset(offset)
-        found = explained(past.events, wanted, at)
+        found = past.ask(lambda history: history.explain(wanted, at, work_max, past.children))
     if json:
         print_json({**msgspec.structs.asdict(found), **past.members(at)})
     elif not found.is_subject:
         print_line(f"does not match: the subject of the event is {found.subject!r}, not {subject!r}")
+    elif found.undecided is not None:
+        print_line(f"undecided: the filter takes up to {found.undecided} units of work for it; {_limit(work_max)}")
     else:
         reasons = [f"{each.question} is {_truth(each.truth)}: {each.why}" for each in found.predicates]
         verdict = "matches" if found.matches else "does not match"
@@ -173,28 +203,33 @@ def replay(
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
+    event_domain: EventDomain = None,
+    spark: WithSpark = None,
+    work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
     """Print the events of which a subscription generated notifications, and those that its restrictions blocked.
 
-    Lifetimes, changes and restrictions apply as they did; limits on queues and on the work of filters do not. In a
-    domain the events are those that the server of the subscription accepted and those that arrived there.
+    Lifetimes, changes and restrictions apply as they did; limits on queues and on the work of all filters of a user do
+    not. In a domain the events are those that the server of the subscription accepted and those that arrived there.
 
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server)
-    with past_events(place, "history", EVERY_SUBJECT) as past:
-        from wanderbus.pipeline.history import absences_of, arrivals, changes_in, versions_of
-        from wanderbus.pipeline.history import replay as replayed
+    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    with past_answers(place, spark, has_records=True) as past:
+        from wanderbus.pipeline.history import absences_of, versions_of
 
-        changes = changes_in(past.records())
+        changes = past.ask(lambda history: history.changes())
         versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
         if not versions:
             raise StorageError(f"there is no subscription {subscription}; check the id")
-        arrived = past.selection.of_rows(arrivals(past.records()))
-        rows = replayed(past.events, versions, absences_of(changes), arrived=arrived).orderBy("offset")
-        for row in rows.toLocalIterator():
-            _print_decision(past, row, json=json)
+        every = [
+            msgspec.structs.replace(each, subscription=own)
+            for each in versions
+            for own in past.subscriptions(each.subscription)
+        ]
+        for decided in past.ask(lambda history: history.replay(every, absences_of(changes), work_max)):
+            _print_decision(past, decided, json=json)
 
 
 def _query(expression: str, subject: str, language: Language) -> Subscription:
@@ -206,21 +241,47 @@ def _query(expression: str, subject: str, language: Language) -> Subscription:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _print_event(past: Past, row: Any, *, json: bool) -> None:
-    event = msgspec.msgpack.decode(row.event, type=Event)
+def _undecided(past: Past, wanted: Subscription, work_max: int) -> int:
+    every = past.subscriptions(wanted)
+    return past.ask(lambda history: history.undecided(every, work_max))
+
+
+def _require_decided(left_out: int, work_max: int) -> None:
+    """Say how many events were not decided and exit with :data:`STATUS`; return if there are none."""
+    if left_out:
+        print_error(f"{left_out} events are undecided: the filter takes too much work for them; {_limit(work_max)}")
+        raise typer.Exit(STATUS)
+
+
+def _limit(work_max: int) -> str:
+    return f"the limit is {work_max}: use a cheaper filter, or --filter-work-max"
+
+
+def _print_event(past: Past, found: Found, *, json: bool) -> None:
+    event = msgspec.msgpack.decode(found.event, type=Event)
     if json:
         attributes = cloudevents.to_json(event.attributes)
-        print_json({**past.members(row.offset), "at_us": row.at_us, "subject": event.subject, "attributes": attributes})
+        print_json(
+            {**past.members(found.offset), "at_us": found.at_us, "subject": event.subject, "attributes": attributes}
+        )
     else:
-        print_line(f"{past.shown(row.offset)} {instant_shown(row.at_us)} {event_text.write(event)}")
+        print_line(f"{past.shown(found.offset)} {instant_shown(found.at_us)} {event_text.write(event)}")
 
 
-def _print_decision(past: Past, row: Any, *, json: bool) -> None:
+def _print_decision(past: Past, decided: Decided, *, json: bool) -> None:
     if json:
-        print_json({**past.members(row.offset), "at_us": row.at_us, "restricted_by": row.restricted_by})
+        print_json(
+            {
+                **past.members(decided.offset),
+                "at_us": decided.at_us,
+                "restricted_by": decided.restricted_by,
+                "undecided": decided.undecided,
+            }
+        )
     else:
-        outcome = "notified" if row.restricted_by is None else f"blocked by restriction {row.restricted_by + 1}"
-        print_line(f"{past.shown(row.offset)} {instant_shown(row.at_us)} {outcome}")
+        notified = "undecided: a gap, since the filter takes too much work" if decided.undecided else "notified"
+        outcome = notified if decided.restricted_by is None else f"blocked by restriction {decided.restricted_by + 1}"
+        print_line(f"{past.shown(decided.offset)} {instant_shown(decided.at_us)} {outcome}")
 
 
 def _truth(truth: bool | None) -> str:

@@ -49,6 +49,8 @@ def infer(
     with needing_packages("schema infer"):
         from wanderbus.pipeline.lake.observed_types import observed_types
         from wanderbus.pipeline.lake.schema_rows import newest_schemas
+    if is_set:
+        connection = connection.logged_in(may_be_operator=True)
     lines = ProgressLines(silent_s=PROGRESS_EACH_S)
     observed = observed_types(lake, subject, lambda done, files: lines.show(f"{done} of {files} files read"))
     if not observed.events:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wanderbus.cli.log_directory import log_directory
 from wanderbus.errors import StorageError
 from wanderbus.runtime.files.domain_file import FILE_NAME, data_directory, read_domain
-from wanderbus.runtime.log.log_reader import end_of_log
+from wanderbus.runtime.segment_files import end_of_log, log_directory
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.tables import Table

@@ -1,8 +1,8 @@
-"""Past events for a command: of a lake or of a server's log, between two bounds, with Spark to read them."""
+"""Past events for a command: of a lake or of a server's log, between two bounds; Spark, if it reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from wanderbus.cli.instants import read_instant
-from wanderbus.cli.log_directory import log_directory
+from wanderbus.cli.pipeline.lake_options import existing_log
+from wanderbus.cli.pipeline.rejected import warn_of_rejected
 from wanderbus.cli.pipeline.spark_options import SparkPlace, session
+from wanderbus.cli.pipeline.subject_parents import parents_for
 from wanderbus.cli.pipeline.task_progress import task_progress
-from wanderbus.errors import ConfigurationError, StorageError
-from wanderbus.subscription import EVERY_SUBJECT, instant_us
+from wanderbus.errors import ConfigurationError
+from wanderbus.subscription import EVERY_SUBJECT, check_wanted_subject, instant_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from wanderbus.pipeline.history import Events, Selection
+    from wanderbus.pipeline.history.spark_history import SparkHistory
     from wanderbus.pipeline.lake.logs import LakeLogs
+    from wanderbus.pipeline.subject_children import Children
 
 From = Annotated[
     str | None,
     typer.Option(
         "--from",
-        help="First event: an offset in the log, or a time as 2026-11-21T10:00:00Z; a day begins at 0:00 UTC.",
+        help="First event: an offset in the log, or a time as -2h, 2026-11-21T10:00:00Z or 2026-11-21 (0:00 UTC).",
         show_default=False,
     ),
 ]
@@ -60,37 +64,20 @@ class Place(NamedTuple):
     end: str | None = None
     spark: SparkPlace = SparkPlace()
     server: str | None = None
+    event_domain: Path | None = None
 
 
-class Past(NamedTuple):
-    """Events that are meant; ``logs`` are those of the lake, if they are in one.
+class Wanted(NamedTuple):
+    """Events that are meant: the ``selection`` of those of the lake ``lake``, which has the ``logs``, or of a log.
 
-    ``records`` reads the records of all at each call: a source of Spark must not be shared by scans with other filters.
+    ``children`` are the subjects below others.
     """
 
-    events: Events
-    records: Callable[[], DataFrame]
+    lake: Path | None
+    log: Path | None
     selection: Selection
     logs: LakeLogs | None
-
-    def shown(self, offset: int) -> str:
-        """Return the offset of an event in words."""
-        return str(offset) if self.logs is None else self.logs.shown(offset)
-
-    def members(self, offset: int) -> dict[str, str | int]:
-        """Return the offset of an event as members of a JSON object."""
-        if self.logs is None or len(self.logs.identities) == 1:
-            return {"offset": offset}
-        server, in_log = self.logs.found(offset)
-        return {"server": server, "offset": in_log}
-
-    def offset(self, text: str) -> int:
-        """Return the offset that is shown as ``text``; an error in one line if it is none."""
-        if self.logs is not None:
-            return self.logs.lake_offset(text)
-        if not (text.isascii() and text.isdigit()):
-            raise ConfigurationError(f"--offset: invalid offset {text!r} (expected a number)")
-        return int(text)
+    children: Children
 
 
 def require_one_place(lake: Path | None, log: Path | None, server: str | None = None) -> None:
@@ -101,31 +88,50 @@ def require_one_place(lake: Path | None, log: Path | None, server: str | None = 
         raise ConfigurationError("--server chooses a server of a lake; give it without --log")
 
 
-@contextmanager
-def past_events(place: Place, purpose: str, subject: str = EVERY_SUBJECT) -> Iterator[Past]:
-    """Start Spark for ``purpose``, and give the events that are meant; print progress meanwhile."""
+def wanted_events(place: Place, subject: str = EVERY_SUBJECT) -> Wanted:
+    """Return the events that are meant; warn of records that tables of the lake rejected."""
     require_one_place(place.lake, place.log, place.server)
+    check_wanted_subject(subject)
     given = (("from", place.begin), ("to", place.end))
     bounds = dict(_bound(side, text) for side, text in given if text is not None)
-    with session(f"wanderbus-{purpose}", purpose, place.spark) as spark:
-        from wanderbus.pipeline.history import Selection, lake_events
-        from wanderbus.pipeline.lake.logs import logs_in
+    log = None if place.log is None else existing_log(place.log)
+    from wanderbus.pipeline.subject_children import children_of
+
+    children = children_of(parents_for(place.event_domain, place.lake, log))
+    from wanderbus.pipeline.history import Selection
+    from wanderbus.pipeline.lake.logs import logs_in
+
+    wanted = None if subject == EVERY_SUBJECT else subject
+    times, own = (bounds.get("from_us"), bounds.get("to_us")), children.get(subject, ())
+    if log is not None:
+        selection = Selection(wanted, bounds.get("from_offset"), bounds.get("to_offset"), *times, children=own)
+        return Wanted(None, log, selection, None, children)
+    assert place.lake is not None
+    logs = logs_in(place.lake)
+    warn_of_rejected(place.lake)
+    selection = Selection(wanted, *_offsets(bounds, logs, place.server), *times, children=own)
+    return Wanted(place.lake, None, selection, logs, children)
+
+
+@contextmanager
+def spark_history(wanted: Wanted, purpose: str, place: SparkPlace) -> Iterator[SparkHistory]:
+    """Start Spark for ``purpose``, and give it the events that are meant; print progress meanwhile."""
+    with session(f"wanderbus-{purpose}", purpose, place) as spark:
+        from wanderbus.pipeline.history import lake_events
+        from wanderbus.pipeline.history.spark_history import SparkHistory
         from wanderbus.pipeline.lake.reading import table
         from wanderbus.pipeline.session import plain_errors
 
-        wanted = None if subject == EVERY_SUBJECT else subject
-        times = bounds.get("from_us"), bounds.get("to_us")
+        selection = wanted.selection
         with plain_errors(), task_progress(spark):
-            if place.log:
-                records = partial(log_records, spark, place.log)
-                selection = Selection(wanted, bounds.get("from_offset"), bounds.get("to_offset"), *times)
-                yield Past(selection.of_rows(records().where("kind = 'published'")), records, selection, None)
+            if wanted.log is not None:
+                records = partial(log_records, spark, wanted.log)
+                events: Events = selection.of_rows(records().where("kind = 'published'"))
+                yield SparkHistory(events, records, selection)
             else:
-                assert place.lake is not None
-                logs = logs_in(place.lake)
-                selection = Selection(wanted, *_offsets(bounds, logs, place.server), *times)
-                records = partial(table, spark, place.lake, "records")
-                yield Past(lake_events(spark, place.lake, selection), records, selection, logs)
+                assert wanted.lake is not None
+                events = lake_events(spark, wanted.lake, selection)
+                yield SparkHistory(events, partial(table, spark, wanted.lake, "records"), selection)
 
 
 def _offsets(bounds: Mapping[str, int], logs: LakeLogs, server: str | None) -> tuple[int | None, int | None]:
@@ -143,15 +149,12 @@ def _offsets(bounds: Mapping[str, int], logs: LakeLogs, server: str | None) -> t
     return base + (first or 0), base + (OFFSETS_A_LOG if end is None else end)
 
 
-def log_records(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return the records of a log; ``StorageError`` if there is none."""
+def log_records(spark: SparkSession, log: Path) -> DataFrame:
+    """Return the records of a log."""
     from wanderbus.pipeline.source import FORMAT, log_schema
 
     columns = log_schema("offset", "at_us", "kind", "subject", "record")
-    path = log_directory(directory)
-    if not path.is_dir():
-        raise StorageError(f"{path} is not a directory; give --log the data directory of a server")
-    return spark.read.format(FORMAT).schema(columns).load(str(path.absolute()))
+    return spark.read.format(FORMAT).schema(columns).load(str(log.absolute()))
 
 
 def _bound(side: str, text: str) -> tuple[str, int]:
@@ -161,6 +164,6 @@ def _bound(side: str, text: str) -> tuple[str, int]:
         return f"{side}_offset", int(text)
     if (instant := read_instant(text, option)) is None:
         raise ConfigurationError(
-            f"{option}: invalid bound {text!r} (expected an offset, a day, or a time as 2026-11-21T10:00:00Z)"
+            f"{option}: invalid bound {text!r} (expected an offset, a day, or a time as -2h or 2026-11-21T10:00:00Z)"
         )
     return f"{side}_us", instant_us(instant)

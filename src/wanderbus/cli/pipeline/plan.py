@@ -111,7 +111,9 @@ def _time(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     if (instant := read_instant(text, option)) is None:
-        raise ConfigurationError(f"{option}: invalid time {text!r} (expected a day, or a time as 2026-11-21T10:00:00Z)")
+        raise ConfigurationError(
+            f"{option}: invalid time {text!r} (expected a day, or a time as -2h or 2026-11-21T10:00:00Z)"
+        )
     return instant_us(instant)
 
 

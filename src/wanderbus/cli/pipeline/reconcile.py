@@ -8,6 +8,7 @@ import typer
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import print_error, print_json, print_line
 from wanderbus.cli.pipeline.lake_options import DataDirectories, Lake, chosen_tables, existing_logs
+from wanderbus.cli.pipeline.rejected import STATUS, warn_of_rejected
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 
@@ -23,7 +24,7 @@ def reconcile(
     """Compare counts and checksums of each segment of the log with the lake, up to the end of the lake.
 
     Segments that were removed from the log are not compared. With several data directories, each log is compared. Exit
-    status 1 if something differs.
+    status 1 if something differs, otherwise 3 if tables of the lake rejected records of known kinds.
 
     Example: wanderbus pipeline reconcile wanderbus-data --lake lake
     """
@@ -47,5 +48,6 @@ def reconcile(
             )
         count = sum(each.log.records for each in segments)
         print_line(f"{len(segments)} segments, {count} records, {len(differing)} segments differ")
-    if differing:
-        raise typer.Exit(1)
+    is_incomplete = warn_of_rejected(lake)
+    if differing or is_incomplete:
+        raise typer.Exit(1 if differing else STATUS)

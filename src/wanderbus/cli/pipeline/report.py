@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -18,10 +18,10 @@ from wanderbus.cli.instants import read_instant
 from wanderbus.cli.output import check_writable, print_json, print_line, print_progress
 from wanderbus.cli.pipeline.lake_options import chosen_tables, existing_log
 from wanderbus.cli.pipeline.past_events import Lake, Log, Server, require_one_place
+from wanderbus.cli.pipeline.rejected import require_none_rejected
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
 from wanderbus.cli.pipeline.task_progress import task_progress
-from wanderbus.cli.spans import span_s
 from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
 from wanderbus.subscription import instant_us
 
@@ -85,7 +85,8 @@ def report(
     Figures are those of the server, and of each subject, user and device. In the lake of a domain they are those of all
     its servers unless --server names one. With --log the log is read into a lake that is removed afterwards; for a long
     log a lake is faster. With --live the file is replaced every few seconds, and the page reloads itself; SIGINT and
-    SIGTERM end it with status 0. With --json the figures are printed too.
+    SIGTERM end it with status 0. With --json the figures are printed too. Exit status 3 if tables of the lake rejected
+    records of known kinds: the figures miss rows.
 
     Example: wanderbus report --lake lake --from 2026-11-21 --to 2026-11-22 --out monday.html
 
@@ -109,12 +110,16 @@ def report(
                 print_json(found)
             else:
                 totals = found.totals
+                given_up = f", {totals.given_up} given up" if totals.given_up else ""
+                rejected = f", {sum(found.rejected.values())} records rejected" if found.rejected else ""
                 print_line(
                     f"{out}: {totals.generated} matches of {totals.events} events, {totals.delivered} delivered, "
-                    f"{totals.queued} waiting, {totals.dropped} dropped, {totals.missing} missing"
+                    f"{totals.queued} waiting, {totals.dropped} dropped{given_up}, {totals.missing} missing{rejected}"
                 )
 
-        _write(spark, source, bounds, out, every_s, stop, show)
+        written = _write(spark, source, bounds, out, every_s, stop, show)
+    if written is not None:
+        require_none_rejected(lake, written.rejected)
 
 
 def _write(
@@ -125,8 +130,8 @@ def _write(
     every_s: float | None,
     stop: Event,
     show: Callable[[Analysis], None],
-) -> None:
-    """Write the report once, or until ``stop`` is set; the last one does not reload itself."""
+) -> Analysis | None:
+    """Write the report once, or until ``stop`` is set; return the last one, which does not reload itself."""
     from wanderbus.pipeline.analytics import page, write_page
     from wanderbus.pipeline.analytics.report import Refresh
 
@@ -142,11 +147,12 @@ def _write(
             raise
         show(found)
         if every_s is None:
-            return
+            return found
         stop.wait(every_s)
     if found is not None:
         write_page(out, page(found))
         print_progress(f"{out} is complete")
+    return found
 
 
 def _written(spark: SparkSession, source: _Source, period: Period, out: Path, refresh: Refresh | None) -> Analysis:
@@ -191,9 +197,7 @@ def _instant_us(text: str | None, option: str, now: datetime) -> int | None:
     """Return the time that ``text`` names; :class:`ConfigurationError` if it names none."""
     if text is None:
         return None
-    if text.startswith("-"):
-        return instant_us(now - timedelta(seconds=span_s(text[1:], option)))
-    if (instant := read_instant(text, option)) is None:
+    if (instant := read_instant(text, option, now)) is None:
         raise ConfigurationError(
             f"{option}: invalid time {text!r} (expected for example 2026-11-21T10:00:00Z, 2026-11-21 or -2h)"
         )

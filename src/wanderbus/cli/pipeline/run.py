@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import log_to_stderr, print_json, print_line
 from wanderbus.cli.pipeline.lake_options import DataDirectories, Lake, Lineage, existing_logs
 from wanderbus.cli.pipeline.progress_lines import ProgressLines, progress_line
+from wanderbus.cli.pipeline.rejected import require_none_rejected
 from wanderbus.cli.pipeline.spark_options import (
     Cores,
     Environment,
@@ -20,6 +22,7 @@ from wanderbus.cli.pipeline.spark_options import (
     session,
 )
 from wanderbus.cli.pipeline.stopping_signals import stopping_signals
+from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_given
 from wanderbus.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ def run(
         int | None, typer.Option("--rows-per-batch", min=1, help="Bound of one batch; unless given, all there is.")
     ] = None,
     lineage: Lineage = None,
+    event_domain: EventDomain = None,
     cores: Cores = 2,
     master: Master = None,
     environment: Environment = None,
@@ -49,6 +53,8 @@ def run(
     SIGINT and SIGTERM end it after the present batch, with status 0 unless it is --once; a second one ends it at
     once. It may be killed anywhere: the next run continues without a gap or a repetition. One job at a time changes a
     lake. Progress goes to standard error: the offset, records per second, and the records that the log has beyond.
+    Exit status 3 if tables of the lake rejected records of known kinds, now or before: rows are missing.
+
     A lake takes further logs only together with one that it has, so it does not get those of other servers by mistake.
 
     Example: wanderbus pipeline run wanderbus-data --lake lake --once
@@ -62,9 +68,11 @@ def run(
     if once and every is not None:
         raise ConfigurationError("--once ends at the present end of the logs; give it without --every")
     logs = existing_logs(data_dir)
+    parents = parents_given(event_domain, logs)
     log_to_stderr(verbose=False)
     let_job_report()
     with needing_packages("the pipeline"):
+        from wanderbus.pipeline.lake.quarantine import rejected_records
         from wanderbus.pipeline.operation.lake_lock import check_lock
     check_lock(lake)
     with (
@@ -78,18 +86,22 @@ def run(
             spark,
             logs,
             lake,
+            parents=parents,
             every_s=None if once else every or EVERY_S,
             rows_per_batch=rows_per_batch,
             lineage_copy=lineage,
             on_progress=lambda found: lines.show(progress_line(found)),
             stop=stop,
         )
-        _print_counts(job.run(), json=json)
+        counts = job.run()
+    rejected = rejected_records(lake)
+    _print_counts(counts, rejected, json=json)
+    require_none_rejected(lake, rejected)
 
 
-def _print_counts(counts: LakeCounts, *, json: bool) -> None:
+def _print_counts(counts: LakeCounts, rejected: Mapping[str, int], *, json: bool) -> None:
     if json:
-        print_json({"added": counts})
+        print_json({"added": counts, "rejected": rejected})
         return
     if not counts:
         print_line("the lake is up to date")

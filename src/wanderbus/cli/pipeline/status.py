@@ -12,6 +12,7 @@ from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.cli.pipeline.lake_options import DataDirectories, Lake, existing_logs
+from wanderbus.cli.pipeline.rejected import require_none_rejected
 from wanderbus.cli.pipeline.spark_options import needing_packages
 from wanderbus.server.log_status import ReaderStatus, log_status
 
@@ -24,13 +25,17 @@ def status(data_dir: DataDirectories, lake: Lake, json: AsJson = False) -> None:
 
     It changes nothing, and does not start Spark. Misfits are values of declared attributes with another type. With
     several data directories, each log has a part of its own with the offsets in it; the other figures are of the lake.
+    Exit status 1 if a log is not the one that the lake has read, as after it was restored from a copy, and 3 if tables
+    of the lake rejected records of known kinds: rows are missing.
 
     Example: wanderbus pipeline status wanderbus-data --lake lake
     """
     with needing_packages("the pipeline"):
         from wanderbus.pipeline.lake.log_identity import log_identity
+        from wanderbus.pipeline.lake.log_places import require_same_log
         from wanderbus.pipeline.operation.status import lake_status
-    for directory in existing_logs(data_dir):
+    logs = existing_logs(data_dir)
+    for directory in logs:
         log = log_status(directory.parent, time.time_ns() // 1_000)
         found = lake_status(lake, log.durable, log_identity(directory))
         if json:
@@ -38,6 +43,9 @@ def status(data_dir: DataDirectories, lake: Lake, json: AsJson = False) -> None:
             continue
         for line in _lines(found, log.readers):
             print_line(line)
+    for directory in logs:
+        require_same_log(lake, directory)
+    require_none_rejected(lake)
 
 
 def _lines(found: LakeStatus, readers: Sequence[ReaderStatus]) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""``wanderbus backup`` and ``wanderbus restore``."""

@@ -1,0 +1,126 @@
+"""Answers from past events for a command: without Spark if the events are few, with it otherwise (decision 0137)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from wanderbus.cli.pipeline.past_events import Place, Wanted, spark_history, wanted_events
+from wanderbus.cli.pipeline.progress_lines import PROGRESS_EACH_S, ProgressLines
+from wanderbus.cli.pipeline.spark_options import needing_packages
+from wanderbus.errors import ConfigurationError
+from wanderbus.subscription import EVERY_SUBJECT, Subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from wanderbus.pipeline.history.answers import History
+
+Answer = TypeVar("Answer")
+
+WithSpark = Annotated[
+    bool | None,
+    typer.Option(
+        "--spark/--no-spark",
+        help="Read the events with Spark, or without; unless given, with it above 16 MiB of a lake or 64 MiB of a log.",
+        show_default=False,
+    ),
+]
+
+_PURPOSE = "history"
+
+
+class Past:
+    """Events that are meant, and where to ask for answers."""
+
+    def __init__(self, wanted: Wanted, history: History, larger: Callable[[], History] | None) -> None:
+        self._logs = wanted.logs
+        self._history = history
+        self._larger = larger
+        self.children = wanted.children
+
+    def ask(self, question: Callable[[History], Answer]) -> Answer:
+        """Return the answer; Spark gives it if it is too large for this process, and may be asked."""
+        from wanderbus.pipeline.history.answers import AnswerTooLarge
+
+        try:
+            return question(self._history)
+        except AnswerTooLarge:
+            if self._larger is None:
+                raise
+        self._history, self._larger = self._larger(), None
+        return question(self._history)
+
+    def subscriptions(self, wanted: Subscription) -> list[Subscription]:
+        """Return a subscription, and the same one to each subject below its own."""
+        from wanderbus.pipeline.subject_children import with_children
+
+        return with_children([wanted], self.children)
+
+    def shown(self, offset: int) -> str:
+        """Return the offset of an event in words."""
+        return str(offset) if self._logs is None else self._logs.shown(offset)
+
+    def members(self, offset: int) -> dict[str, str | int]:
+        """Return the offset of an event as members of a JSON object: that in its log, and that in a lake of several."""
+        if self._logs is None or len(self._logs.identities) == 1:
+            return {"offset": offset}
+        server, in_log = self._logs.found(offset)
+        return {"server": server, "offset": in_log, "lake_offset": offset}
+
+    def offset(self, text: str) -> int:
+        """Return the offset that is shown as ``text``; an error in one line if it is none."""
+        if self._logs is not None:
+            return self._logs.lake_offset(text)
+        if not (text.isascii() and text.isdigit()):
+            raise ConfigurationError(f"--offset: invalid offset {text!r} (expected a number)")
+        return int(text)
+
+
+@contextmanager
+def past_answers(
+    place: Place, with_spark: bool | None, subject: str = EVERY_SUBJECT, *, has_records: bool = False
+) -> Iterator[Past]:
+    """Give the events that are meant, to be asked with Spark or without; ``has_records`` if records are needed too."""
+    is_of_cluster = place.spark.master is not None or place.spark.environment is not None
+    if is_of_cluster and with_spark is False:
+        raise ConfigurationError("--no-spark: there is no cluster without Spark; give --master without it")
+    with needing_packages(_PURPOSE):
+        wanted = wanted_events(place, subject)
+    with ExitStack() as stack:
+
+        def spark() -> History:
+            return stack.enter_context(spark_history(wanted, _PURPOSE, place.spark))
+
+        local = None if with_spark or is_of_cluster else _local_history(wanted, with_spark, has_records=has_records)
+        if local is None:
+            yield Past(wanted, spark(), None)
+        else:
+            yield Past(wanted, local, None if with_spark is False else spark)
+
+
+def _local_history(wanted: Wanted, with_spark: bool | None, *, has_records: bool) -> History | None:
+    """Return the events for this process; None if they are too many, unless Spark is unwanted."""
+    from wanderbus.pipeline.history.local_batches import LakeBatches, LogBatches
+    from wanderbus.pipeline.history.local_history import LocalHistory
+
+    if wanted.log is not None:
+        batches: LakeBatches | LogBatches = LogBatches(wanted.log)
+    else:
+        assert wanted.lake is not None
+        batches = LakeBatches(wanted.lake, wanted.selection)
+    if with_spark is None and not batches.is_small(has_records=has_records):
+        return None
+    return LocalHistory(batches, wanted.selection, _counted)
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass batches on, and print how many events have been read, every few seconds."""
+    lines, events = ProgressLines(silent_s=PROGRESS_EACH_S), 0
+    for batch in batches:
+        yield batch
+        events += len(batch)
+        lines.show(f"{events} events read")
