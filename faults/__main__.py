@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import Final
 
-NAMES: Final = ("crash", "domainkill", "enginekill", "lakekill", "powercut")
+NAMES: Final = ("crash", "domainkill", "enginekill", "lakekill", "modelchange", "powercut", "restore", "sabotage")
 
 
 def main() -> int:

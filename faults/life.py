@@ -19,8 +19,8 @@ from wanderbus.broker.messages import (
     LinkOpened,
     MessageArrived,
     SendOnLink,
-    ServerStarted,
 )
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
@@ -136,6 +136,7 @@ class Life:
             (self._unsubscribe, 1),
             (self._fill, 2),
             (self._retain, 4),
+            (self._compact, 4),
             (self._register, 4),
         ]
 
@@ -213,6 +214,9 @@ class Life:
         self._retention.run(self._world.wall_us)
         if self._retention.fault is not None:
             raise self._retention.fault
+
+    def _compact(self) -> None:
+        self._files.store.compact(0)
 
     def _register(self) -> None:
         """Let a reader of the log register after it has read some of the durable records."""

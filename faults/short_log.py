@@ -15,11 +15,16 @@ SEGMENT_BYTES_MAX: Final = 8 * 1024
 SAVE_S: Final = 0.1
 RETAIN_S: Final = 0.05
 
-if __name__ == "__main__":
+
+def shorten() -> None:
+    """Give the servers of this process short segments, which are removed as soon as nobody needs them."""
     defaults = ServerFiles.open.__kwdefaults__
     assert defaults is not None
-    assert defaults["segment_bytes_max"] > SEGMENT_BYTES_MAX
+    assert defaults["segment_bytes_max"] >= SEGMENT_BYTES_MAX
     defaults["segment_bytes_max"] = SEGMENT_BYTES_MAX
-    assert storage.RETAIN_S > RETAIN_S
     vars(storage).update(SAVE_S=SAVE_S, RETAIN_S=RETAIN_S)
+
+
+if __name__ == "__main__":
+    shorten()
     main()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from faults.restoring.copies import sockets
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.namespaces import run
 
@@ -44,7 +45,7 @@ class SmallDisk:
 
     def copy(self, directory: Path) -> None:
         """Copy what others have written to a new ``directory``."""
-        shutil.copytree(self.directory, directory, ignore=shutil.ignore_patterns(_FILLER))
+        shutil.copytree(self.directory, directory, ignore=lambda path, names: [_FILLER, *sockets(path, names)])
 
     @property
     def free_bytes(self) -> int:

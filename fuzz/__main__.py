@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz import agent, filters, matching, meaning, ng, rudp, sip, target_runs
+from fuzz import agent, cost, filters, matching, meaning, ng, rudp, sip, target_runs
 from fuzz.target_runs import Failure, Tally, Target
 from harness.reporting import Goal, goal, write_report
 
@@ -36,6 +36,12 @@ NAMES: Final[dict[str, Sequence[Target]]] = {
 def main(arguments: list[str] | None = None) -> int:
     """Run the targets of the command line; return the exit status."""
     options = _options(arguments)
+    if options.name == "cost":
+        return cost.main(options)
+    if options.name == "paths":
+        from fuzz import paths  # it needs Spark
+
+        return paths.main(options)
     targets = [target for target in NAMES[options.name] if options.target in ("", target.name)]
     if not targets:
         names = ", ".join(target.name for target in NAMES[options.name])
@@ -156,14 +162,17 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./do fuzz", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("name", choices=sorted(NAMES), help="part to fuzz")
-    parser.add_argument("--inputs", type=int, help=f"inputs of each target (default: {INPUTS})")
+    parser.add_argument("name", choices=sorted([*NAMES, "cost", "paths"]), help="part to fuzz")
+    parser.add_argument("--inputs", type=int, help=f"inputs of each target (default: {INPUTS}; of cost: {cost.INPUTS})")
     parser.add_argument(
         "--pairs", type=int, default=PAIRS, help="for `matching`: pairs for each target instead (default: %(default)s)"
     )
+    parser.add_argument("--seeds", type=int, default=20, help="for `paths`: cases (default: %(default)s)")
     parser.add_argument("--target", default="", help="only this target (default: all)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the inputs (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=1_800, help="time limit in seconds (default: %(default)s)")
+    parser.add_argument(
+        *("--seconds", "--limit-s"), type=float, default=1_800, help="time limit in seconds (default: %(default)s)"
+    )
     parser.add_argument("--jobs", type=int, help="processes (default: one for each processor)")
     parser.add_argument(
         "--failures", type=Path, default=Path("out/fuzz"), help="directory for failing inputs (default: %(default)s)"

@@ -195,7 +195,10 @@ def _message(random: Random) -> Any:
     reader = random.choice((1, 2, 99))
     match random.randrange(12):
         case 0:
-            return protocol.Attachment(random.choice((1, 1, 2, *NUMBERS)))
+            earlier = ((1, 1),) if random.random() < 0.3 else ()
+            return protocol.Attachment(
+                random.choice((1, 1, 2, random.choice(NUMBERS))), "", random.choice((1, 5)), earlier
+            )
         case 1:
             return protocol.PublishAccepted(number, origin, random.random() < 0.5)
         case 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,6 +23,14 @@ def rows_of(lake: Path, table: Table) -> Rows:
             content = pq.ParquetFile(target.directory / file.path).read()
             rows.update(repr(sorted(each.items())) for each in content.to_pylist())
     return rows
+
+
+def values_of(lake: Path, table: Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return the values of some columns, row by row."""
+    target = LakeTable(lake, table)
+    files = target.files(target.load()) if target.exists else []
+    tables = [pq.ParquetFile(target.directory / file.path).read(list(columns)) for file in files]
+    return [row for each in tables for row in zip(*(each.column(name).to_pylist() for name in columns), strict=True)]
 
 
 def differences(one: Path, other: Path) -> dict[str, int]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wanderbus.testbed.delayed_link import delayed_link
+from wanderbus.testbed.delayed_link import PACKET_BYTES_MAX, delayed_link
 from wanderbus.testbed.namespaces import Namespaces
 from wanderbus.testbed.processes import Process
 
@@ -40,13 +40,16 @@ class Hosts(NamedTuple):
 
 
 @contextlib.contextmanager
-def hosts(*, loss: float = 0.0, delay_s: float = 0.0) -> Iterator[Hosts]:
-    """Make two hosts for the block, ``delay_s`` apart each way; raises :class:`wanderbus.testbed.CannotRunError`."""
+def hosts(*, loss: float = 0.0, delay_s: float = 0.0, packet_bytes_max: int = PACKET_BYTES_MAX) -> Iterator[Hosts]:
+    """Make two hosts for the block, ``delay_s`` apart each way; raises :class:`wanderbus.testbed.CannotRunError`.
+
+    The delayed link drops packets of more than ``packet_bytes_max`` silently.
+    """
     with Namespaces("wbench") as made, contextlib.ExitStack() as stack:
         made.add(_NEAR, _FAR)
         near, far = made.name(_NEAR), made.name(_FAR)
         if delay_s:
-            argv = delayed_link(near, DEVICE, far, DEVICE, delay_s)
+            argv = delayed_link(near, DEVICE, far, DEVICE, delay_s, packet_bytes_max)
             stack.enter_context(Process("link", argv, Path(os.devnull), read=True)).line()
         else:
             made.join(_NEAR, DEVICE, _FAR, DEVICE)

@@ -56,6 +56,9 @@ class Attack(NamedTuple):
     load: Load
     """Attack for ``target.seconds`` and return the figures."""
 
+    user_input: bool = False
+    """True if users send input that the server accepts and works on, such as filters: the work could delay others."""
+
     has_hole: bool = False
     """True if the load is only datagrams: then it goes to a sink while the good agents are measured without attack."""
 

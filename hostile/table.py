@@ -5,13 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from hostile.attack import Attack
-from hostile.attacks import agents, amplification, crowds, dialogs, eci, filters, floods, passwords, storage, streams
+from hostile.attacks import (
+    agents,
+    amplification,
+    crowds,
+    dialogs,
+    eci,
+    filters,
+    floods,
+    passwords,
+    patterns,
+    storage,
+    streams,
+)
 
 ATTACKS: Final[tuple[Attack, ...]] = (
     *dialogs.ATTACKS,
     *streams.ATTACKS,
     *floods.ATTACKS,
     *filters.ATTACKS,
+    *patterns.ATTACKS,
     *amplification.ATTACKS,
     *passwords.ATTACKS,
     *storage.ATTACKS,

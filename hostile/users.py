@@ -18,7 +18,9 @@ ANSWER_S_MAX: Final = 10.0
 
 
 @contextlib.asynccontextmanager
-async def connected(target: Target, user: str, address: str = ATTACKER) -> AsyncIterator[wanderbus.Agent]:
+async def connected(
+    target: Target, user: str, address: str = ATTACKER, *, publisher_filtering: bool = False
+) -> AsyncIterator[wanderbus.Agent]:
     """Connect as ``user`` for the block, from ``address`` of the attacker's host."""
     agent = wanderbus.connect(
         f"sip:{user}@{DOMAIN}",
@@ -26,6 +28,7 @@ async def connected(target: Target, user: str, address: str = ATTACKER) -> Async
         server=f"{target.server}:{target.sip_port}",
         state_dir=Path(target.directory, user),
         local_address=address,
+        publisher_filtering=publisher_filtering,
     )
     async with agent:
         yield agent

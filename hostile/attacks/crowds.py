@@ -87,11 +87,13 @@ ATTACKS = (
         "own",
         "a user publishes as fast as it can, with 200 unacknowledged, to one who reads",
         _publish_noise,
+        user_input=True,
     ),
     Attack(
         "unread",
         "own",
         "a user subscribes three times to all that good agents publish, and reads nothing",
         _read_nothing,
+        user_input=True,
     ),
 )

@@ -110,6 +110,7 @@ ATTACKS = (
         "1",
         "a user whose descriptions and Contacts name hosts of a silent name server, again and again",
         _names,
+        user_input=True,
         quick=True,
     ),
     Attack(

@@ -66,12 +66,46 @@ async def _many_clauses(target: Target) -> Report:
         return {"subscriptions": await subscribe_all(agent, SUBJECT, written, "eci", until)}
 
 
+MULTIPLIED = 8
+CONTAINED = (100, 55)
+"""Contained texts of a filter: too many for a clause to be analysed, and just few enough."""
+
+
+def multiplied(number: int) -> str:
+    """Return an expression of 2 KB or less whose clauses multiply, so that it is costly to compare with another."""
+    texts = CONTAINED[number % len(CONTAINED)]
+    contained = " or ".join(f'contains "{number:x}{each:x}"' for each in range(texts))
+    return f"any a ({contained})" + "".join(f" and (b{each} == 1 or c{each} == 2)" for each in range(MULTIPLIED))
+
+
+async def _costly_merging(target: Target) -> Report:
+    """Subscribe to a subject whose publisher filters, so that each filter is merged with all before it."""
+    until = time.monotonic() + target.seconds
+    subscribed = published = 0
+    async with (
+        connected(target, "mallory", publisher_filtering=True) as publisher,
+        connected(target, "trudy") as subscriber,
+    ):
+        for number in itertools.count():
+            if time.monotonic() >= until:
+                break
+            # A subject with few subscriptions, whose filters are merged whenever there is another one.
+            subject = f"{SUBJECT}{number // MULTIPLIED}"
+            with contextlib.suppress(WanderbusError, TimeoutError):
+                async with asyncio.timeout(max(0.1, until - time.monotonic())):
+                    await publisher.publish(subject, {"a": "x"})
+                    published += 1
+            subscribed += await subscribe_all(subscriber, subject, [multiplied(number)], "eci", until)
+    return {"subscriptions": subscribed, "events": published}
+
+
 ATTACKS = (
     Attack(
         "costly_cesql",
         "5",
         "one user: 30 CESQL subscriptions as long as may be, and an event of 32 KB each second",
         _costly_cesql,
+        user_input=True,
         quick=True,
     ),
     Attack(
@@ -79,8 +113,17 @@ ATTACKS = (
         "6",
         "one user: 457 subscriptions of 260 clauses over distinct names, then a restart",
         _many_clauses,
+        user_input=True,
         restarts=True,
         compiled=True,
         seconds=40.0,
+    ),
+    Attack(
+        "costly_merging",
+        "own",
+        "two users: one publishes and filters, one subscribes with filters of 2 KB that multiply when they are merged",
+        _costly_merging,
+        user_input=True,
+        quick=True,
     ),
 )

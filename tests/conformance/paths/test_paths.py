@@ -1,0 +1,38 @@
+"""Every path gives the same answer to the same question, or refuses it with one line (SPEC U-19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path as Directory
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.conformance.paths.cases import small_case
+from tests.conformance.paths.commands import using
+from tests.conformance.paths.suite import differences, prepared, small_form
+from wanderbus.pipeline.session import spark_session
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def spark() -> Iterator[SparkSession]:
+    session = spark_session("wanderbus-tests")
+    yield session
+    session.stop()
+
+
+def test_u19_paths_without_spark_answer_as_the_reference_does(tmp_path: Directory) -> None:
+    worlds = prepared(small_case(), tmp_path)
+    assert list(differences(worlds, lambda path, _: not path.needs_spark)) == []
+
+
+@pytest.mark.spark
+def test_u19_paths_with_spark_answer_as_the_reference_does(spark: SparkSession, tmp_path: Directory) -> None:
+    case = small_case()
+    worlds = prepared(case, tmp_path, spark)
+    chosen = small_form(case)
+    with using(spark):
+        found = list(differences(worlds, lambda path, asked: path.needs_spark and chosen(path, asked)))
+    assert found == []
