@@ -23,6 +23,7 @@ NAMES: Final = (
     "rudp-pair",
     "sip",
     "spark",
+    "wheel",
 )
 
 

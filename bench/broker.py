@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.broker_comer import comer
+from bench.broker_growth import FULL_USERS, Scale, growth
 from bench.broker_mqtt import Mosquitto
 from bench.broker_nats import JetStream
 from bench.broker_ours import Ours
@@ -34,7 +35,7 @@ Result = Mapping[str, Any]
 FANOUT: Final = 20
 WINDOWS: Final = (1, 100)
 RATES_PER_S: Final = (20, 1_000)
-SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow", "comer", "unread")
+SECTIONS: Final = ("publish", "deliver", "latency", "syncs", "restart", "idle", "slow", "comer", "unread", "growth")
 
 
 class Size(NamedTuple):
@@ -53,12 +54,37 @@ class Size(NamedTuple):
     comer_queued: int
     comer_turn_s: float
     unread_events: int
+    growth: Scale
 
 
 FULL: Final = Size(
-    5, {1: 1_500, 100: 15_000}, 6_000, {20: 200, 1_000: 5_000}, 100, 10_000, 10_000, 15.0, 100_000, 10.0, 6_000
+    runs=5,
+    publish_events={1: 1_500, 100: 15_000},
+    deliver_events=6_000,
+    latency_events={20: 200, 1_000: 5_000},
+    queued_users=100,
+    queued_each=10_000,
+    idle_users=10_000,
+    slow_s=15.0,
+    comer_queued=100_000,
+    comer_turn_s=10.0,
+    unread_events=6_000,
+    growth=Scale(events=1_000, batches=3, values=4, full_users=FULL_USERS, backlog=9_000),
 )
-QUICK: Final = Size(2, {1: 300, 100: 4_000}, 2_000, {20: 60, 1_000: 1_000}, 20, 2_000, 300, 5.0, 20_000, 2.0, 2_000)
+QUICK: Final = Size(
+    runs=2,
+    publish_events={1: 300, 100: 4_000},
+    deliver_events=2_000,
+    latency_events={20: 60, 1_000: 1_000},
+    queued_users=20,
+    queued_each=2_000,
+    idle_users=300,
+    slow_s=5.0,
+    comer_queued=20_000,
+    comer_turn_s=2.0,
+    unread_events=2_000,
+    growth=Scale(events=500, batches=1, values=2, full_users=FULL_USERS[:1], backlog=3_000),
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,6 +111,7 @@ def _measure(section: str, size: Size, peers: list[Peer]) -> list[Result]:
         "slow": lambda: slow_consumer(size.slow_s),
         "comer": lambda: comer(size.comer_queued, size.comer_turn_s),
         "unread": lambda: beside_unread(size.unread_events, size.runs + 1),
+        "growth": lambda: growth(size.growth),
     }
     if section in ours_alone:
         progress(f"{section}")
@@ -220,6 +247,8 @@ def goals_of(results: list[Result]) -> list[Goal]:
         goal("others_p99_beside_100k_queued", alone("comer", "p99_ratio"), "ratio"),
         goal("reader_beside_unread_vs_alone", alone("unread", "other_events_ratio"), "ratio", least=0.9),
         goal("reader_beside_unread_same_events_vs_alone", alone("unread", "same_events_ratio"), "ratio"),
+        goal("full_queues_vs_room", alone("growth", "full_queues_vs_room"), "ratio", most=1.3),
+        goal("backlog_vs_live", alone("growth", "backlog_vs_live"), "ratio", least=0.8),
     ]
 
 

@@ -24,8 +24,8 @@ from wanderbus.broker.messages import (
     LinkOpened,
     MessageArrived,
     SendOnLink,
-    ServerStarted,
 )
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Directory, first_table

@@ -14,7 +14,8 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
-from wanderbus.broker.messages import Append, Appended, LinkOpened, MessageArrived, SendOnLink, ServerStarted
+from wanderbus.broker.messages import Append, Appended, LinkOpened, MessageArrived, SendOnLink
+from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, SetTimer, TimerFired

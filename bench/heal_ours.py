@@ -28,14 +28,14 @@ class Ours:
         self._transport = transport
 
     @contextlib.contextmanager
-    def server(self, pair: Hosts) -> Iterator[Mapping[str, Any]]:
-        """Run the server for the block; yield the options of the two ends."""
+    def server(self, pair: Hosts, *options: str) -> Iterator[Mapping[str, Any]]:
+        """Run the server with ``options`` for the block; yield the options of the two ends."""
         with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as directory:
             users = Path(directory) / "users"
             users.touch(0o600)
             users.write_text("alice:a\nbob:b\n", encoding="utf-8")
             argv = python("wanderbus", "up", "--host", FAR_ADDRESS, "--port", "0")
-            argv += ["--data-dir", f"{directory}/data", "--users", str(users)]
+            argv += ["--data-dir", f"{directory}/data", "--users", str(users), *options]
             with Process("the server", command(pair.far, argv), Path(directory, "errors"), read=True) as server:
                 yield {"server": server.line().split()[1].removeprefix("sip:"), "directory": directory}
 

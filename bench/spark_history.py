@@ -31,7 +31,7 @@ from wanderbus import pipeline
 from wanderbus.filters import eci
 from wanderbus.pipeline.history import EventFiles, Selection, Version, count, match, match_places, replay
 from wanderbus.pipeline.history.event_files import Part, batches_of
-from wanderbus.pipeline.history.matches import matched_batch, matched_places
+from wanderbus.pipeline.history.matched_rows import matched_batch, matched_places
 from wanderbus.pipeline.history.queries import Matcher, queries_of
 from wanderbus.pipeline.session import spark_session
 from wanderbus.subscription import Frequency, Subscription

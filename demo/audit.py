@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 from demo import SUBJECTS
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake import table
+from wanderbus.pipeline.lake.quarantine import rejected_records
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.tables.declared import Declared
 
@@ -98,9 +99,13 @@ class SubjectResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JourneysResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of :func:`journeys`; ``published`` counts the events of all subjects."""
+    """The outcome of :func:`journeys`; ``published`` counts the events of all subjects.
+
+    ``quarantined_own_records`` counts the records of known kinds that tables of the lake rejected.
+    """
 
     published: int
+    quarantined_own_records: int
     totals: Journey
     travellers: tuple[Traveller, ...]
     subjects: tuple[SubjectResult, ...]
@@ -240,6 +245,7 @@ def journeys(spark: SparkSession, lake_dir: Path, evidence_dir: Path, engines: M
         takings.unpersist()
         return JourneysResult(
             published=sum(each.published for each in subjects),
+            quarantined_own_records=sum(rejected_records(lake_dir).values()),
             totals=Journey(**_measures(rows[0] if rows else None)),
             travellers=tuple(Traveller(user=row["user"], **_measures(row)) for row in rows[1:]),
             subjects=subjects,

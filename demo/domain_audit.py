@@ -18,10 +18,11 @@ Lines = Sequence[Mapping[str, Any]]
 _US: Final = 1_000_000
 
 
-def journeys(evidence: Mapping[str, Lines], published: int) -> dict[str, Any]:
+def journeys(evidence: Mapping[str, Lines], published: int, quarantined: int = 0) -> dict[str, Any]:
     """Return the result of every traveller and of all together, from the lines of the evidence.
 
-    ``published`` is the number of events that the publisher has an acknowledgement for.
+    ``published`` is the number of events that the publisher has an acknowledgement for, ``quarantined`` that of the
+    records of the servers that tables of a lake reject.
     """
     users = sorted({line["user"] for line in evidence["expected"]})
     travellers = []
@@ -32,6 +33,7 @@ def journeys(evidence: Mapping[str, Lines], published: int) -> dict[str, Any]:
     totals = {**counts, **_percentiles("healing", _healing_ms(evidence["moves"])), **_percentiles("latency", ())}
     return {
         "published": published,
+        "quarantined_own_records": quarantined,
         "totals": totals,
         "travellers": travellers,
         "subjects": [_subject(subject, evidence["taken"]) for subject in SUBJECTS],

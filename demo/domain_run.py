@@ -1,7 +1,7 @@
 """The run with a domain of servers: three access servers, to which the users connect, and two resolution servers.
 
 One server of each kind is killed with ``kill -9`` while events flow. There is no Spark: the audit compares what each
-traveller took with what the reference evaluator says.
+traveller took with what the reference evaluator says, and tries whether a lake would take every record of the servers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from demo.plan import Step, plan
 from demo.run import Evidence, Run
 from demo.users import PUBLISHER, TRAVELLERS
 from harness.domain_file import Place, place_servers
+from wanderbus.pipeline.lake.trial_pass import rejected_on_trial
 from wanderbus.testbed import CannotRunError
 from wanderbus.testbed.launch import python
 
@@ -53,9 +54,9 @@ class DomainRun(Run):
     async def _start_servers(self) -> None:
         self._display.phase("starting three access servers and two resolution servers")
         await self._make_domain()
-        self._leader = _LEADER.findall(await self._domain_command("channels", DEPARTURE, "--config", str(self._file)))[
-            0
-        ]
+        self._leader = _LEADER.findall(
+            await self._domain_command("channels", DEPARTURE, "--event-domain", str(self._file))
+        )[0]
         await asyncio.gather(*(server.start() for server in self._servers.values()))
         self._display.news(f"{self._leader} leads the channel of {DEPARTURE}")
         self._display.phase(f"starting {len(self._travellers)} travellers and the publisher")
@@ -80,7 +81,9 @@ class DomainRun(Run):
         return plan(TRAVELLERS, self._options.seed, killed_servers=killed)
 
     async def _audited(self, evidence: Evidence) -> Mapping[str, Any]:
-        return journeys(evidence, self._display.state.published)
+        logs = [server.data / "log" for server in self._servers.values()]
+        quarantined = await asyncio.to_thread(lambda: sum(sum(rejected_on_trial(log).values()) for log in logs))
+        return journeys(evidence, self._display.state.published, quarantined)
 
     async def _look_at_servers(self) -> dict[str, Any]:
         return {"sip": "wanderbus", "relay": "none", "relayed_datagrams": None, "servers": list(self.SERVERS)}

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from demo.network import SERVER, SPARK
 from demo.users import User
+from harness.reporting import goal
 
 FAULTS: Final = ("lost", "repeated", "out_of_order", "unexpected")
 """Counts that have to be zero."""
@@ -31,12 +32,13 @@ def make_result(
     """Return the result; ``job`` is the output of the batch job, ``killed`` names each process that was killed,
     ``trouble`` has a line for each other failure. ``events`` is the number of events of all ``rows``.
 
-    A run is good when every event was published once, nothing was lost, repeated, out of order or unexpected, and there
-    was no trouble.
+    A run is good when every event was published once, nothing was lost, repeated, out of order or unexpected, no table
+    of the lake rejected a record of the servers, and there was no trouble.
     """
     found = {line["user"]: line for line in job["travellers"]}
     travellers = [_traveller(user, found.get(user.uri, {})) for user in users]
     names = list(killed)
+    quarantined = job["quarantined_own_records"]
     return {
         "travellers": travellers,
         "published": job["published"],
@@ -52,7 +54,12 @@ def make_result(
         "healing_ms": _healing(job["totals"]),
         "address_mode": address_mode,
         "trouble": list(trouble),
-        "good": not trouble and job["published"] == events and all(line["good"] for line in travellers),
+        "quarantined_own_records": quarantined,
+        "goals": [goal("quarantined_own_records", quarantined, "records", most=0)],
+        "good": not trouble
+        and not quarantined
+        and job["published"] == events
+        and all(line["good"] for line in travellers),
     }
 
 
@@ -64,6 +71,8 @@ def verdict(result: Mapping[str, Any]) -> str:
     wrong = [f"{totals[name]} {name.replace('_', ' ')}" for name in FAULTS if totals[name]]
     if result["published"] != result["slice"]["events"]:
         wrong.append(f"{result['published']} of {result['slice']['events']} events in the log")
+    if result["quarantined_own_records"]:
+        wrong.append(f"{result['quarantined_own_records']} records in the quarantine of the lake")
     wrong += result["trouble"]
     return f"NOT good: {', '.join(wrong) or 'the counts do not add up'}"
 

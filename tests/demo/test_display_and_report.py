@@ -141,6 +141,7 @@ def result(**changes: Any) -> dict[str, Any]:
     return {
         "travellers": lines,
         "published": 100,
+        "quarantined_own_records": 0,
         "slice": {"first_row": 0, "rows": 60, "events": 100},
         "engine": "both",
         "subjects": subjects,

@@ -121,6 +121,7 @@ def job(**changes: int) -> dict[str, Any]:
     ]
     return {
         "published": 9,
+        "quarantined_own_records": 0,
         "totals": healing,
         "travellers": [{"user": ANA, **line, **changes}],
         "subjects": subjects,
@@ -170,6 +171,15 @@ def test_any_fault_is_not_good(fault: str) -> None:
     result = reckoned(job(**{fault: 1}))
     assert not result["good"]
     assert f"1 {fault.replace('_', ' ')}" in verdict(result)
+
+
+def test_a_record_in_the_quarantine_is_not_good() -> None:
+    result = reckoned({**job(), "quarantined_own_records": 2})
+    assert not result["good"]
+    assert "NOT good: 2 records in the quarantine of the lake" in verdict(result)
+    assert [(each["name"], each["value"], each["met"]) for each in result["goals"]] == [
+        ("quarantined_own_records", 2, False)
+    ]
 
 
 def test_a_traveller_the_job_knows_nothing_of_or_an_event_too_many_is_not_hidden() -> None:

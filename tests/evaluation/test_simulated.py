@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.evaluation.grid import Cell, Experiment, Outage, model_loss_percent
+from wanderbus.evaluation.grid import GRID, OUTAGE_S, RATE_PER_S, Cell, Experiment, Outage, model_loss_percent
 from wanderbus.evaluation.simulated import SimulatedRun, run_one
 
 SHORT = 700
@@ -27,6 +27,17 @@ def test_events_above_the_buffer_are_lost(buffer: int) -> None:
     assert outages == pytest.approx([9.9] * found.changes, abs=0.05), "seed 1"
     assert found.unaccounted == 0
     assert found.dropped == pytest.approx(found.changes * max(0.0, 198 - buffer), abs=found.changes)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("cell", GRID, ids=str)
+def test_r02_every_cell_of_the_table_loses_what_its_changes_and_its_buffer_make(cell: Cell) -> None:
+    """A change each minute, each half and each third of one; 200 events are enough but for what arrives too late."""
+    found = run_one((cell, Experiment(Outage.IMPOSED), 1))
+    assert found.changes == pytest.approx(found.published / (RATE_PER_S * cell.period_s), abs=1)
+    assert found.unaccounted == 0
+    each_loses = max(0.0, RATE_PER_S * OUTAGE_S - cell.buffer)
+    assert found.dropped == pytest.approx(found.changes * each_loses, abs=found.changes)
 
 
 def test_a_new_address_at_once_loses_nothing() -> None:

@@ -16,7 +16,7 @@ from harness.workers import Line
 
 SUBJECT: Final = "Departure"
 EVENTS_PER_S: Final = 50.0
-HEAL_S_MAX: Final = 25.0
+HEAL_S_MAX: Final = 35.0
 TWICE_S: Final = 0.3
 """A duplicate arrives within this time."""
 
