@@ -53,7 +53,10 @@ SOAK = (
     ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "20", "1000"),
     ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "80", "1000"),
     ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "100", "1000"),
+    ("simulation of restored servers", ["wanderbus", "sim", "--layer", "restore", "--seeds"], "60", "2000"),
+    ("simulation of moved channels", ["wanderbus", "sim", "--layer", "moved", "--seeds"], "40", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "300", "10000"),
+    ("restorations from copies", ["faults", "restore", "--points"], "40", "1000"),
     ("kills", ["faults", "crash", "--cycles"], "40", "2000"),
     ("kills of the job that fills the lake", ["faults", "lakekill", "--servers", "2", "--cycles"], "2", "200"),
     ("kills of the matching engine", ["faults", "enginekill", "--cycles"], "2", "100"),
@@ -63,6 +66,8 @@ SOAK = (
         "20",
         "1200",
     ),
+    ("answers of all paths", ["fuzz", "paths", "--seeds"], "2", "60"),
+    ("sabotages", ["faults", "sabotage", "--limit-s"], "40", "1200"),
 )
 
 # Help text of each command; the first line is the summary.
@@ -88,8 +93,14 @@ COMMANDS = {
         ./do enginekill [ARGUMENTS of python -m faults enginekill]""",
     "domainkill": """kill the servers of a domain and fill their disks under load, and compare what agents got
         ./do domainkill [ARGUMENTS of python -m faults domainkill]""",
+    "modelchange": """change the model of channels under load, and compare what subscribers got with what was accepted
+        ./do modelchange [ARGUMENTS of python -m faults modelchange]""",
     "powercut": """cut the power of a recorded disk at random points, and compare the recovered state with the promises
         ./do powercut [ARGUMENTS of python -m faults powercut]""",
+    "restore": """restore servers, agents, outboxes, lakes and domains from copies, and look for silent losses
+        ./do restore [--kind KIND] [ARGUMENTS of python -m faults restore]""",
+    "sabotage": """break the code of one requirement after the other, and check that its tests notice
+        ./do sabotage [ID ...] [ARGUMENTS of python -m faults sabotage]""",
     "hostile": """attack a server that also serves good agents, and report their losses and latency (needs root)
         ./do hostile [--list | --quick] [ATTACK...] [ARGUMENTS of python -m hostile]""",
     "interop": """test with other SIP servers, relays and clients, and behind NAT; write one table (about 12 minutes)
@@ -101,7 +112,9 @@ COMMANDS = {
         ./do bench [ARGUMENTS of python -m bench]""",
     "goals": """check every goal of the project, or the named ones (some hours; --quick in twelve minutes)
         ./do goals [--list | --quick] [ARGUMENTS of python -m bench.goals]""",
-    "fmt": """format the code, apply lint fixes, regenerate docs/cli.md and docs/sip-conformance.md
+    "wheel": """build a wheel of the package in dist/
+        ./do wheel [ARGUMENTS of hatchling build]""",
+    "fmt": """format the code, apply lint fixes, regenerate docs/cli.md, docs/paths.md and docs/sip-conformance.md
         ./do fmt [ARGUMENTS of ruff format]""",
 }
 # Title and module of each command that only runs a program of the project.
@@ -113,11 +126,15 @@ PROGRAMS = {
     "lakekill": ("the kills of the job", "faults lakekill"),
     "enginekill": ("the kills of the engine", "faults enginekill"),
     "domainkill": ("the kills in a domain", "faults domainkill"),
+    "modelchange": ("the changes of the model", "faults modelchange"),
     "powercut": ("the power cuts", "faults powercut"),
+    "restore": ("the restorations", "faults restore"),
+    "sabotage": ("the sabotages", "faults sabotage"),
     "hostile": ("the attacks", "hostile"),
     "interop": ("interoperation", "tests.interop"),
     "bench": ("the benchmark", "bench"),
     "goals": ("the check of the goals", "bench.goals"),
+    "wheel": ("the wheel", "hatchling build -t wheel"),
 }
 # Packages that `setup` installs from the lock: those of wanderbus with command line and server, and of its build.
 SETUP_PACKAGES = (
@@ -126,7 +143,7 @@ SETUP_PACKAGES = (
     *("typing-extensions", "hatchling", "editables", "packaging", "pathspec", "pluggy", "trove-classifiers"),
     *("pydantic", "pydantic-core", "annotated-types", "typing-inspection", "tomlkit"),
 )
-NEEDS_JAVA = ("demo", "test", "lakekill", "enginekill", "soak", "bench", "interop")
+NEEDS_JAVA = ("demo", "test", "lakekill", "enginekill", "restore", "soak", "bench", "interop")
 NEEDS_IP = ("demo", "test", "domainkill", "soak", "bench", "interop", "goals", "hostile")
 # Debian package of each program or file pattern: systems for comparison, and programs that drop packets.
 PEERS = {
@@ -147,8 +164,9 @@ INTEROP_PEERS = {
     "sngrep": "sngrep",
     "tshark": "tshark",
 }
+BROWSER = {"chromium": "chromium"}  # a test measures the report in it
 EVERYBODY = {**PEERS, **INTEROP_PEERS}
-NEEDS_PEERS = {"test": PEERS, "bench": PEERS, "interop": EVERYBODY, "goals": EVERYBODY}
+NEEDS_PEERS = {"test": {**PEERS, **BROWSER}, "bench": PEERS, "interop": EVERYBODY, "goals": EVERYBODY}
 # Debian starts these services on their default ports; tests and benchmarks start their own on free ports.
 SERVICES = ("kamailio", "mosquitto", "nats-server", "redis-server", "rtpengine-daemon")
 
@@ -272,7 +290,8 @@ def soak(arguments: list[str]) -> None:
     def run(*, simulations: bool) -> None:
         for title, line, few, many in SOAK:
             if (line[0] == "wanderbus") is simulations:
-                bound = [] if simulations else ["--limit-s", "900" if extent else "7200"]
+                bounded = simulations or line[-1] == "--limit-s"
+                bound = [] if bounded else ["--limit-s", "900" if extent else "7200"]
                 step(title, ["-m", *line, few if extent else many, *bound])
 
     if only:
@@ -293,6 +312,7 @@ def fmt(arguments: list[str]) -> None:
     step("format", ["-m", "ruff", "format", *arguments])
     if not arguments:
         step("command-line reference", [os.path.join("tools", "cli_reference.py")])
+        step("table of paths", [os.path.join("tools", "paths.py")])
         step("table of SIP messages", [os.path.join("tools", "sip_conformance.py")])
         step("diagrams of SIP states", [os.path.join("tools", "state_diagram.py")])
         step("configuration", [os.path.join("tools", "configuration.py")])

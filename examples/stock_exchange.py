@@ -14,7 +14,7 @@ from pathlib import Path
 
 import wanderbus
 
-CHEAP = "(Stock == PETR4) and (Price < 25)"
+CHEAP = "(StockName == PETR4) and (Price < 25)"
 
 QUOTES = (
     ("PETR4", 25.40),
@@ -29,7 +29,7 @@ QUOTES = (
 async def trade(exchange: wanderbus.Agent) -> None:
     """Publish every quote; each is durable before the next one is published."""
     for stock, price in QUOTES:
-        await exchange.publish("StockExchange", {"Stock": stock, "Price": price})
+        await exchange.publish("StockExchange", {"StockName": stock, "Price": price})
 
 
 async def watch(investor: wanderbus.Agent, exchange: wanderbus.Agent) -> None:
@@ -44,7 +44,7 @@ async def watch(investor: wanderbus.Agent, exchange: wanderbus.Agent) -> None:
     ):
         await trade(exchange)
         async for notification in every:
-            stock, price = notification.event["Stock"], notification.event["Price"]
+            stock, price = notification.event["StockName"], notification.event["Price"]
             wanted_by = "both" if calm.subscription.id in notification.subscriptions else "the first alone"
             print(f"{stock} at {price:.2f}, for {wanted_by}")
             if (stock, price) == QUOTES[-1]:

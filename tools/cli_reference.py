@@ -20,13 +20,23 @@ REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 HEADING = """# The command line
 
 Written by `./do fmt` from the `--help` of every command; a test compares the two.
+
+| exit status | meaning |
+|---|---|
+| 0 | success |
+| 1 | failure; one line on standard error says what to do |
+| 2 | unusable command line, file of settings or input |
+| 3 | a lake misses rows of records that its tables rejected, or a filter left events undecided |
+| 4 | the server has not answered within `--timeout` (`pub`, `sub`) |
+| 128 + N | ended by the signal N, as 130 by Ctrl-C |
 """
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the path of every command that --help shows, a group before its members."""
     yield path
-    for name, inner in sorted(getattr(command, "commands", {}).items()):
+    for name in sorted(getattr(command, "commands", {})):
+        inner = command.get_command(None, name)  # a group may import its commands now
         if not inner.hidden:
             yield from commands(inner, (*path, name))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wanderbus.domain.connect_pacing import BURST
-from wanderbus.limits import FORWARDED_BYTES_MAX
+from wanderbus.limits import FORWARDED_BYTES_MAX, HELD_BYTES_MAX, MERGE_WORK_MAX, USER_MERGE_WORK_PER_S_MAX
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
@@ -72,7 +72,7 @@ SIP_SOCKETS: Final = 2
 """Sockets for SIP: one of registrar and proxy, and one of the broker."""
 
 WORK_NS: Final = 10.0
-"""Nanoseconds of a unit of work of filters (decision 0046)."""
+"""Nanoseconds of a unit of work of filters and patterns (decisions 0046, 0112)."""
 
 SESSION_MS: Final = 10.0
 """Milliseconds of processor time to open and close a session (`./do hostile churn`)."""
@@ -263,15 +263,28 @@ def of_user() -> Iterator[tuple[Row, float]]:
     )
     yield from processor_of_user()
     remembered = 2 * BROKER.user_devices_max * BROKER.publishes_remembered
-    size = remembered * 64
+    size = remembered * 240
     yield (
         Row(
             "publishes that are recognised when repeated",
             f"2 x `broker.user_devices_max` x `broker.publishes_remembered` {BROKER.publishes_remembered:,}",
-            f"{mib(size)}: {remembered:,} of 64 bytes",
+            f"{mib(size)}: {remembered:,} of 240 bytes",
         ),
         size,
     )
+    yield from of_user_in_domain()
+    yield (
+        Row(
+            "calls, connections, Contacts",
+            f"`broker.user_devices_max`; {BINDINGS_PER_AOR_MAX} Contacts",
+            f"{BROKER.user_devices_max} descriptors over TCP, {BROKER.user_devices_max} transactions",
+        ),
+        0.0,
+    )
+
+
+def of_user_in_domain() -> Iterator[tuple[Row, float]]:
+    """Yield what one user can use in a domain of several servers, and the memory."""
     size = BROKER.user_devices_max * FORWARDED_BYTES_MAX * COST.waiting_ratio
     yield (
         Row(
@@ -281,13 +294,14 @@ def of_user() -> Iterator[tuple[Row, float]]:
         ),
         size,
     )
+    size = 2 * BROKER.user_devices_max * HELD_BYTES_MAX * COST.waiting_ratio
     yield (
         Row(
-            "calls, connections, Contacts",
-            f"`broker.user_devices_max`; {BINDINGS_PER_AOR_MAX} Contacts",
-            f"{BROKER.user_devices_max} descriptors over TCP, {BROKER.user_devices_max} transactions",
+            "publishes that wait at a leader until it knows who wants them",
+            f"2 x `broker.user_devices_max` x `limits.HELD_BYTES_MAX` {HELD_BYTES_MAX // 1024} KiB",
+            f"{mib(size)}: {COST.waiting_ratio:g} bytes of memory for each byte",
         ),
-        0.0,
+        size,
     )
 
 
@@ -301,6 +315,27 @@ def processor_of_user() -> Iterator[tuple[Row, float]]:
             "advertisements, where they are required",
             f"{share(2 * BROKER.user_filter_work_per_s, WORK_NS / 1e3)} of a processor; "
             f"{2 * BROKER.user_event_filter_work_max * WORK_NS / 1e6:g} ms for one event",
+        ),
+        0.0,
+    )
+    yield (
+        Row(
+            "work of comparing and merging filters",
+            f"`limits.MERGE_WORK_MAX` {MERGE_WORK_MAX:,} units for each filter, beside the pace of "
+            "`broker.user_filter_characters_per_s`; `limits.USER_MERGE_WORK_PER_S_MAX` "
+            f"{USER_MERGE_WORK_PER_S_MAX:,} for filters that publishing agents ask for",
+            f"{MERGE_WORK_MAX * WORK_NS / 1e6:g} ms for one filter; "
+            "half a percent of a processor for those that agents ask for",
+        ),
+        0.0,
+    )
+    yield (
+        Row(
+            "work of patterns",
+            f"`broker.user_pattern_work_per_s` {BROKER.user_pattern_work_per_s:,.0f} units; `broker.pattern_work_max` "
+            f"{BROKER.pattern_work_max:,} for one event; the rest is done later",
+            f"{share(BROKER.user_pattern_work_per_s, WORK_NS / 1e3)} of a processor; "
+            f"{BROKER.pattern_work_max * WORK_NS / 1e6:g} ms for one event",
         ),
         0.0,
     )

@@ -27,6 +27,14 @@ Some deviations are accepted and named in `warnings`: a missing branch, From tag
 (RFC 2543 had none), a `Date` that is not in GMT (it is not used), bytes after the body of a datagram. Where RFC 4475
 leaves a choice and two parsers could understand a message differently, the message is refused: spaces in the
 Request-Line or in `<>`, a Contact with `?` outside of `<>`, and header fields in the Request-URI.
+
+Over UDP, the answer to a sender that has not authenticated is never larger than the request, because its address may be
+that of a victim: optional fields are left out, names are compact, and of several challenges the last one stays. A
+request of less than about 300 bytes has no room for a challenge: `400 Use TCP` answers it, since over TCP there is no
+such bound. The shortest requests, of less than about 150 bytes, have no room for any answer and get none. A few
+optional fields in the request, such as User-Agent, make the room.
+
+Whole messages before bytes that are none, on one TCP connection, are answered; the connection is closed a second later.
 """
 
 

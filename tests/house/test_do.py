@@ -63,7 +63,9 @@ def test_unknown_command_is_refused(do: Any) -> None:
     assert do.main(["nonsense"]) == 2
 
 
-@pytest.mark.parametrize("command", ["crash", "domainkill", "enginekill", "lakekill", "powercut"])
+@pytest.mark.parametrize(
+    "command", ["crash", "domainkill", "enginekill", "lakekill", "powercut", "restore", "sabotage"]
+)
 def test_faults_are_run_with_what_was_asked(do: Any, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(do, "install", lambda command: None)

@@ -6,10 +6,12 @@ import ast
 import inspect
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import wanderbus
+from wanderbus.api import extending, rudp, sip_mobility
 
 QUESTION_NAME = re.compile(
     r"test_(?:[a-z]+\d+_(?:\d+_)*|design_(?:\d+_)+)*(?:what|who|whom|whoever|whatever|how|of|where|when|whether)_"
@@ -19,7 +21,10 @@ QUESTION_WORD = re.compile(r"(?:What|Who|How|Of|As|Where|Whatever|Whoever|Whethe
 
 def undocumented(name: str, thing: object) -> list[str]:
     """Return the names without a docstring: of the public name itself, its public methods and properties."""
-    found = [] if inspect.getdoc(thing) else [name]
+    # Only the own docstring of a class counts, not that of its base.
+    own = vars(thing).get("__doc__") if inspect.isclass(thing) else inspect.getdoc(thing)
+    is_alias = not inspect.isclass(thing) and not inspect.isroutine(thing)
+    found = [] if own or is_alias else [name]
     if inspect.isclass(thing):
         for member, value in vars(thing).items():
             function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
@@ -31,6 +36,11 @@ def undocumented(name: str, thing: object) -> list[str]:
 @pytest.mark.parametrize("name", wanderbus.__all__)
 def test_every_public_name_is_documented(name: str) -> None:
     assert undocumented(name, getattr(wanderbus, name)) == []
+
+
+@pytest.mark.parametrize("module", [rudp, sip_mobility, extending], ids=lambda module: module.__name__)
+def test_every_name_of_the_user_agent_and_of_reliable_udp_is_documented(module: ModuleType) -> None:
+    assert [fault for name in module.__all__ for fault in undocumented(name, getattr(module, name))] == []
 
 
 def test_the_checker_sees_what_is_missing() -> None:

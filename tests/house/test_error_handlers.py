@@ -31,6 +31,7 @@ RAISE_NONE_OF_OURS = {
     "self._follow": "waits for times and events of a script",
     "self._loop.connect_accepted_socket": "asyncio",
     "self._loop.create_connection": "asyncio",
+    "self._loop.sock_connect": "asyncio",
     "self._outbox.finish": "waits for a task and for the writer, whose errors go to their callers",
 }
 """Awaited calls below a broad handler: reviewed, none raises an error of ours."""

@@ -15,7 +15,10 @@ import pytest
 from bench import goals
 from bench.goals import Listed, Measurement
 
-PLACES = ("bench", "faults", "fuzz", "hostile", "src/wanderbus/evaluation", "src/wanderbus/cli", "tests/interop")
+PLACES = (
+    *("bench", "demo", "faults", "fuzz", "hostile", "tests/interop"),
+    *("src/wanderbus/evaluation", "src/wanderbus/cli"),
+)
 BOUNDS = ("least", "most")
 CONSTRUCTORS = ("goal", "_goal", "exactly", "within", "at_most")
 KINDS = {"{kind}": ("lost", "repeated", "out_of_order", "integrity_errors", "seam_lost", "seam_repeated")}
@@ -79,7 +82,7 @@ def test_the_bounds_are_those_of_the_code(root: Path, listed: list[Measurement])
 
 
 def test_every_row_has_a_command_and_a_date(listed: list[Measurement]) -> None:
-    commands = ("bench ", "wanderbus ", "faults ", "fuzz ", "hostile", "tests.interop")
+    commands = ("bench ", "demo", "wanderbus ", "faults ", "fuzz ", "hostile", "tests.interop")
     for each in listed:
         assert each.minutes > 0
         assert each.command.startswith(commands), each.name

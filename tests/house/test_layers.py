@@ -16,6 +16,7 @@ VOCABULARY = {
     "codec",
     "composition",
     "errors",
+    "epochs",
     "event",
     "event_text",
     "hosts",
@@ -34,6 +35,7 @@ VOCABULARY = {
     "subscription",
     "tokens",
     "transport",
+    "work",
 }
 MACHINES = {
     "filters",
@@ -72,21 +74,27 @@ ALLOWED: dict[str, set[str]] = {
     "domain": MACHINES - {"client.machine", "domain"},
     # Programs that read the log register there; this file alone, without the rest of the room.
     "runtime.log_readers": {"runtime"},
+    # Whoever reads the log compares its place with it; this file alone, too.
+    "runtime.log_place": {"runtime", "runtime.segment_files"},
+    # Access rights of files, for everybody who makes some.
+    "runtime.files.file_modes": set(),
     # Files of the log, which the pipeline reads too.
     "runtime.segment_files": set(),
     # The socket between a server and the programs beside it.
-    "runtime.services": {"broker", "runtime", "runtime.segment_files"},
+    "runtime.services": {"broker", "runtime", "runtime.files.file_modes", "runtime.segment_files"},
     "pipeline": {
         *("filters", "matching", "patterns", "broker", "planning", "plots"),
-        *("runtime.log_readers", "runtime.segment_files", "runtime.services"),
+        *("runtime.files.file_modes", "runtime.log_place", "runtime.log_readers", "runtime.segment_files"),
+        "runtime.services",
     },
     "simulation": MACHINES,
     "settings": MACHINES,
     "config": MACHINES | {"settings"},
-    "runtime": MACHINES | {"runtime.segment_files", "settings"},
+    "runtime": MACHINES | {"runtime.files.file_modes", "runtime.segment_files", "settings"},
     "client": MACHINES - {"broker", "channels", "domain", "matching", "patterns", "relay"} | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"}
-    | {"config", "runtime", "runtime.log_readers", "runtime.services", "settings"},
+    | {"config", "runtime", "runtime.files.file_modes", "runtime.log_place", "runtime.log_readers", "settings"}
+    | {"runtime.segment_files", "runtime.services"},
     "api": {"sip", "rudp", "datachannel", "mobility", "runtime", "settings", "broker"},
     "plots": set(),
     "testbed": set(),
@@ -94,7 +102,8 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"filters", "matching", "broker", "rudp", "simulation", "client", "server", "plots", "testbed"},
     "cli": MACHINES
     | {
-        *("config", "runtime", "runtime.log_readers", "settings", "client", "server", "web", "pipeline"),
+        *("config", "runtime", "runtime.files.file_modes", "runtime.log_readers", "runtime.segment_files", "settings"),
+        *("runtime.services", "client", "server", "web", "pipeline"),
         *("simulation", "evaluation", "planning", "plots"),
     },
     "__init__": {"client", "server"},
@@ -121,9 +130,9 @@ PUBLIC = (
 
 def room_of(parts: Sequence[str]) -> str:
     """Return the room of a module, from its path below the package; the files at the top are the vocabulary."""
-    room = ".".join(parts[:2])
-    if room in ALLOWED:
-        return room
+    for depth in (3, 2):
+        if (room := ".".join(parts[:depth])) in ALLOWED:
+            return room
     return "vocabulary" if parts[0] in VOCABULARY else parts[0]
 
 
