@@ -16,6 +16,13 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
 TEST_S_MAX = 240.0
+WAITS = (
+    "wanderbus: waiting: ",
+    "wanderbus: the server goes on, ",
+    '{"status":"waiting"',
+    '{"status":"answered"',
+)
+NOTES = ("wanderbus: subscribed to ", '{"status":"ready"', *WAITS)
 
 
 class Shell:
@@ -54,7 +61,7 @@ class Shell:
             options["stdin"] = subprocess.PIPE
         process = self.start(*arguments, **options)
         out, err = process.communicate(input, timeout=WAIT_S)
-        return process.returncode, out, without_ready(err)
+        return process.returncode, out, without_notes(err)
 
     def up(self, *more: str) -> subprocess.Popen[str]:
         """Start a server, and wait until it is ready; a second one has the port of the first."""
@@ -112,16 +119,22 @@ def read_error(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline().rstrip("\n")
 
 
+def read_ready(process: subprocess.Popen[str]) -> str:
+    """Return the next line of standard error that no slow machine causes: of a reader, that it is ready."""
+    while (line := read_error(process)).startswith(WAITS):
+        pass
+    return line
+
+
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Wait for the end; return exit status and the unread rest of standard output and standard error."""
     out, err = process.communicate(timeout=WAIT_S)
-    return process.returncode, out, without_ready(err)
+    return process.returncode, out, without_notes(err)
 
 
-def without_ready(err: str) -> str:
-    """Remove the line by which a reader reports that it is ready."""
-    lines = err.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(("wanderbus: subscribed to ", '{"status":"ready"')))
+def without_notes(err: str) -> str:
+    """Remove the lines by which a command reports that it is ready, or that a slow machine has it wait."""
+    return "".join(line for line in err.splitlines(keepends=True) if not line.startswith(NOTES))
 
 
 def one_line(err: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.fleet import Fleet
-from tests.cli.shell import ended, one_line, read_error, read_line
+from tests.cli.shell import ended, one_line, read_line, read_ready
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     try:
         subject = subject_of(fleet)
         reader = fleet.start("sub", subject, "DepDelay > 30", *fleet.at("s3", "bob", "hunter2"))
-        assert f"subscribed to {subject}" in read_error(reader)
+        assert f"subscribed to {subject}" in read_ready(reader)
         publisher = fleet.start("pub", subject, "-", "--advertise", "--ids", "--json", *fleet.at("s1"), stdin=-1)
         assert publisher.stdin is not None
         publisher.stdin.write('{"DepDelay": 1}\n')

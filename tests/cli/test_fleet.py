@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.fleet import SERVERS, Fleet, gone
-from tests.cli.shell import WAIT_S, Shell, ended, one_line, read_error, read_line
+from tests.cli.shell import WAIT_S, Shell, ended, one_line, read_line, read_ready
 from wanderbus.cli.application import run
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 
@@ -63,7 +63,7 @@ def test_k02_a_killed_leader_is_started_again_and_loses_nothing_that_was_acknowl
     leader = fleet.leader("Departure")
     publishers, subscribers = fleet.others(leader)
     reader = fleet.start("sub", "Departure", "n >= 0", "--json", "--count", str(EVENTS), *fleet.at(subscribers))
-    assert "subscribed to Departure" in read_error(reader)
+    assert "subscribed to Departure" in read_ready(reader)
     publisher = fleet.start(
         "pub", "Departure", "-", "--ids", "--json", *fleet.at(publishers, "bob", "hunter2"), stdin=-1
     )
@@ -137,7 +137,7 @@ def test_topology_shows_what_each_server_sends_to_which_other(fleet: Fleet, caps
     leader = fleet.leader("Stock")
     subscriber, other = fleet.others(leader)
     reader = fleet.start("sub", "Stock", "Price > 10", *fleet.at(subscriber, "bob", "hunter2"))
-    assert "subscribed to Stock" in read_error(reader)
+    assert "subscribed to Stock" in read_ready(reader)
     status, rows = rows_of(capsys, fleet, "topology", "--svg", str(fleet.directory / "domain.svg"))
     assert status == 0
     assert rows[leader]["sends"][subscriber] == [{"subject": "Stock", "expression": "Price > 10"}]
@@ -158,7 +158,7 @@ def test_trace_shows_the_way_of_an_event_and_publishes_nothing(fleet: Fleet, cap
     leader = fleet.leader("Weather")
     subscriber, other = fleet.others(leader)
     reader = fleet.start("sub", "Weather", "Wind > 10", "--json", *fleet.at(subscriber, "bob", "hunter2"))
-    assert "subscribed to Weather" in read_error(reader)
+    assert "subscribed to Weather" in read_ready(reader)
     command = ("trace", "Weather", "Wind=12", *fleet.operator(), "--at", other)
     status, out, err = asked(capsys, *command, "--json")
     assert (status, err) == (0, "")

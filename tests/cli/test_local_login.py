@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fleet import SERVERS, Fleet
-from tests.cli.shell import ROOT, Shell, ended, one_line, read_error, read_line
+from tests.cli.shell import ROOT, Shell, ended, one_line, read_line, read_ready
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ def test_u11_the_commands_of_operators_need_no_user_and_no_password(beside: Shel
 
 def test_u11_pub_and_sub_need_only_a_name(beside: Shell) -> None:
     reader = beside.start("sub", "Trade", "--user", "alice", "--count", "1", "--json")
-    assert '"status":"ready"' in read_error(reader)
+    assert '"status":"ready"' in read_ready(reader)
     rows = json.loads(beside.run("sessions", "--json")[1].splitlines()[0])
     assert rows["user"] == "sip:alice@localhost"
     assert beside.run("pub", "Trade", "n=1", "--user", "bob")[0] == 0

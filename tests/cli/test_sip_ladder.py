@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell, ended, one_line, read_error, read_line
+from tests.cli.shell import Shell, ended, one_line, read_error, read_line, read_ready
 from tests.sip.trace_world import moving_call, secrets_of
 from wanderbus.cli.application import run
 from wanderbus.errors import ConfigurationError
@@ -186,7 +186,7 @@ def test_c22_messages_are_shown_as_they_pass_the_proxy(shell: Shell) -> None:
     follower = shell.start("sip", "ladder", "trace", "--follow", "--user", "sip:bob@localhost")
     as_json = shell.start("sip", "ladder", "trace", "--follow", "--json")
     assert read_error(follower) == "wanderbus: following trace, waiting for messages"
-    assert '"status":"ready"' in read_error(as_json)
+    assert '"status":"ready"' in read_ready(as_json)
     assert shell.run("pub", "Trade", "n=1", *shell.as_user("bob", "hunter2"))[0] == 0
     line = read_line(follower)
     assert "REGISTER" in line

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.shell import Shell, ended, one_line, read_line
+from tests.cli.shell import Shell, ended, one_line, read_line, read_ready
 from tests.filters.xml_schema import is_valid
 from wanderbus import event_text
 from wanderbus.event import Event, Position
@@ -29,8 +29,7 @@ def published(shell: Shell, *numbers: int) -> None:
 def ready(shell: Shell, *words: str) -> subprocess.Popen[str]:
     """Start a reader, and wait until it reports that it is ready."""
     reader = shell.start("sub", *words, *shell.as_user())
-    assert reader.stderr is not None
-    assert reader.stderr.readline().startswith("wanderbus: subscribed to Departure")
+    assert read_ready(reader).startswith("wanderbus: subscribed to Departure")
     return reader
 
 
@@ -110,10 +109,9 @@ def test_it_reports_when_the_connection_is_lost_and_there_again(shell: Shell) ->
     reader = ready(shell, "Departure")
     server.kill()
     server.wait()
-    assert reader.stderr is not None
-    assert "connection lost" in reader.stderr.readline()
+    assert "connection lost" in read_ready(reader)
     shell.up()
-    assert reader.stderr.readline() == "wanderbus: reconnected\n"
+    assert read_ready(reader) == "wanderbus: reconnected"
     published(shell, 1)
     assert read_line(reader) == "1 Departure n=1"
     interrupted(reader)
@@ -295,8 +293,7 @@ def test_detections_of_a_pattern_are_printed(shell: Shell) -> None:
     (shell.directory / "pair.pattern").write_text(PATTERN + "\n")
     readers = [shell.start("sub", *words, *shell.as_user()) for words in PATTERN_WORDS]
     for reader in readers:
-        assert reader.stderr is not None
-        assert reader.stderr.readline().startswith("wanderbus: subscribed to pair")
+        assert read_ready(reader).startswith("wanderbus: subscribed to pair")
     published(shell, 1, 2)
     for reader in readers:
         line = read_line(reader)
