@@ -14,7 +14,10 @@ from tests.api.world import PASSWORDS, SUBJECT, service
 from wanderbus.runtime.files.domain_file import create_domain, read_domain
 from wanderbus.runtime.net.free_port import free_port
 
-USERS = PASSWORDS | {"carol": "third", "dave": "fourth"}
+AWAY = {"s1": "erin", "s2": "frank", "s3": "grace"}
+"""A user for each server who subscribes there and disconnects."""
+
+USERS = PASSWORDS | {"carol": "third", "dave": "fourth"} | dict.fromkeys(AWAY.values(), "away")
 READERS = {"s1": "alice", "s2": "carol", "s3": "dave"}
 """A user for each server: all devices of one user would be at the server that owns the session."""
 

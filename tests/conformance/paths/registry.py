@@ -121,6 +121,17 @@ def _subscriptions() -> list[Path]:
     return [_subscribed(*each) for each in every]
 
 
+def _queues() -> list[Path]:
+    """Return the queues of users who are away."""
+    leader, elsewhere = World.leader, World.elsewhere
+    return [
+        _subscribed("peek: one server", "server", "peek", leader, {}),
+        _subscribed("peek: leader in an ordered domain", "ordered", "peek", leader, {}),
+        _subscribed("peek: elsewhere in an ordered domain", "ordered", "peek", elsewhere, {}),
+        _subscribed("peek: decentralised domain", "decentralised", "peek", elsewhere, {}),
+    ]
+
+
 def _channels() -> list[Path]:
     """Return the ways to the numbered events of a channel."""
     one, scattered = {"subject `*`": "give one subject"}, dict.fromkeys(("every event", "a parent"), "decentralised")
@@ -268,5 +279,5 @@ def _explanations() -> list[Path]:
     ]
 
 
-PATHS: Final = (*_subscriptions(), *_forms(), *_channels(), *_history(), *_patterns(), *_explanations())
+PATHS: Final = (*_subscriptions(), *_forms(), *_queues(), *_channels(), *_history(), *_patterns(), *_explanations())
 """All paths, in the order of docs/paths.md."""

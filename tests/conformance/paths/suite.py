@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path as Directory
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from tests.conformance.conditions import EngineBeside
 from tests.conformance.paths.questions import Case, Question, kinds_of
 from tests.conformance.paths.reference import Answer, Refusal, right_answer
 from tests.conformance.paths.registry import PATHS, Path, Worlds
-from tests.conformance.paths.worlds import World, ask_lake, served, served_by_domain
+from tests.conformance.paths.serving import ask_lake, served, served_by_domain
+from tests.conformance.paths.worlds import World
 from tests.spark.engine.running import EngineOnSpark
 from wanderbus.cli.pipeline.subject_parents import parents_given
 from wanderbus.pipeline.operation.run import PipelineRun
@@ -31,7 +33,7 @@ def prepared(case: Case, directory: Directory, spark: SparkSession | None = None
     worlds = Worlds(
         server=run(served(made(directory / "server"), case)),
         beside=run(served(made(directory / "beside"), case, EngineBeside())),
-        spark=None if spark is None else run(served(made(directory / "spark"), case, EngineOnSpark(spark))),
+        spark=None,
         ordered=run(served_by_domain(directory / "ordered", case, "ordered")),
         decentralised=run(served_by_domain(directory / "decentralised", case, "decentralised")),
         lakes={},
@@ -39,10 +41,15 @@ def prepared(case: Case, directory: Directory, spark: SparkSession | None = None
     )
     if spark is None:
         return worlds
-    lakes = {each: filled(spark, worlds.named(each), directory / f"lake-{each}") for each in LAKES}
+    with ThreadPoolExecutor(len(LAKES)) as threads:  # jobs on so few events mostly wait for each other's stages
+        filling = {
+            each: threads.submit(filled, spark, worlds.named(each), directory / f"lake-{each}") for each in LAKES
+        }
+        beside_spark = run(served(made(directory / "spark"), case, EngineOnSpark(spark)))
+        lakes = {each: future.result() for each, future in filling.items()}
     shutil.copytree(directory / "server", directory / "server-copy")
     run(ask_lake(worlds.server, directory / "server-copy", lakes["server"]))
-    return worlds._replace(lakes=lakes)
+    return worlds._replace(spark=beside_spark, lakes=lakes)
 
 
 def made(directory: Directory) -> Directory:
