@@ -27,6 +27,8 @@ SETTLE_S: Final = 1.5
 """The state file follows the log within a second."""
 WARMING: Final = 300
 FULL_USERS: Final = (10, 100)
+ROOM: Final = 10**6
+"""Notifications for which a queue has room that must not become full while it is measured."""
 FULL_DEPTH: Final = 500
 """Notifications that a full queue has."""
 
@@ -103,7 +105,7 @@ def _cost_us(case: Case, scale: Scale) -> float:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(directory_for_bench()))
         users = ["publisher", "away", *(f"consumer{number}" for number in range(case.users))]
-        place = stack.enter_context(running(directory, users))
+        place = stack.enter_context(running(directory, users, *_bounded(directory, ROOM)))
         reader, publisher, away = (stack.enter_context(Worker()) for _ in range(3))
         _publish(publisher, place, case.past)
         if case.depth:
@@ -178,16 +180,21 @@ def _publish(publisher: Worker, place: Place, events: int) -> None:
             pass
 
 
+def _bounded(directory: Path, notifications: int) -> tuple[str, str]:
+    """Return the options of a server whose queues have room for so many notifications."""
+    settings = directory / "settings.toml"
+    settings.write_text(f"[broker.queue]\nnotifications_max = {notifications}\n", encoding="utf-8")
+    return "--config", str(settings)
+
+
 def _full_over_room(users: int, scale: Scale) -> float:
     """Return the median ratio over the batches; the queues of both servers began with the same depth."""
     names = [f"away{number}" for number in range(users)]
     with contextlib.ExitStack() as stack:
         places, publishers = [], []
-        for bound in (10**6, FULL_DEPTH):
+        for bound in (ROOM, FULL_DEPTH):
             directory = Path(stack.enter_context(directory_for_bench()))
-            settings = directory / "settings.toml"
-            settings.write_text(f"[broker.queue]\nnotifications_max = {bound}\n", encoding="utf-8")
-            place = stack.enter_context(running(directory, ["publisher", *names], "--config", str(settings)))
+            place = stack.enter_context(running(directory, ["publisher", *names], *_bounded(directory, bound)))
             away, publisher = (stack.enter_context(Worker()) for _ in range(2))
             away.start(subscribe_and_leave, place, names).receive()
             _publish(publisher, place, FULL_DEPTH + WARMING)

@@ -1,4 +1,4 @@
-"""Measurements of our broker alone for :mod:`bench.broker`: syncs, a restart with full queues, idle and slow users."""
+"""Measurements of our broker alone for :mod:`bench.broker`: syncs, a restart with full queues, and idle users."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.broker_ours import SUBJECT, Ours, attributes, connected, running
-from bench.broker_peer import Place, consume, publish_all, publish_paced
+from bench.broker_peer import Place, publish_all
+from harness.loads import LoadEndedError
 from harness.process_figures import resident_bytes
-from harness.reporting import median, percentile, progress
+from harness.reporting import progress
 from harness.workers import ANSWER_S_MAX, Line, Worker
 from wanderbus.testbed.processes import Process
 
 ACKS: Final = 1_000
 _SYNC_CALL: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+).*\b(?:fsync|fdatasync)$", re.MULTILINE)
-OTHERS: Final = 5
-OTHERS_PER_S: Final = 200
-BACKLOG: Final = 10_000
-TURNS: Final = 3
 OPENING_PER_S: Final = 30
 """Users that each of the two processes connects per second."""
 USERS_AN_ADDRESS: Final = 250
@@ -94,40 +91,14 @@ def idle_users(users: int) -> dict[str, Any]:
         took_s = time.monotonic() - began_s
         time.sleep(SETTLE_S)
         after = resident_bytes(place["pid"])
+        for worker in workers:
+            worker.send()
+        if (stayed := sum(worker.receive() for worker in workers)) != users:
+            raise LoadEndedError(f"{stayed} of {users} users were still connected after the measurement")
         return {"users": users, "connected_in_s": took_s, "bytes_per_user": (after - before) / users, "empty": before}
 
 
-def slow_consumer(measured_s: float) -> dict[str, Any]:
-    """Measure the latency of some consumers, without and with one that consumes nothing and one with a long backlog."""
-    p99_ms: dict[bool, list[float]] = {False: [], True: []}
-    for turn in range(TURNS):
-        for disturbed in (False, True):
-            progress(f"slow: {'with' if disturbed else 'without'} slow consumers, {turn + 1} of {TURNS}")
-            p99_ms[disturbed].append(_others_p99_ms(measured_s, disturbed))
-    alone_ms, beside_ms = median(p99_ms[False]), median(p99_ms[True])
-    return {"alone_p99_ms": alone_ms, "beside_p99_ms": beside_ms, "others_p99_ratio": beside_ms / alone_ms}
-
-
-def _others_p99_ms(measured_s: float, disturbed: bool) -> float:
-    events = round(OTHERS_PER_S * measured_s)
-    with directory_for_bench() as name, Ours().server(Path(name)) as place, contextlib.ExitStack() as stack:
-        reader, publisher, slow = (stack.enter_context(Worker()) for _ in range(3))
-        if disturbed:
-            slow.start(subscribe_and_leave, place, [f"consumer{OTHERS}"]).receive()
-            publisher.start(publish_batches, place, BACKLOG)
-            while isinstance(publisher.receive(), int):
-                pass
-            slow.start(_be_slow, place, f"consumer{OTHERS}", f"consumer{OTHERS + 1}").receive()
-        reader.start(consume, Ours(), place, 0, OTHERS, events).receive()
-        publisher.start(publish_paced, Ours(), place, OTHERS_PER_S, events).receive()
-        publisher.send()
-        if disturbed:
-            slow.send()
-        publisher.receive()
-        return 1_000 * percentile(reader.receive().latency_s, 0.99)
-
-
-async def publish_batches(line: Line, place: Place, events: int) -> str:
+async def publish_batches(line: Line, place: Place, events: int, subject: str = SUBJECT) -> str:
     """Publish ``events``, reporting the progress."""
     async with connected(place, "publisher") as agent:
         done, slots, said_s = 0, asyncio.Semaphore(UNSETTLED_MAX), time.monotonic()
@@ -135,7 +106,7 @@ async def publish_batches(line: Line, place: Place, events: int) -> str:
         async def publish() -> None:
             nonlocal done, said_s
             async with slots:
-                await agent.publish(SUBJECT, attributes())
+                await agent.publish(subject, attributes())
             done += 1
             if time.monotonic() - said_s > 2.0:
                 said_s = time.monotonic()
@@ -145,10 +116,10 @@ async def publish_batches(line: Line, place: Place, events: int) -> str:
     return "done"
 
 
-async def subscribe_and_leave(line: Line, place: Place, names: Sequence[str]) -> None:
+async def subscribe_and_leave(line: Line, place: Place, names: Sequence[str], subject: str = SUBJECT) -> None:
     """Subscribe as each of these users, so that events wait for them from now on."""
     for name in names:
-        async with connected(place, name) as agent, agent.subscribe(SUBJECT, keep=True):
+        async with connected(place, name) as agent, agent.subscribe(subject, keep=True):
             pass
 
 
@@ -157,18 +128,8 @@ async def _first_waiting(line: Line, place: Place, name: str) -> int:
         return (await anext(notifications)).position.number
 
 
-async def _be_slow(line: Line, place: Place, backlogged: str, stuck: str) -> None:
-    """Subscribe and consume nothing as ``stuck``; on request, come back as ``backlogged`` and consume everything."""
-    async with connected(place, stuck) as agent, agent.subscribe(SUBJECT, keep=True):
-        line.send("stuck")
-        await line.receive()
-        async with connected(place, backlogged) as other, other.subscribe(SUBJECT, keep=True) as notifications:
-            for _ in range(BACKLOG):
-                await anext(notifications)
-
-
-async def _stay(line: Line, place: Place, names: Sequence[str], first_address: int) -> str:
-    """Connect everybody, with a subscription each, and stay until the process ends."""
+async def _stay(line: Line, place: Place, names: Sequence[str], first_address: int) -> None:
+    """Connect everybody, with a subscription each; on request, report how many are connected."""
     import wanderbus
 
     done, said_s = 0, time.monotonic()
@@ -196,8 +157,9 @@ async def _stay(line: Line, place: Place, names: Sequence[str], first_address: i
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
         agents = await asyncio.gather(*(connect(number, name, Path(state)) for number, name in enumerate(names)))
         line.send("all")
-        await line.receive()
-        return str(len(agents))
+        while True:
+            await line.receive()
+            line.send(sum(agent.status == "CONNECTED" for agent in agents))
 
 
 def directory_for_bench() -> tempfile.TemporaryDirectory[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from bench import domain_nats
 from bench.broker_nats import program
 from bench.broker_peer import Consumed, Published
 from bench.domain_servers import Cluster, Pace, Wanted, cluster, filling, publish, subscribe
+from harness.loads import wait_until_idle
 from harness.process_figures import processor_s
 from harness.reporting import Goal, goal, median, percentile, progress
 from harness.workers import Worker
@@ -29,9 +29,6 @@ SUBSCRIBERS: Final = 4
 TYPES: Final = 8
 WARM: Final = 6_000
 """Events until the compiled matching kernel is requested; loading it takes seconds of processor."""
-SETTLED_S: Final = 0.05
-"""Processor time of a second in which servers count as idle."""
-SETTLE_S_MAX: Final = 60.0
 PACES: Final[Mapping[str, float | None]] = {"window_100": None, "paced_200": 200.0}
 """Events a second, or as fast as 100 unacknowledged events allow: then servers process large batches."""
 LOAD_PER_S: Final = 500.0
@@ -89,26 +86,16 @@ def _processor(servers: Cluster, route: Route, events: int) -> list[Row]:
         for pace, per_s in (("warm", None), *PACES.items()):
             count = WARM if pace == "warm" else events
             publisher.start(publish, servers.places[route.publisher], pool, Pace(count, per_s=per_s)).receive()
-            _settle(servers)
+            wait_until_idle(servers.processor_s)  # kernels are loaded
             began_s = [processor_s([place["pid"]]) for place in servers.places]
             publisher.send()
             publisher.receive()
-            _settle(servers)
+            wait_until_idle(servers.processor_s)  # everything is delivered
             ended_s = [processor_s([place["pid"]]) for place in servers.places]
             used = [1e6 * (ended - began) / count for began, ended in zip(began_s, ended_s, strict=True)]
             rows.append({"route": route.name, "pace": pace, "us_per_event": sum(used), "us_of_each_server": used})
         _check_all_came(route.name, len(reader.receive().latency_s), expected)
     return rows
-
-
-def _settle(servers: Cluster) -> None:
-    """Wait until the servers are idle: kernels are loaded, and everything is delivered."""
-    end_s, before_s = time.monotonic() + SETTLE_S_MAX, -1.0
-    while (now_s := servers.processor_s()) - before_s > SETTLED_S:
-        if time.monotonic() > end_s:
-            raise RuntimeError(f"the servers are not idle after {SETTLE_S_MAX:g} s")
-        before_s = now_s
-        time.sleep(1.0)
 
 
 def _matching_load(servers: Cluster, leader: int) -> tuple[list[str], list[Event]]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
 from typing import Final
 
 from harness.workers import Line
@@ -28,10 +26,6 @@ NUMPY_S: Final = 2.0
 IDLE_SHARE: Final = 0.15
 """Share of a processor below which nothing is being loaded."""
 
-QUIET_S: Final = 1.0
-LOADED_S_MAX: Final = 40.0
-"""The same with compilation, if numba's cache is empty."""
-
 
 async def be_busy(line: Line, target: Target) -> int:
     """Subscribe and publish until the server loads its compiled loops; return the number of events."""
@@ -45,14 +39,3 @@ async def be_busy(line: Line, target: Target) -> int:
             await asyncio.gather(*(agent.publish(SUBJECT, {"Number": each}) for each in range(EVENTS_AT_ONCE)))
             published += EVENTS_AT_ONCE
     return published
-
-
-def wait_until_idle(cpu_s: Callable[[], float]) -> None:
-    """Wait until the server with this processor time is idle, at most for some time."""
-    until = time.monotonic() + LOADED_S_MAX
-    used_s = cpu_s()
-    while time.monotonic() < until:
-        time.sleep(QUIET_S)
-        before_s, used_s = used_s, cpu_s()
-        if used_s - before_s < IDLE_SHARE * QUIET_S:
-            return

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.loads import LoadEndedError, wait_until_idle
 from harness.reporting import percentile
 from harness.workers import Worker
 from hostile import tally
 from hostile.attack import ATTACKERS, Attack, Report, Target
 from hostile.attacker import attack as attack_job
-from hostile.busy_time import USER, be_busy, wait_until_idle
+from hostile.busy_time import IDLE_SHARE, USER, be_busy
 from hostile.datagrams import HOLE, HOLE_IPV6
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
 from hostile.network import SERVER, Network, as_ipv6, network
@@ -29,6 +30,9 @@ from wanderbus.machine import shown
 
 SETTLE_S: Final = 1.5
 SAMPLE_EACH_S: Final = 0.2
+LASTED_SHARE_MIN: Final = 0.95
+"""Share of a phase that its load has to last."""
+
 DAMAGE_AT: Final = 0.25
 """Share of the attack after which the server is stopped and its files are damaged."""
 
@@ -102,7 +106,7 @@ class Scene:
         with Worker(namespace=self._host("attacker")) as worker:
             worker.start(be_busy, self._target(SERVER, math.inf))
             worker.receive()
-        wait_until_idle(self._server.cpu_s)
+        wait_until_idle(self._server.cpu_s, share=IDLE_SHARE)
 
     def _restart(self) -> None:
         self._server.stop()
@@ -114,11 +118,11 @@ class Scene:
         self._seen.ready_s = self._server.start()
 
     def _phase(self, name: str, seconds: float, good: Worker, attacker: Worker | None) -> None:
-        began_s, cpu_s, waited_s = time.monotonic(), self._server.cpu_s(), self._server.waited_s()
-        good.send((name, seconds))
         if attacker is not None:
             address = self._address if name == ATTACK else self._hole
-            attacker.start(attack_job, self.attack.name, self._target(address, seconds))
+            attacker.start(attack_job, self.attack.name, self._target(address, seconds)).receive()
+        began_s, cpu_s, waited_s = time.monotonic(), self._server.cpu_s(), self._server.waited_s()
+        good.send((name, seconds))
         if name == ATTACK and self.attack.damage:
             time.sleep(seconds * DAMAGE_AT)
             self._damage(self._server.data / self.attack.damage)
@@ -133,6 +137,7 @@ class Scene:
         good.receive()
         if attacker is not None:
             report = attacker.receive()
+            check_lasted(name, report, seconds)
             if name == ATTACK:
                 self._seen.report = report
 
@@ -155,6 +160,12 @@ def scene(attack: Attack, baseline_s: float, attack_s: float) -> Iterator[Scene]
     """Set the scene of an attack for the block; raises :class:`demo.CannotRunError`."""
     with network() as lan, tempfile.TemporaryDirectory(prefix="wanderbus-hostile-") as directory:
         yield Scene(attack, lan, Path(directory), (baseline_s, attack.seconds or attack_s))
+
+
+def check_lasted(phase: str, report: Report, seconds: float) -> None:
+    """Raise :class:`LoadEndedError` if an attacker had no more to do long before the end of a phase."""
+    if (lasted_s := report["lasted_s"]) < seconds * LASTED_SHARE_MIN:
+        raise LoadEndedError(f"the load of the phase {phase} lasted for {lasted_s:.1f} of {seconds:g} s")
 
 
 def damaged(content: bytes) -> bytes:

@@ -21,13 +21,6 @@ def test_nobody_else_is_the_user_of_the_busy_time() -> None:
     assert busy_time.USER not in {*NAMES, *NEWCOMER_NAMES, *ATTACKERS}
 
 
-def test_waits_until_the_server_uses_no_more_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy_time, "QUIET_S", 0.001)
-    used_s = iter([0.0, 0.9, 1.8, 2.5, 2.5, 9.0])
-    busy_time.wait_until_idle(lambda: next(used_s))
-    assert next(used_s) == 9.0
-
-
 @pytest.mark.integration
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_compiled_loops_are_loaded_before_the_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
