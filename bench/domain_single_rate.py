@@ -15,13 +15,17 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import Append, Appended, LinkOpened, MessageArrived, SendOnLink
-from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, SetTimer, TimerFired
 from wanderbus.matching import load_kernel
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import SERVER_LOG
+
+try:
+    from wanderbus.broker.rollback.messages import ServerStarted
+except ImportError:  # earlier versions have it elsewhere
+    from wanderbus.broker.messages import ServerStarted  # type: ignore[attr-defined, no-redef]
 
 SUBSCRIPTIONS: Final = 1_000
 SUBSCRIBERS: Final = 4

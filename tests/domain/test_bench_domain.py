@@ -81,3 +81,9 @@ def test_without_the_earlier_commit_that_goal_is_not_measured(monkeypatch: pytes
     monkeypatch.setattr(domain_single, "_ROOT", tmp_path)
     _, goals = domain._single(domain.QUICK)
     assert goals[0]["met"] is None
+
+
+@pytest.mark.integration
+def test_the_script_of_that_goal_runs_with_both_sources() -> None:
+    rows = domain_single.compared(1, 64)
+    assert all(set(row) == {"before", "now"} and min(row.values()) > 0 for row in rows)
