@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from bench.broker_ours import SUBJECT, Ours, connected, running
 from bench.broker_peer import EVENT_BYTES, Place, consume, publish_all
-from bench.broker_scale import directory_for_bench, publish_batches, subscribe_and_leave
+from bench.broker_scale import directory_for_bench, publish_with_progress, queue_bounds, subscribe_and_leave
 from bench.process_times import threads_s
 from harness.reporting import median, progress
 from harness.workers import Line, Worker
@@ -105,12 +105,13 @@ def _cost_us(case: Case, scale: Scale) -> float:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(directory_for_bench()))
         users = ["publisher", "away", *(f"consumer{number}" for number in range(case.users))]
-        place = stack.enter_context(running(directory, users, *_bounded(directory, ROOM)))
+        place = stack.enter_context(running(directory, users, *queue_bounds(directory, notifications_max=ROOM)))
         reader, publisher, away = (stack.enter_context(Worker()) for _ in range(3))
-        _publish(publisher, place, case.past)
+        if case.past:
+            publish_with_progress("growth", publisher, place, case.past)
         if case.depth:
             away.start(subscribe_and_leave, place, ["away"]).receive()
-            _publish(publisher, place, case.depth)
+            publish_with_progress("growth", publisher, place, case.depth)
         reader.start(_read, place, case).receive()
         publisher.start(_publish_on_request, place, case).receive()
         publisher.send(WARMING)
@@ -173,20 +174,6 @@ def _event(case: Case, number: int) -> tuple[str, dict[str, Any]]:
     return subject, {"Nth": number % case.subscriptions, **more, "Filling": "x" * (case.bytes - 44)}
 
 
-def _publish(publisher: Worker, place: Place, events: int) -> None:
-    if events:
-        publisher.start(publish_batches, place, events)
-        while isinstance(publisher.receive(), int):
-            pass
-
-
-def _bounded(directory: Path, notifications: int) -> tuple[str, str]:
-    """Return the options of a server whose queues have room for so many notifications."""
-    settings = directory / "settings.toml"
-    settings.write_text(f"[broker.queue]\nnotifications_max = {notifications}\n", encoding="utf-8")
-    return "--config", str(settings)
-
-
 def _full_over_room(users: int, scale: Scale) -> float:
     """Return the median ratio over the batches; the queues of both servers began with the same depth."""
     names = [f"away{number}" for number in range(users)]
@@ -194,10 +181,11 @@ def _full_over_room(users: int, scale: Scale) -> float:
         places, publishers = [], []
         for bound in (ROOM, FULL_DEPTH):
             directory = Path(stack.enter_context(directory_for_bench()))
-            place = stack.enter_context(running(directory, ["publisher", *names], *_bounded(directory, bound)))
+            bounds = queue_bounds(directory, notifications_max=bound)
+            place = stack.enter_context(running(directory, ["publisher", *names], *bounds))
             away, publisher = (stack.enter_context(Worker()) for _ in range(2))
             away.start(subscribe_and_leave, place, names).receive()
-            _publish(publisher, place, FULL_DEPTH + WARMING)
+            publish_with_progress("growth", publisher, place, FULL_DEPTH + WARMING)
             publisher.start(_publish_on_request, place, Case()).receive()
             places.append(place)
             publishers.append(publisher)
@@ -226,7 +214,7 @@ def _backlog_and_live(scale: Scale) -> tuple[float, float]:
         for turn in range(scale.batches):
             returning = f"consumer{2 * turn}"
             reader.start(subscribe_and_leave, place, [returning]).receive()
-            _publish(publisher, place, scale.backlog)
+            publish_with_progress("growth", publisher, place, scale.backlog)
             time.sleep(SETTLE_S)
             backlogs.append(reader.start(_take_backlog, place, returning, scale.backlog).receive())
             time.sleep(SETTLE_S)

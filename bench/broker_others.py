@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from bench.broker_ours import CONSUMERS_MAX, SUBJECT, Ours, connected, running
 from bench.broker_peer import Place, consume, publish_paced, reading
-from bench.broker_scale import directory_for_bench, publish_batches, subscribe_and_leave
+from bench.broker_scale import directory_for_bench, publish_with_progress, queue_bounds, subscribe_and_leave
 from bench.process_times import threads_s
 from harness.loads import LoadEndedError, wait_until_idle
 from harness.reporting import median, percentile, progress
@@ -96,7 +96,7 @@ class _Scene:
     def fill(self, queued: int) -> None:
         """Queue a backlog for each user who returns."""
         self._returning.start(subscribe_and_leave, self.place, _names("returning"), BACKLOG_SUBJECT).receive()
-        self._publish(queued, BACKLOG_SUBJECT)
+        publish_with_progress("others", self._publisher, self.place, queued, BACKLOG_SUBJECT)
 
     def latency_s(self, seconds: float) -> list[float]:
         """Return the latencies of others."""
@@ -116,7 +116,7 @@ class _Scene:
     def stuck(self, turn: int) -> Iterator[None]:
         """Have a user with a full window who reads nothing, for the block."""
         self._stuck.start(_be_stuck, self.place, _names("stuck")[turn]).receive()
-        self._publish(2 * WINDOW, SUBJECT)
+        publish_with_progress("others", self._publisher, self.place, 2 * WINDOW)
         yield
         self._stuck.send()
         self._stuck.receive()
@@ -134,11 +134,6 @@ class _Scene:
         latency_s: list[float] = self._reader.receive().latency_s
         return latency_s
 
-    def _publish(self, events: int, subject: str) -> None:
-        self._publisher.start(publish_batches, self.place, events, subject)
-        while isinstance(done := self._publisher.receive(), int):
-            progress(f"others: {done} of {events} queued")
-
 
 @contextlib.contextmanager
 def _scene(queued: int) -> Iterator[_Scene]:
@@ -146,11 +141,8 @@ def _scene(queued: int) -> Iterator[_Scene]:
     users += [f"consumer{number}" for number in range(CONSUMERS_MAX)]
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(directory_for_bench()))
-        settings = directory / "settings.toml"
-        settings.write_text(
-            f"[broker.queue]\nnotifications_max = {2 * queued}\nbytes_max = {2**30}\n", encoding="utf-8"
-        )
-        place = stack.enter_context(running(directory, users, "--config", str(settings)))
+        bounds = queue_bounds(directory, notifications_max=2 * queued, bytes_max=2**30)
+        place = stack.enter_context(running(directory, users, *bounds))
         scene = _Scene(place, stack)
         scene.fill(queued)
         yield scene

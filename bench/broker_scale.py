@@ -57,9 +57,7 @@ def restart(users: int, events: int) -> dict[str, Any]:
             away.start(subscribe_and_leave, place, names).receive()
             progress(f"restart: {users} users are away, publishing {events} events for each")
             began_s = time.monotonic()
-            publisher.start(publish_batches, place, events)
-            while isinstance(count := publisher.receive(), int):
-                progress(f"restart: {count} of {events} published")
+            publish_with_progress("restart", publisher, place, events)
             filled_s = time.monotonic() - began_s
             time.sleep(2.0)  # the state file follows the log within a second
             os.kill(place["pid"], signal.SIGKILL)
@@ -98,7 +96,14 @@ def idle_users(users: int) -> dict[str, Any]:
         return {"users": users, "connected_in_s": took_s, "bytes_per_user": (after - before) / users, "empty": before}
 
 
-async def publish_batches(line: Line, place: Place, events: int, subject: str = SUBJECT) -> str:
+def publish_with_progress(title: str, publisher: Worker, place: Place, events: int, subject: str = SUBJECT) -> None:
+    """Publish ``events`` as fast as they are acknowledged, and show the progress."""
+    publisher.start(_publish_batches, place, events, subject)
+    while isinstance(count := publisher.receive(), int):
+        progress(f"{title}: {count} of {events} published")
+
+
+async def _publish_batches(line: Line, place: Place, events: int, subject: str) -> str:
     """Publish ``events``, reporting the progress."""
     async with connected(place, "publisher") as agent:
         done, slots, said_s = 0, asyncio.Semaphore(UNSETTLED_MAX), time.monotonic()
@@ -160,6 +165,14 @@ async def _stay(line: Line, place: Place, names: Sequence[str], first_address: i
         while True:
             await line.receive()
             line.send(sum(agent.status == "CONNECTED" for agent in agents))
+
+
+def queue_bounds(directory: Path, **bounds: int) -> tuple[str, str]:
+    """Return the options of a server whose queues have these bounds, by their keys in ``[broker.queue]``."""
+    settings = directory / "settings.toml"
+    lines = [f"{key} = {bound}\n" for key, bound in bounds.items()]
+    settings.write_text("".join(["[broker.queue]\n", *lines]), encoding="utf-8")
+    return "--config", str(settings)
 
 
 def directory_for_bench() -> tempfile.TemporaryDirectory[str]:

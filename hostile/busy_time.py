@@ -23,9 +23,6 @@ EVENTS_AT_ONCE: Final = 100
 NUMPY_S: Final = 2.0
 """Longest time to load the first kernel; events before that are not counted."""
 
-IDLE_SHARE: Final = 0.15
-"""Share of a processor below which nothing is being loaded."""
-
 
 async def be_busy(line: Line, target: Target) -> int:
     """Subscribe and publish until the server loads its compiled loops; return the number of events."""

@@ -20,7 +20,7 @@ from harness.workers import Worker
 from hostile import tally
 from hostile.attack import ATTACKERS, Attack, Report, Target
 from hostile.attacker import attack as attack_job
-from hostile.busy_time import IDLE_SHARE, USER, be_busy
+from hostile.busy_time import USER, be_busy
 from hostile.datagrams import HOLE, HOLE_IPV6
 from hostile.good import EVENTS_PER_S, MOVER, NAMES, NEWCOMER_NAMES, SUBJECT, Place, be_good
 from hostile.network import SERVER, Network, as_ipv6, network
@@ -30,6 +30,9 @@ from wanderbus.machine import shown
 
 SETTLE_S: Final = 1.5
 SAMPLE_EACH_S: Final = 0.2
+LOADING_SHARE: Final = 0.15
+"""Share of a processor below which the server is loading none of its compiled loops."""
+
 LASTED_SHARE_MIN: Final = 0.95
 """Share of a phase that its load has to last."""
 
@@ -106,7 +109,7 @@ class Scene:
         with Worker(namespace=self._host("attacker")) as worker:
             worker.start(be_busy, self._target(SERVER, math.inf))
             worker.receive()
-        wait_until_idle(self._server.cpu_s, share=IDLE_SHARE)
+        wait_until_idle(self._server.cpu_s, share=LOADING_SHARE)
 
     def _restart(self) -> None:
         self._server.stop()
