@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from unittest.mock import patch
 
 from tests.api.world import service, until
 from tests.conformance.paths.commands import event_of
 from tests.conformance.paths.reference import Refusal
-from tests.conformance.paths.running import rows_of
+from tests.conformance.paths.running import rows_beside
 from tests.conformance.paths.worlds import ANSWER_S_MAX, World, answer_of, expected, subscribed
 from wanderbus import Agent, Server
 from wanderbus.errors import WanderbusError
@@ -50,8 +49,7 @@ async def peek_all(world: World, users: Users) -> None:
 async def _peeked(world: World, place: str, user: str) -> bool:
     """Keep the answers to the questions of a user; return whether they are long enough."""
     words = ["peek", f"sip:{user}@localhost", "--session", "default", "--count", "10000", "--json"]
-    with patch("wanderbus.cli.operator.queue_commands.run_async", asyncio.run):  # the other one is for main threads
-        rows = await asyncio.to_thread(rows_of, *words, "--data-dir", str(world.logs[place]))
+    rows = await rows_beside("operator.queue_commands", *words, "--data-dir", str(world.logs[place]))
     is_complete = True
     for asked in world.case.questions:
         if (identity := world.away.get((place, asked.name))) is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
+from unittest.mock import patch
 
 from tests.conformance.paths.reference import Refusal
 from wanderbus.cli.application import run
@@ -26,6 +28,12 @@ def rows_of(*words: str) -> list[dict[str, Any]] | Refusal:
     if status:
         return refusal_in(complaint)
     return [json.loads(line) for line in lines]
+
+
+async def rows_beside(module: str, *words: str) -> list[dict[str, Any]] | Refusal:
+    """Return what :func:`rows_of` does, in another thread: servers in this one answer the command of ``module``."""
+    with patch(f"wanderbus.cli.{module}.run_async", asyncio.run):  # the command's own handles signals in main threads
+        return await asyncio.to_thread(rows_of, *words)
 
 
 def refusal_in(complaint: str) -> Refusal:

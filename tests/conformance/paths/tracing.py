@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
-from unittest.mock import patch
 
 from tests.api.event_domain import Domain
 from tests.api.world import PASSWORDS
 from tests.conformance.paths.reference import Refusal
-from tests.conformance.paths.running import rows_of
+from tests.conformance.paths.running import rows_beside
 from tests.conformance.paths.worlds import World
 from wanderbus import event_text
 
@@ -24,8 +22,7 @@ async def trace_all(world: World) -> None:
     names = {identity: key for key, identity in world.subscriptions.items()}
     for number, event in enumerate(world.case.events):
         words = [f"{name}={event_text.write_value(value)}" for name, value in event.attributes.items()]
-        with patch("wanderbus.cli.domain.trace.run_async", asyncio.run):  # which handles signals in the main thread
-            rows = await asyncio.to_thread(rows_of, "trace", event.subject, *words, *who)
+        rows = await rows_beside("domain.trace", "trace", event.subject, *words, *who)
         if isinstance(rows, Refusal):
             world.answers.update({("trace", *key): rows for key in world.subscriptions})
             return
