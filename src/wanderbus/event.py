@@ -108,9 +108,10 @@ class Event(msgspec.Struct, frozen=True):
     """A published item: a subject and named, typed attributes.
 
     ``published_us`` and ``arrived_us`` are the two settable time variables of SPEC A-12, microseconds since
-    the Unix epoch: the publisher sets the first, the consumer the second. A missing attribute is absent, never zero.
-    Attributes are of type :data:`Value`. :func:`check_event` enforces this; the decoder cannot, since only the
-    encoding distinguishes a text from a date.
+    the Unix epoch: the publisher or its agent sets the first. The consumer sets the second, in a copy: an event is the
+    same at every device and at each delivery. A missing attribute is absent, never zero. Attributes are of type
+    :data:`Value`. :func:`check_event` enforces this; the decoder cannot, since only the encoding distinguishes a text
+    from a date.
     """
 
     subject: str
