@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -223,6 +224,36 @@ def test_few_events_are_read_without_spark_and_many_with_it(
     assert run(count) == 0
     monkeypatch.setattr(local_batches, "LOG_BYTES_MAX", size - 1)
     assert (run(count), run([*count, "--no-spark"])) == (2, 0)
+    explain = ["history", "explain", "", "--offset", "1", "--log", str(log)]
+    assert (run(explain), run([*explain, "--spark"])) == (0, 2)
+
+
+@pytest.mark.spark
+def test_one_event_of_a_large_lake_is_read_from_its_file_without_spark(
+    wanderbus: Run, spark: SparkSession, tmp_path: Path
+) -> None:
+    subjects = ("Arrival", "Arrival", "Departure", "Departure")
+    events = [published(Event(each, {"n": n}), number=n, at_us=_at(n)) for n, each in enumerate(subjects)]
+    lake = tmp_path / "lake"
+    ingest(spark, write_records(tmp_path / "few" / "log", events), lake, tmp_path / "checkpoint")
+    explain = ["explain", "n == 1", "--lake", str(lake), "--offset"]
+    assert wanderbus(*explain, "1") == ["matches: n == 1 is true: n is 1"]
+    program = f"""
+import sys
+from wanderbus.cli.application import run
+from wanderbus.pipeline.history import local_batches
+local_batches.LAKE_BYTES_MAX = 0
+status = [run(["history", *{explain!r}, offset]) for offset in ("1", "4")]
+print(status, [name for name in sys.modules if name.partition(".")[0] in ("pyspark", "py4j")])
+"""
+    for file in (lake / "silver" / "events").rglob("*.parquet"):
+        if pq.read_table(file, columns=["offset"])["offset"][0].as_py() >= 2:
+            file.unlink()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["matches: n == 1 is true: n is 1", "[0, 1] []"]
+    assert "there is no event at offset 4" in done.stderr
+    [line] = wanderbus(*explain, "2", status=1)
+    assert "silver/events" in line
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
 from wanderbus.cli.output import print_error, print_json, print_line
-from wanderbus.cli.pipeline.past_answers import Past, WithSpark, past_answers
+from wanderbus.cli.pipeline.past_answers import Past, WithSpark, WithSparkForOne, past_answers, past_answers_at
 from wanderbus.cli.pipeline.past_events import From, Lake, Log, Place, Server, To
 from wanderbus.cli.pipeline.rejected import STATUS
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
@@ -167,7 +167,7 @@ def explain(
     master: Master = None,
     environment: Environment = None,
     event_domain: EventDomain = None,
-    spark: WithSpark = None,
+    spark: WithSparkForOne = None,
     work_max: WorkMax = FILTER_WORK_MAX,
     json: AsJson = False,
 ) -> None:
@@ -177,8 +177,7 @@ def explain(
     """
     wanted = _query(expression, subject, language)
     place = Place(lake, log, spark=SparkPlace(cores, master, environment), event_domain=event_domain)
-    with past_answers(place, spark) as past:
-        at = past.offset(offset)
+    with past_answers_at(place, spark, offset) as (past, at):
         found = past.ask(lambda history: history.explain(wanted, at, work_max, past.children))
     if json:
         print_json({**msgspec.structs.asdict(found), **past.members(at)})

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from wanderbus.pipeline.history.answers import History
+    from wanderbus.pipeline.history.local_batches import LocalBatches
+    from wanderbus.pipeline.lake.logs import LakeLogs
 
 Answer = TypeVar("Answer")
 
@@ -27,6 +29,13 @@ WithSpark = Annotated[
         "--spark/--no-spark",
         help="Read the events with Spark, or without; unless given, with it above 16 MiB of a lake or 64 MiB of a log.",
         show_default=False,
+    ),
+]
+
+WithSparkForOne = Annotated[
+    bool | None,
+    typer.Option(
+        "--spark/--no-spark", help="Read the event with Spark, or without; unless given, without.", show_default=False
     ),
 ]
 
@@ -71,48 +80,72 @@ class Past:
         server, in_log = self._logs.found(offset)
         return {"server": server, "offset": in_log, "lake_offset": offset}
 
-    def offset(self, text: str) -> int:
-        """Return the offset that is shown as ``text``; an error in one line if it is none."""
-        if self._logs is not None:
-            return self._logs.lake_offset(text)
-        if not (text.isascii() and text.isdigit()):
-            raise ConfigurationError(f"--offset: invalid offset {text!r} (expected a number)")
-        return int(text)
-
 
 @contextmanager
 def past_answers(
     place: Place, with_spark: bool | None, subject: str = EVERY_SUBJECT, *, has_records: bool = False
 ) -> Iterator[Past]:
     """Give the events that are meant, to be asked with Spark or without; ``has_records`` if records are needed too."""
+    with needing_packages(_PURPOSE):
+        wanted = wanted_events(place, subject)
+    with _answers(wanted, place, with_spark, lambda batches: batches.is_small(has_records=has_records)) as past:
+        yield past
+
+
+@contextmanager
+def past_answers_at(place: Place, with_spark: bool | None, offset: str) -> Iterator[tuple[Past, int]]:
+    """Give the event whose offset is shown as ``offset``, and its number; Spark reads it only if it is asked to.
+
+    The bounds of files and of their parts leave little to read, however large the lake or the log is.
+    """
+    with needing_packages(_PURPOSE):
+        wanted = wanted_events(place)
+    at = _offset(wanted.logs, offset)
+    one = wanted._replace(selection=wanted.selection._replace(from_offset=at, to_offset=at + 1))
+    with _answers(one, place, with_spark, lambda _: True) as past:
+        yield past, at
+
+
+def _offset(logs: LakeLogs | None, text: str) -> int:
+    """Return the offset that is shown as ``text``; an error in one line if it is none."""
+    if logs is not None:
+        return logs.lake_offset(text)
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigurationError(f"--offset: invalid offset {text!r} (expected a number)")
+    return int(text)
+
+
+@contextmanager
+def _answers(
+    wanted: Wanted, place: Place, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]
+) -> Iterator[Past]:
+    """Give events, to be asked with Spark or without; it is not asked for if they ``are_few``, unless it has to be."""
     is_of_cluster = place.spark.master is not None or place.spark.environment is not None
     if is_of_cluster and with_spark is False:
         raise ConfigurationError("--no-spark: there is no cluster without Spark; give --master without it")
-    with needing_packages(_PURPOSE):
-        wanted = wanted_events(place, subject)
     with ExitStack() as stack:
 
         def spark() -> History:
             return stack.enter_context(spark_history(wanted, _PURPOSE, place.spark))
 
-        local = None if with_spark or is_of_cluster else _local_history(wanted, with_spark, has_records=has_records)
+        local = None if with_spark or is_of_cluster else _local_history(wanted, with_spark, are_few)
         if local is None:
             yield Past(wanted, spark(), None)
         else:
             yield Past(wanted, local, None if with_spark is False else spark)
 
 
-def _local_history(wanted: Wanted, with_spark: bool | None, *, has_records: bool) -> History | None:
-    """Return the events for this process; None if they are too many, unless Spark is unwanted."""
+def _local_history(wanted: Wanted, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]) -> History | None:
+    """Return the events for this process; None unless they ``are_few`` or Spark is unwanted."""
     from wanderbus.pipeline.history.local_batches import LakeBatches, LogBatches
     from wanderbus.pipeline.history.local_history import LocalHistory
 
     if wanted.log is not None:
-        batches: LakeBatches | LogBatches = LogBatches(wanted.log)
+        batches: LocalBatches = LogBatches(wanted.log)
     else:
         assert wanted.lake is not None
         batches = LakeBatches(wanted.lake, wanted.selection)
-    if with_spark is None and not batches.is_small(has_records=has_records):
+    if with_spark is None and not are_few(batches):
         return None
     return LocalHistory(batches, wanted.selection, _counted)
 
