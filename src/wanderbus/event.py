@@ -205,6 +205,8 @@ def check_event(event: Event) -> Event:
 
 def check_content(event: Event) -> None:
     """Raise :class:`EventError` for a subject or attributes that :func:`check_event` refuses; ignores the times."""
+    if not isinstance(event.subject, str):
+        raise EventError(f"the subject has the type {type(event.subject).__name__}; give it a text")
     if not event.subject or len(event.subject) > limits.EVENT_NAME_CHARACTERS_MAX:
         raise EventError(f"the subject must have 1 to {limits.EVENT_NAME_CHARACTERS_MAX} characters")
     if len(event.attributes) > limits.EVENT_ATTRIBUTES_MAX:

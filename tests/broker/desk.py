@@ -59,6 +59,11 @@ Kind = TypeVar("Kind", bound=BrokerMessage)
 RecordKind = TypeVar("RecordKind", bound=AnyRecord)
 
 
+def raw(event: Event) -> msgspec.Raw:
+    """Return an event as servers send it."""
+    return msgspec.Raw(protocol.encode_event(event))
+
+
 def rows_of(state: BrokerState) -> dict[str, dict[str, bytes]]:
     """Every row of a state as the store would hold it: two states are equal when these are."""
     return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}

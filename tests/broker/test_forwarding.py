@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
-from tests.broker.desk import BOB
-from wanderbus.broker.messages import DiskFreed, DiskFull, LinkOpened, PublishAnswered
+from tests.broker.desk import BOB, raw
+from wanderbus import protocol
+from wanderbus.broker.messages import DiskFreed, DiskFull, LinkOpened, MessageArrived, PublishAnswered
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_BYTES_MAX, FORWARDED_BYTES_MAX
@@ -38,9 +41,9 @@ def test_the_leader_gets_the_identifier_of_the_publisher(desk: AccessDesk) -> No
     bob = desk.attach(BOB, epoch=4)
     desk.send(bob, Publish(7, event(1)), Publish(2, event(2), outbox=99), Publish(8, event(3, "Down")))
     assert desk.forwarded() == [
-        PublishFor(1, BOB, "phone", 4, 7, event(1), desk.wall_us),
-        PublishFor(2, BOB, "phone", 99, 2, event(2), desk.wall_us, is_outbox=True),
-        PublishFor(3, BOB, "phone", 4, 8, event(3, "Down"), desk.wall_us),
+        PublishFor(1, BOB, "phone", 4, 7, raw(event(1)), desk.wall_us),
+        PublishFor(2, BOB, "phone", 99, 2, raw(event(2)), desk.wall_us, is_outbox=True),
+        PublishFor(3, BOB, "phone", 4, 8, raw(event(3, "Down")), desk.wall_us),
     ]
     assert answers(desk, bob) == []
     assert desk.written(Published) == []
@@ -127,8 +130,20 @@ def test_an_event_behind_one_that_this_server_refused_for_a_while_is_not_forward
 
 def test_an_event_that_another_server_sends_to_the_wrong_leader_is_not_forwarded(desk: AccessDesk) -> None:
     desk.give(LinkOpened(50, server_user("east", "example.org"), "server", is_server=True))
-    desk.send(50, Attach(1, "default", None, keep=True), PublishFor(9, BOB, "phone", 1, 1, event(1), 0))
+    desk.send(50, Attach(1, "default", None, keep=True), PublishFor(9, BOB, "phone", 1, 1, raw(event(1)), 0))
     assert desk.forwarded() == []
     (refused,) = desk.received(50, PublishRefused)
     assert (refused.number, refused.limit) == (9, None)
     assert "north leads the channel of 'Northern', not south" in refused.reason
+
+
+def test_a_forwarded_event_is_encoded_once(desk: AccessDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    bob = desk.attach(BOB, epoch=4)
+    publish = protocol.encode(Publish(7, event(1)))
+    encode = Mock(side_effect=protocol.encode_event)
+    monkeypatch.setattr(protocol, "encode_event", encode)
+    monkeypatch.setattr(protocol, "size_of", None)
+    desk.give(MessageArrived(bob, publish))
+    (forwarded,) = desk.forwarded()
+    encode.assert_called_once_with(event(1))
+    assert forwarded.event == raw(event(1))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
-from tests.broker.desk import ALICE, BOB
+from tests.broker.desk import ALICE, BOB, raw
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import LinkOpened
 from wanderbus.broker.rollback.messages import ServerStarted
@@ -159,7 +159,7 @@ def test_events_wait_again_after_a_rollback(desk: LeaderDesk) -> None:
 def test_events_of_servers_wait_too_and_the_order_of_each_publisher_stays(desk: LeaderDesk) -> None:
     west = desk.server(WEST)
     bob = desk.device()
-    desk.send(west, PublishFor(5, ALICE, "tablet", 4, 1, event(1), desk.wall_us))
+    desk.send(west, PublishFor(5, ALICE, "tablet", 4, 1, raw(event(1)), desk.wall_us))
     desk.send(bob, Publish(1, event(2)), Publish(2, event(3, NORTHERN)), Publish(3, event(4)))
     assert [each.number for each in desk.forwarded()] == [2], "another leader does not wait"
     desk.send(desk.device(ALICE), Publish(1, event(5, DIRECT)))
@@ -170,7 +170,7 @@ def test_events_of_servers_wait_too_and_the_order_of_each_publisher_stays(desk: 
     desk.send(next_west, SettleInterest())
     desk.settle(NORTH)
     assert desk.events() == [5, 2, 4, 6], "the link of the server was replaced, so it sends its event again"
-    desk.send(next_west, PublishFor(5, ALICE, "tablet", 4, 1, event(1), desk.wall_us))
+    desk.send(next_west, PublishFor(5, ALICE, "tablet", 4, 1, raw(event(1)), desk.wall_us))
     assert desk.events() == [5, 2, 4, 6, 1]
 
 

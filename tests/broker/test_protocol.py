@@ -26,7 +26,7 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Attach(2**56, "default", Position(1, 9), False),
     protocol.Attach(1, "default", None, True),
     protocol.Publish(1, EVENT),
-    protocol.PublishFor(4, "sip:a@b", "phone", 2**56, 1, EVENT, 5, is_outbox=True),
+    protocol.PublishFor(4, "sip:a@b", "phone", 2**56, 1, msgspec.Raw(protocol.encode_event(EVENT)), 5, is_outbox=True),
     protocol.SettleInterest(),
     protocol.Subscribe(1, "Trade", "Price < 25", 60.0, RESTRICTIONS, True, POLICY, None, "cesql"),
     protocol.Unsubscribe(2, "wb-1"),

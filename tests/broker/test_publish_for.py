@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
 
-from tests.broker.desk import ALICE, BOB, SUBJECT
+from tests.broker.desk import ALICE, BOB, SUBJECT, raw
 from tests.broker.test_server_sessions import DOMAIN, NORTH, Hub, stream
+from wanderbus import protocol
 from wanderbus.broker.messages import DiskFreed, DiskFull, LinkOpened
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.broker.state.rows import FORMER_EPOCHS_MAX
@@ -32,7 +35,7 @@ def hub() -> Hub:
 
 def publish_for(request: int, number: int, *, epoch: int = 1, received_us: int = 0, **options: Any) -> PublishFor:
     """An event of Bob's phone, whose ``N`` is its number."""
-    return PublishFor(request, BOB, "phone", epoch, number, Event(SUBJECT, {"N": number}), received_us, **options)
+    return PublishFor(request, BOB, "phone", epoch, number, raw(Event(SUBJECT, {"N": number})), received_us, **options)
 
 
 def answers(hub: Hub, link: int) -> list[PublishAccepted | PublishRefused]:
@@ -64,6 +67,36 @@ def test_it_is_an_ordinary_record_of_its_publisher(hub: Hub) -> None:
     assert answers(hub, north) == [PublishAccepted(7, accepted.id)]
     assert stream(hub.came(south)) == [1]
     assert [each.user for each in record.delivery.notified] == [ALICE, SOUTH]
+
+
+def test_the_event_is_stored_in_the_bytes_of_the_other_server(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, north = hub.attach(), hub.server()
+    hub.subscribed(alice)
+    publish = publish_for(1, 1)
+    decode = Mock(side_effect=protocol.decode_event)
+    monkeypatch.setattr(protocol, "decode_event", decode)
+    monkeypatch.setattr(protocol, "encode_event", None)
+    hub.send(north, publish)
+    (record,) = hub.written(Published)
+    decode.assert_called_once_with(bytes(publish.event))
+    assert record.acceptance.event == publish.event
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x80", "not a message of the data channel"),
+        (bytes(raw(Event("Trade*", {}))), "wildcard"),
+        (bytes(raw(Event(SUBJECT, {"A": "x" * 70_000}))), "the limit is"),
+    ],
+)
+def test_an_event_that_may_not_be_published_is_refused_with_the_reason(hub: Hub, data: bytes, reason: str) -> None:
+    north = hub.server()
+    hub.send(north, PublishFor(1, BOB, "phone", 1, 1, msgspec.Raw(data), 0), publish_for(2, 2))
+    refused, taken = answers(hub, north)
+    assert isinstance(refused, PublishRefused)
+    assert reason in refused.reason
+    assert isinstance(taken, PublishAccepted)
 
 
 def test_a_repeat_is_recognised_whichever_server_brings_it(hub: Hub) -> None:
@@ -154,7 +187,7 @@ def test_no_event_of_an_outbox_overtakes_one_that_was_refused_for_a_while(hub: H
     hub.give(DiskFull())
     hub.send(north, publish_for(1, 1, is_outbox=True))
     hub.give(DiskFreed())
-    other = PublishFor(2, ALICE, "phone", 1, 1, Event(SUBJECT, {"N": 100}), 0, is_outbox=True)
+    other = PublishFor(2, ALICE, "phone", 1, 1, raw(Event(SUBJECT, {"N": 100})), 0, is_outbox=True)
     hub.send(north, publish_for(3, 2, is_outbox=True), other)
     assert numbers(hub) == [100]
     hub.send(north, publish_for(4, 1, is_outbox=True), publish_for(5, 2, is_outbox=True))

@@ -173,7 +173,7 @@ class Broker:
         )
         events_max = config.user_pattern_events_max
         delivery = Delivery(
-            state, journal, links, self._subscriptions, queue_limits, self._catch_up, events_max, phases
+            state, journal, links, self._subscriptions, queue_limits, self._catch_up, engine, events_max, phases
         )
         self._direct = self._make_direct(kernel, delivery, servers, channels)
         self._publishing = self._make_publishing(delivery)
@@ -260,7 +260,6 @@ class Broker:
             channels.direct,
             index,
             self._filters,
-            self._engine_events,
             self._rollback,
         )
 

@@ -135,8 +135,9 @@ class ArrivalMatched(Output, frozen=True):
 
 
 class ForwardPublish(Output, frozen=True):
-    """Publish an event of a device here at the server that leads its channel; :class:`PublishAnswered` answers it."""
+    """Publish an event of a device here at the ``leader`` of its channel; :class:`PublishAnswered` answers it."""
 
+    leader: str
     publish: protocol.PublishFor
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -262,6 +262,11 @@ class Subscriptions:
         """End some of the expired subscriptions, whether or not an event matches them; the sweep ends the others."""
         for identity in self._live.due(self._state.wall_us, EXPIRED_PER_PUBLISH_MAX):
             self.end(self._state.subscriptions[identity].subscription, "expired")
+
+    def end_all(self, expired: Iterable[Subscription]) -> None:
+        """End these subscriptions, which an event has matched after their expiry."""
+        for subscription in expired:
+            self.end(subscription, "expired")
 
     def _send_done(self, link: Link, request: int, subscriptions: Sequence[Subscription]) -> None:
         """Answer in as many messages as ``subscriptions`` need."""

@@ -15,7 +15,7 @@ from wanderbus import protocol
 from wanderbus.client.error_mapping import publish_error
 from wanderbus.client.machine.messages import PublishesDelayed, PublishEvent, PublishSettled
 from wanderbus.client.reports import OutboxRefusal, OutboxSize
-from wanderbus.errors import Closed, ConfigurationError, EventError, RemoteProtocolError, WanderbusError
+from wanderbus.errors import Closed, ConfigurationError, EventError, WanderbusError
 from wanderbus.event import HELD_BACK, Event, EventId, Value, check_event, too_large, unencodable
 from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.machine import Input
@@ -113,11 +113,8 @@ def encoded(event: Event) -> bytes:
     check_event_subject(event.subject)
     try:
         payload = protocol.encode_event(event)
-        protocol.decode_event(payload)
     except (TypeError, ValueError, OverflowError) as error:
         raise unencodable(event) or EventError(f"the event cannot be encoded: {error}") from None
-    except RemoteProtocolError as error:
-        raise EventError(f"the broker would refuse the event: {error}") from None
     if (size := len(payload)) > EVENT_BYTES_MOST:
         raise too_large(size, EVENT_BYTES_MOST)
     return payload

@@ -107,7 +107,8 @@ class South:
 
     def publish(self, request: int, number: int, subject: str = "North", **options: Any) -> list[Any]:
         """Publish an event of a device."""
-        return self.give(ForwardPublish(publish_for(request, number, subject, **options)))
+        leader = channels().leader(subject)
+        return self.give(ForwardPublish(leader, publish_for(request, number, subject, **options)))
 
     def taken(self, leader: str = "north") -> list[protocol.AgentMessage]:
         """Return what was sent on the present link since the last call."""
@@ -130,9 +131,9 @@ class South:
 
 def publish_for(request: int, number: int, subject: str = "North", *, outbox: int | None = None) -> protocol.PublishFor:
     """An event of Bob's phone."""
-    event, epoch = Event(subject, {"N": number}), outbox or 1
+    encoded, epoch = msgspec.Raw(protocol.encode_event(Event(subject, {"N": number}))), outbox or 1
     is_outbox = outbox is not None
-    return protocol.PublishFor(request, "sip:bob@example.org", "phone", epoch, number, event, 4, is_outbox)
+    return protocol.PublishFor(request, "sip:bob@example.org", "phone", epoch, number, encoded, 4, is_outbox)
 
 
 def row(subject: str, expression: str) -> Subscription:

@@ -65,8 +65,7 @@ class MatchedDelivery:
             self._links.notify(session, notified.subscriptions)
         for session, number, identity, device in decided.abandoned:
             self._links.acknowledge(session, device, number, (identity,))
-        for subscription in decided.expired.values():
-            self._subscriptions.end(subscription, "expired")
+        self._subscriptions.end_all(decided.expired.values())
 
     def _decide(self, matched: EngineEvent, decided: Decided) -> None:
         event, behind = matched.event, list[str]()

@@ -13,11 +13,11 @@ from zlib import crc32
 import msgspec
 
 from wanderbus import protocol
-from wanderbus.broker.publish.decisions import Conditions, Rejected, Repeated, Source
+from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Repeated, Source
 from wanderbus.broker.state.rows import PublisherRow
-from wanderbus.errors import EventError, LimitExceeded
+from wanderbus.errors import EventError, LimitExceeded, RemoteProtocolError
 from wanderbus.event import Event, EventId, check_event, too_large
-from wanderbus.limits import EVENT_BYTES_MAX, EVENT_BYTES_MOST
+from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.records import Acceptance
 from wanderbus.subscription import check_event_subject
 
@@ -31,8 +31,7 @@ DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try agai
 
 
 def accept(
-    event: Event,
-    encoded: bytes | None,
+    offered: Offered,
     source: Source,
     held_up: tuple[int, str] | None,
     publisher: PublisherRow | None,
@@ -40,43 +39,42 @@ def accept(
     now: Conditions,
     identity: Callable[[int], EventId],
 ) -> Acceptance | Repeated | Rejected:
-    """Return the decision about ``event``, which ``source`` identifies; nothing changes.
+    """Return the decision about an event, which ``source`` identifies; nothing changes.
 
     ``publisher`` is the row of its publisher, ``held_up`` that outbox's event that was refused temporarily, and the
-    bound that it met. ``encoded`` are the bytes of the event if it was checked already. It gets ``next_id`` if its
-    record is the next one. ``identity`` returns the id of an event that this server has accepted, by its number.
+    bound that it met. The event gets ``next_id`` if its record is the next one. ``identity`` returns the id of an event
+    that this server has accepted, by its number.
     """
     number = source.number
     if publisher is not None and is_repeated(publisher, source.epoch, number):
-        return _answer_again(event, source, publisher, identity)
+        return _answer_again(offered, source, publisher, identity)
     if source.is_outbox and not is_in_turn(number, held_up):
         return out_of_turn(held_up)
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
-    if refusal := now.permissions.refusal(source.user, event.subject):
+    if refusal := now.permissions.refusal(source.user, offered.event.subject):
         return Rejected(refusal)
-    try:
-        raw = msgspec.Raw(encoded or checked_bytes(event, now.event_bytes_max))
-    except (EventError, LimitExceeded) as error:
-        return rejection(error)
+    if offered.rejected is not None:
+        return offered.rejected
+    raw = msgspec.Raw(offered.encoded)
     received_us = None if source.received_us == now.at_us else source.received_us
     return Acceptance(next_id, raw, source.user, source.device, source.epoch, number, source.is_outbox, received_us)
 
 
 def accepted_as(
-    event: Event, source: Source, publisher: PublisherRow | None, identity: Callable[[int], EventId]
+    offered: Offered, source: Source, publisher: PublisherRow | None, identity: Callable[[int], EventId]
 ) -> EventId | None:
-    """Return the id that ``event`` has got here, or with a session that has moved here; None if it is not known."""
+    """Return the id that an event has got here, or with a session that has moved here; None if it is not known."""
     if publisher is None or publisher.epoch != source.epoch:
         return None
     answer = _first_answer(publisher, source.number, identity)
-    return answer if answer is not None and _is_same(event, source.number, publisher) else None
+    return answer if answer is not None and _is_same(offered, source.number, publisher) else None
 
 
 def _answer_again(
-    event: Event, source: Source, publisher: PublisherRow, identity: Callable[[int], EventId]
+    offered: Offered, source: Source, publisher: PublisherRow, identity: Callable[[int], EventId]
 ) -> Repeated | Rejected:
-    """Return the first answer if ``event`` is the one that had the number then; refuse another event.
+    """Return the first answer if the event is the one that had the number then; refuse another event.
 
     A publisher that was restored from a copy, or copied while it ran, uses numbers again for other events. An outbox
     waits for its answers with fewer numbers than are remembered, and begins an epoch when it waits for none: without an
@@ -89,15 +87,12 @@ def _answer_again(
     answer = None if is_earlier else _first_answer(publisher, number, identity)
     if answer is None:
         return ANSWER_UNKNOWN if source.is_outbox else Repeated(None)
-    return Repeated(answer) if _is_same(event, number, publisher) else NUMBER_USED
+    return Repeated(answer) if _is_same(offered, number, publisher) else NUMBER_USED
 
 
-def _is_same(event: Event, number: int, publisher: PublisherRow) -> bool:
-    """Return whether ``event`` is the one that had ``number``, as far as that is remembered."""
-    try:
-        return publisher.digests.get(number) in (None, crc32(checked_bytes(event, EVENT_BYTES_MOST)))
-    except EventError:
-        return False
+def _is_same(offered: Offered, number: int, publisher: PublisherRow) -> bool:
+    """Return whether the event is the one that had ``number``, as far as that is remembered."""
+    return publisher.digests.get(number) in (None, crc32(offered.encoded))
 
 
 def _first_answer(publisher: PublisherRow, number: int, identity: Callable[[int], EventId]) -> EventId | None:
@@ -124,9 +119,26 @@ def out_of_turn(held_up: tuple[int, str] | None) -> Rejected:
     return Rejected("an earlier event of the outbox must be accepted first", held_up[1] if held_up else None)
 
 
-def rejection(error: EventError | LimitExceeded) -> Rejected:
-    """Return the refusal of an event that failed with ``error``."""
-    return Rejected(protocol.shortened(error), error.limit if isinstance(error, LimitExceeded) else None)
+def offered(event: Event | msgspec.Raw, bytes_max: int) -> Offered:
+    """Return an event with its bytes: those of another server as they are, encoded here if it comes from an agent.
+
+    An agent's own bytes may differ from those of any encoder, and hold what no reader of the log would expect.
+    """
+    encoded = b""
+    try:
+        if isinstance(event, Event):
+            check_published(event)
+            encoded = protocol.encode_event(event)
+        else:
+            encoded = bytes(event)
+            event = protocol.decode_event(encoded)
+            check_published(event)
+        check_size(encoded, bytes_max)
+    except (EventError, LimitExceeded, RemoteProtocolError) as error:
+        limit = error.limit if isinstance(error, LimitExceeded) else None
+        named = event if isinstance(event, Event) else Event("", {})
+        return Offered(named, encoded, Rejected(protocol.shortened(error), limit))
+    return Offered(event, encoded)
 
 
 def checked_bytes(event: Event, bytes_max: int = EVENT_BYTES_MAX) -> bytes:
@@ -134,9 +146,19 @@ def checked_bytes(event: Event, bytes_max: int = EVENT_BYTES_MAX) -> bytes:
 
     Raise :class:`EventError` for one that may not be published, :class:`LimitExceeded` for one above ``bytes_max``.
     """
+    check_published(event)
+    encoded = protocol.encode_event(event)
+    check_size(encoded, bytes_max)
+    return encoded
+
+
+def check_published(event: Event) -> None:
+    """Raise :class:`EventError` for an event that may not be published, whatever its size."""
     check_event(event)
     check_event_subject(event.subject)
-    encoded = protocol.encode_event(event)
+
+
+def check_size(encoded: bytes, bytes_max: int) -> None:
+    """Raise :class:`LimitExceeded` for an event with more than ``bytes_max`` bytes."""
     if len(encoded) > bytes_max:
         raise too_large(len(encoded), bytes_max)
-    return encoded

@@ -8,7 +8,7 @@ from wanderbus import records
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.state.rows import SessionRow
-from wanderbus.event import EventId
+from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.subscription import Subscription
 
@@ -44,17 +44,27 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     """True if another server sent it, which may repeat an event after the publisher has begun another epoch."""
 
 
-class Repeated(msgspec.Struct, frozen=True, gc=False):
-    """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
-
-    id: EventId | None
-
-
 class Rejected(msgspec.Struct, frozen=True, gc=False):
     """The event is refused because of ``reason``; ``limit`` is the bound that was met."""
 
     reason: str
     limit: str | None = None
+
+
+class Offered(msgspec.Struct, frozen=True, gc=False):
+    """An event that was published: decoded and encoded once, whichever way it goes from here."""
+
+    event: Event
+    encoded: bytes
+    """Its bytes; empty if it cannot be encoded."""
+    rejected: Rejected | None = None
+    """Refusal of an event that nobody may publish; None for a valid one."""
+
+
+class Repeated(msgspec.Struct, frozen=True, gc=False):
+    """The publisher has used this number, or a higher one; ``id`` is the answer of then, None if it is unknown."""
+
+    id: EventId | None
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):

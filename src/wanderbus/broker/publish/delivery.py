@@ -5,12 +5,13 @@ The event may have been accepted by this server or by another one: see :mod:`wan
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import partial
 
 import msgspec
 
 from wanderbus import records
+from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.piece import past_event
 from wanderbus.broker.interest.filter_accounts import Undecided
@@ -26,6 +27,7 @@ from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
+from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
 
@@ -40,12 +42,14 @@ class Delivery:
         subscriptions: Subscriptions,
         queue_limits: QueueLimits,
         catch_up: CatchUp,
+        engine: EngineEvents,
         user_pattern_events_max: int,
         phases: PhaseCounts,
     ) -> None:
         self.phases = phases
         """Counts of events that the channel and the destination have examined."""
         self._catch_up = catch_up
+        self._engine = engine
         self._state = state
         self._journal = journal
         self._links = links
@@ -99,6 +103,33 @@ class Delivery:
             displaced = self._queue_limits.displaced_by(notified, matched.values(), len(bytes(encoded)))
         delivery = records.Delivery(tuple(recorded), tuple(restricted), tuple(steps), displaced)
         return Delivered(delivery, notified, undecided, expired, behind, full)
+
+    def arrived(
+        self,
+        event: Event,
+        arrival: records.Arrival,
+        received_us: int,
+        excluded: Container[str],
+        report: Callable[[bool], Output] | None,
+        causal: bytes = b"",
+    ) -> None:
+        """Record an event that another server has accepted, and deliver it here, unless the matching engine does so.
+
+        ``report`` makes the report on whether a subscription matches it; ``causal`` is its header in the causal order.
+        """
+        self._subscriptions.end_expired()
+        if self._engine.takes(event.subject):
+            self._engine.take(arrival, report, causal)
+            return
+        # Subscriptions read the past of a leader's log only, which has no order among the events of other servers.
+        identity = None if causal else arrival.id
+        delivered = self.deliver(event, arrival.event, received_us, excluded, identity)
+        self.phases.at_destination(is_matched=delivered.is_matched)
+        if report is not None:
+            self._journal.emit_now(report(delivered.is_matched))
+        at_us, delivery = self._state.wall_us, delivered.delivery
+        self.write(delivered, records.Arrived(at_us=at_us, arrival=arrival, delivery=delivery, causal=causal))
+        self._subscriptions.end_all(delivered.expired)
 
     def write(self, delivered: Delivered, record: records.Published | records.Arrived) -> None:
         """Write the record of an event, with what its notifications displace, and send what the windows allow."""

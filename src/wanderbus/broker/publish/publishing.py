@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -14,12 +14,12 @@ from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import (
     accept,
     accepted_as,
-    checked_bytes,
     is_in_turn,
     is_repeated,
+    offered,
     out_of_turn,
 )
-from wanderbus.broker.publish.decisions import Conditions, Delivered, Rejected, Repeated, Source
+from wanderbus.broker.publish.decisions import Conditions, Delivered, Offered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.held_publishes import HeldPublishes
 from wanderbus.broker.readers import Link
@@ -32,15 +32,13 @@ from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import device_key, publisher_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
-from wanderbus.errors import EventError, LimitExceeded
 from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.records import Acceptance
+from wanderbus.subscription import Subscription
 
 OfPublishers: TypeAlias = protocol.Publish | protocol.PublishFor
 """Messages with an event to publish."""
-
-_NOT_ENCODED: Final = (None, None)
 
 
 class Publishing:
@@ -74,14 +72,15 @@ class Publishing:
         self._settled = settled
         self._held: HeldPublishes[OfPublishers] = HeldPublishes(links)
         self._direct = direct
-        self._encoded: dict[int, tuple[Event, bytes]] = {}
-        """Prematched events and the bytes of each, by object identity."""
+        self._offered: dict[int, tuple[OfPublishers, Offered]] = {}
+        """Coming messages that were read already, and the event of each, by object identity."""
 
     def prematch(self, coming: Iterable[tuple[Link, OfPublishers]]) -> None:
         """Match the coming publishes in one batch, except repeats and malformed events."""
-        self._encoded.clear()
+        self._offered.clear()
         if self.conditions.is_disk_full:
             return
+        events: list[Event] = []
         for link, message in coming:
             if link.session is None:
                 continue
@@ -89,31 +88,29 @@ class Publishing:
             publisher = self._state.publishers.get(source.key)
             if publisher is not None and is_repeated(publisher, source.epoch, source.number):
                 continue
-            event = message.event
-            if self._engine.takes(event.subject) or self._forwarding.takes(event.subject):
-                continue
-            try:
-                self._encoded[id(event)] = event, checked_bytes(event, self.conditions.event_bytes_max)
-            except (EventError, LimitExceeded):
-                continue  # publish() refuses it with the reason
-        if len(self._encoded) > 1:
-            self._subscriptions.matcher.prematch([event for event, _ in self._encoded.values()])
+            one = offered(message.event, self.conditions.event_bytes_max)
+            self._offered[id(message)] = message, one
+            subject = one.event.subject
+            if one.rejected is None and not self._engine.takes(subject) and not self._forwarding.takes(subject):
+                events.append(one.event)
+        if len(events) > 1:
+            self._subscriptions.matcher.prematch(events)
 
     def publish(self, link: Link, message: OfPublishers) -> None:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
-        _, encoded = self._encoded.pop(id(message.event), _NOT_ENCODED)
-        source, state = self._source(link, message), self._state
+        read = self._offered.pop(id(message), None)
+        one = offered(message.event, self.conditions.event_bytes_max) if read is None else read[1]
+        event, source, state = one.event, self._source(link, message), self._state
         held_up = link.held_up.get(source.key) if link.held_up else None
-        # An encoded event was looked up with its batch: this server leads its channel.
-        if encoded is None and self._forwarding.takes(message.event.subject):
-            self._forward(link, source, message.event, held_up)
+        if self._forwarding.takes(event.subject):
+            self._forward(link, source, one, held_up)
             return
-        if self._settled.missing and self._waits(link, source, message):
+        if self._settled.missing and self._waits(link, source, message, one):
             return
         publisher = state.publishers.get(source.key)
         known = publisher, state.next_id, self.conditions, state.identity
-        decided = accept(message.event, encoded, source, held_up, *known)
+        decided = accept(one, source, held_up, *known)
         if type(decided) is Repeated:
             self._answer_repeat(link, source, decided)
             return
@@ -123,20 +120,13 @@ class Publishing:
             self._refuse(link, source, decided.reason, decided.limit)
             return
         assert type(decided) is Acceptance
-        if self._direct is not None and self._direct.takes(message.event.subject):
-            self._publish_directly(link, source, message.event, decided, self._direct)
+        direct = self._direct if self._direct is not None and self._direct.takes(event.subject) else None
+        if direct is not None and (
+            rejected := self._advertisements.refusal(source.user, event) or direct.refusal(event.subject)
+        ):
+            self._refuse(link, source, rejected.reason, rejected.limit)
             return
-        if self._engine.takes(message.event.subject):
-            self._answer(link, source, self._engine.accept(decided))
-            return
-        delivered = self._delivery.deliver(message.event, decided.event, source.received_us)
-        if limit := delivered.full:
-            self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
-        else:
-            self._delivery.phases.at_channel(is_sent=delivered.is_matched)
-            self._answer(link, source, self._write(decided, delivered))
-        for subscription in delivered.expired:
-            self._subscriptions.end(subscription, "expired")
+        self._deliver(link, source, event, decided, direct)
 
     def settle(self, link: Link) -> None:
         """Take the report of a server about its interest; process what has waited for the last such report."""
@@ -149,9 +139,9 @@ class Publishing:
             for waiting, message in several:
                 self.publish(waiting, message)
 
-    def _waits(self, link: Link, source: Source, message: OfPublishers) -> bool:
+    def _waits(self, link: Link, source: Source, message: OfPublishers, one: Offered) -> bool:
         """Return whether an event waits, or is refused, because this leader does not know yet who wants it."""
-        refused = self._settled.refusal(message.event.subject)
+        refused = self._settled.refusal(one.event.subject)
         if refused is None and not self._held.has(source.key):
             return False
         if not len(self._held):
@@ -162,66 +152,66 @@ class Publishing:
                 f"{names} {'has' if len(self._settled.missing) == 1 else 'have'} not reported yet which events to send"
             )
             self._links.send(link, protocol.PublishesWait(protocol.shortened(reason)))
-        if not self._held.add(link, source.key, protocol.size_of(message.event), message):
+        if not self._held.add(link, source.key, len(one.encoded), message):
             reason = "too many events wait until all servers have reported which they want; try again later"
             self._refuse(link, source, reason, "routes_unknown")
         return True
 
-    def _publish_directly(
-        self, link: Link, source: Source, event: Event, acceptance: Acceptance, direct: DirectEvents
+    def _deliver(
+        self, link: Link, source: Source, event: Event, acceptance: Acceptance, direct: DirectEvents | None
     ) -> None:
-        """Deliver an event of a decentralised channel here, and send it to the servers that want it (SPEC K-04)."""
-        if rejected := self._advertisements.refusal(source.user, event) or direct.refusal(event.subject):
-            self._refuse(link, source, rejected.reason, rejected.limit)
-            return
+        """Record an accepted event and deliver it here; ``direct`` sends it to the servers that want it (SPEC K-04)."""
+        sending = None
         if self._engine.takes(event.subject):
-            sending = direct.send(event, acceptance)
-            self._answer(link, source, self._engine.accept(acceptance, sending.header))
-            direct.perform(sending.outputs)
-            return
-        delivered = self._delivery.deliver(event, acceptance.event, source.received_us, direct.excluded)
-        if limit := delivered.full:
-            self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
+            sending = direct and direct.send(event, acceptance)
+            self._answer(link, source, self._engine.accept(acceptance, sending.header if sending else b""))
+            expired: list[Subscription] = []
         else:
-            acceptance = self._renumbered(acceptance)
-            sending = direct.send(event, acceptance)
-            self._delivery.phases.at_channel(is_sent=delivered.is_matched or sending.is_wanted)
-            self._answer(link, source, self._write(acceptance, delivered, sending.header))
+            excluded = direct.excluded if direct else ()
+            delivered = self._delivery.deliver(event, acceptance.event, source.received_us, excluded)
+            expired = delivered.expired
+            if limit := delivered.full:
+                self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
+            else:
+                acceptance = self._renumbered(acceptance)
+                sending = direct and direct.send(event, acceptance)
+                self._delivery.phases.at_channel(is_sent=delivered.is_matched or bool(sending and sending.is_wanted))
+                self._answer(link, source, self._write(acceptance, delivered, sending.header if sending else b""))
+        # What the causal order has counted as written follows its record, with nothing between.
+        if direct and sending:
             direct.perform(sending.outputs)
-        for subscription in delivered.expired:
-            self._subscriptions.end(subscription, "expired")
+        self._subscriptions.end_all(expired)
 
-    def _forward(self, link: Link, source: Source, event: Event, held_up: tuple[int, str] | None) -> None:
+    def _forward(self, link: Link, source: Source, one: Offered, held_up: tuple[int, str] | None) -> None:
         """Send an event to the server that leads its channel, or refuse it.
 
         One that this server accepted itself, while the channel was decentralised, gets that answer again.
         """
         if (
-            known := accepted_as(event, source, self._state.publishers.get(source.key), self._state.identity)
+            known := accepted_as(one, source, self._state.publishers.get(source.key), self._state.identity)
         ) is not None:
             self._answer(link, source, known)
             return
         if source.is_outbox and not is_in_turn(source.number, held_up):
             rejected: Rejected | None = out_of_turn(held_up)
         else:
-            rejected = self._forwarding.refusal(link, source, event, self.conditions)
+            rejected = self._forwarding.refusal(link, source, one, self.conditions)
         if rejected is not None:
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
         if link.held_up and source.is_outbox:
             link.held_up.pop(source.key, None)
-        self._forwarding.forward(link, source, event)
+        self._forwarding.forward(link, source, one)
 
     def _renumbered(self, acceptance: Acceptance) -> Acceptance:
         """Return ``acceptance`` with the next id: the check of full queues may have written drops."""
         state = self._state
         return acceptance if acceptance.id.number == state.offset else structs.replace(acceptance, id=state.next_id)
 
-    def _write(self, acceptance: Acceptance, delivered: Delivered, causal: bytes = b"") -> EventId:
+    def _write(self, acceptance: Acceptance, delivered: Delivered, causal: bytes) -> EventId:
         """Write the record and send what the windows allow; return the event's id."""
-        state, acceptance = self._state, self._renumbered(acceptance)
-        delivery = delivered.delivery
-        published = records.Published(at_us=state.wall_us, acceptance=acceptance, delivery=delivery, causal=causal)
+        delivery, at_us = delivered.delivery, self._state.wall_us
+        published = records.Published(at_us=at_us, acceptance=acceptance, delivery=delivery, causal=causal)
         self._delivery.write(delivered, published)
         return acceptance.id
 

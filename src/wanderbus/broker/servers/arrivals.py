@@ -174,16 +174,13 @@ class Arrivals:
             self._journal.emit(ArrivalsWanted(given.leader, given.epoch, number))
 
     def _deliver(self, given: EventArrived) -> None:
-        self._subscriptions.end_expired()
         raw = msgspec.Raw(given.encoded or protocol.encode_event(given.event))
         received_us = None if self.received_us == self._state.wall_us else self.received_us
         arrival = records.Arrival(
             given.leader, given.epoch, given.number, given.before, given.id, given.accepted_us, raw, received_us
         )
-        if self._engine.takes(given.event.subject):
-            self._engine.take(arrival, self._report(given))
-        else:
-            self._match(given, arrival)
+        # Other servers get it from its leader: a subscription to every subject would send it in circles.
+        self._delivery.arrived(given.event, arrival, self.received_us, self._servers.users, self._report(given))
 
     def _report(self, given: EventArrived) -> Callable[[bool], ArrivalMatched] | None:
         """Return what makes the report on an arrival; None if there is nobody to report to."""
@@ -191,15 +188,3 @@ class Arrivals:
             return None
         leader, subject = given.leader, given.event.subject
         return lambda is_matched: ArrivalMatched(leader, subject, is_matched)
-
-    def _match(self, given: EventArrived, arrival: records.Arrival) -> None:
-        # Other servers get it from its leader: a subscription to every subject would send it in circles.
-        servers = self._servers.users
-        delivered = self._delivery.deliver(given.event, arrival.event, self.received_us, servers, given.id)
-        self._delivery.phases.at_destination(is_matched=delivered.is_matched)
-        if (report := self._report(given)) is not None:
-            self._journal.emit_now(report(delivered.is_matched))
-        record = records.Arrived(at_us=self._state.wall_us, arrival=arrival, delivery=delivered.delivery)
-        self._delivery.write(delivered, record)
-        for subscription in delivered.expired:
-            self._subscriptions.end(subscription, "expired")

@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from wanderbus import protocol, records
-from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
@@ -72,7 +71,6 @@ class DirectEvents:
         channels: DirectChannels,
         index: RouteIndex,
         publisher_filters: PublisherFilters,
-        engine: EngineEvents,
         rollback: Rollback,
     ) -> None:
         self.received_us = 0
@@ -88,7 +86,6 @@ class DirectEvents:
         self._delivery = delivery
         self._servers = servers
         self._publisher_filters = publisher_filters
-        self._engine = engine
         self._rollback = rollback
         rollback.has_decentralised(self)
         self._machine: CausalServer | None = None
@@ -314,21 +311,9 @@ class DirectEvents:
             # Its server has published it again, after a rollback of its log.
             self._write([causal.Accepted(header, payload)])
             return
-        self._subscriptions.end_expired()
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
-        encoded = encode_header(header)
-        if self._engine.takes(event.subject):
-            self._engine.take(arrival, partial(DirectArrivalMatched, event.subject), encoded)
-            return
-        delivered = self._delivery.deliver(event, arrival.event, self.received_us, self.excluded)
-        self._delivery.phases.at_destination(is_matched=delivered.is_matched)
-        self._journal.emit_now(DirectArrivalMatched(event.subject, delivered.is_matched))
-        record = records.Arrived(
-            at_us=self._state.wall_us, arrival=arrival, delivery=delivered.delivery, causal=encoded
-        )
-        self._delivery.write(delivered, record)
-        for subscription in delivered.expired:
-            self._subscriptions.end(subscription, "expired")
+        report = partial(DirectArrivalMatched, event.subject)
+        self._delivery.arrived(event, arrival, self.received_us, self.excluded, report, encode_header(header))
 
     def _arrival(self, header: Header, payload: bytes) -> records.Arrival:
         data, received_us = decode_payload(payload), self.received_us

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+import msgspec
+
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import ForwardPublish, PublishAnswered
-from wanderbus.broker.publish.acceptance import checked_bytes, rejection
-from wanderbus.broker.publish.decisions import Conditions, Rejected, Source
+from wanderbus.broker.publish.decisions import Conditions, Offered, Rejected, Source
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.forwarded_publish import ForwardedPublish, PublishId
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.errors import EventError, LimitExceeded
-from wanderbus.event import Event
 from wanderbus.limits import FORWARDED_BYTES_MAX
 
 _EVENT_BYTES: Final = 1_024
@@ -51,41 +50,39 @@ class Forwarding:
         """Return whether another server leads the channel of ``subject``."""
         return self._channels is not None and not self._channels.leads(subject)
 
-    def refusal(self, link: Link, source: Source, event: Event, now: Conditions) -> Rejected | None:
+    def refusal(self, link: Link, source: Source, offered: Offered, now: Conditions) -> Rejected | None:
         """Return why an event of the device on ``link`` is not forwarded, None if it may be."""
         if link.is_server:
             assert self._channels is not None
-            here, leader = self._channels.server, self._channels.leader(event.subject)
-            return Rejected(f"{leader} leads the channel of {event.subject!r}, not {here}; compare the domain files")
-        if refusal := now.permissions.refusal(source.user, event.subject):
+            subject, here = offered.event.subject, self._channels.server
+            leader = self._channels.leader(subject)
+            return Rejected(f"{leader} leads the channel of {subject!r}, not {here}; compare the domain files")
+        if refusal := now.permissions.refusal(source.user, offered.event.subject):
             return Rejected(refusal)
         if _id(source) not in self._request_of and self._bytes_of[link.key] >= FORWARDED_BYTES_MAX:
             reason = "too many events wait for the servers that lead their channels; try again later"
             return Rejected(reason, "forwarded_bytes_max")
-        try:
-            checked_bytes(event, now.event_bytes_max)
-        except (EventError, LimitExceeded) as error:
-            return rejection(error)
-        return None
+        return offered.rejected
 
-    def forward(self, link: Link, source: Source, event: Event) -> None:
+    def forward(self, link: Link, source: Source, offered: Offered) -> None:
         """Send an event of the device on ``link`` to the leader of its channel, unless it is on its way already."""
         identity = _id(source)
         if (request := self._request_of.get(identity)) is not None:
             self._waiting[request] = self._waiting[request]._replace(link=link.link, number=source.request)
             return
         request = self._requests = self._requests + 1
-        size = _EVENT_BYTES + protocol.size_of(event)
+        size = _EVENT_BYTES + len(offered.encoded)
         self._request_of[identity] = request
-        leader = "" if self._channels is None else self._channels.leader(event.subject)
+        leader = "" if self._channels is None else self._channels.leader(offered.event.subject)
         self._waiting[request] = ForwardedPublish(
             identity, link.link, source.request, source.is_outbox, link.key, size, leader
         )
         self._bytes_of[link.key] += size
         publisher = source.user, source.device, source.epoch, source.number
         self._warn(leader, link)
-        publish = protocol.PublishFor(request, *publisher, event, source.received_us, source.is_outbox)
-        self._journal.emit_now(ForwardPublish(publish))
+        raw = msgspec.Raw(offered.encoded)
+        publish = protocol.PublishFor(request, *publisher, raw, source.received_us, source.is_outbox)
+        self._journal.emit_now(ForwardPublish(leader, publish))
 
     def take(self, given: PublishAnswered | LeaderTrouble) -> None:
         """Take an answer of a leader, or a report about it."""

@@ -123,8 +123,8 @@ class LeaderSessions:
                     session = touched[leader] = self._sessions[leader]
                     lineage = self._channels.lineage(subject)
                     session.send(session.interest.event_arrived(lineage, is_matched=is_matched))
-                case ForwardPublish(publish=publish):
-                    self._sessions[self._channels.leader(publish.event.subject)].publish(publish)
+                case ForwardPublish(leader=leader, publish=publish):
+                    self._sessions[leader].publish(publish)
                 case AskLeader(leader=leader, request=request):
                     if (asked := self._sessions.get(leader)) is not None:
                         asked.ask(request)
