@@ -24,6 +24,7 @@ from wanderbus.client.machine.messages import Moved
 from wanderbus.datachannel import Transports
 from wanderbus.machine import Output, RandomSource
 from wanderbus.mobility import messages as sip
+from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import AnyRecord, Started
 from wanderbus.rudp.sending import Sender
@@ -150,6 +151,11 @@ def never_probe(patch: Patch) -> None:
     patch.setattr(AgentMachine, "_channel_failed", lambda self, reason, now: self._disconnected(reason))
 
 
+def never_register_again(patch: Patch) -> None:
+    """Signalling over TCP: a broken connection to the server is replaced at the next refresh only (RFC 5626 4.5)."""
+    patch.setattr(UserAgent, "_flow_failed", lambda self, now, reason="": [])
+
+
 def some_seed_fails(seeds: Iterable[int]) -> bool:
     for seed in seeds:
         try:
@@ -173,6 +179,7 @@ def some_seed_fails(seeds: Iterable[int]) -> bool:
         take_one_too_many,
         publish_out_of_order,
         never_probe,
+        never_register_again,
     ],
     ids=lambda sabotage: sabotage.__name__,
 )

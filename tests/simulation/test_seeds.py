@@ -46,6 +46,8 @@ def test_a_dozen_seeds_have_enough_happening_in_them() -> None:
     assert sum(result.address_changes for result in results) > 10
     assert sum(result.agent_kills for result in results) > 2
     assert sum(result.server_crashes for result in results) > 2
+    travellers = [traveller for seed in DOZEN for traveller in Scenario(seed).travellers]
+    assert sum(traveller.transport == "TCP" for traveller in travellers) > 2
 
 
 def test_u07_the_same_seed_is_the_same_history() -> None:

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.noticing import is_noticed
 from wanderbus.mobility.registration_manager import RegistrationManager
 from wanderbus.mobility.session.call import Call
 from wanderbus.mobility.session.uac_invite import UacInvites
 from wanderbus.simulation.sip.scenario import HEAL_RTT_MAX, SIPScenario, run_sip_seed
+from wanderbus.sip.message.framing import StreamFramer
+from wanderbus.sip.message.message import Fed
 
 CALM_SEED = next(seed for seed in range(1, 100) if SIPScenario(seed).calm)
 ROUGH_SEED = next(seed for seed in range(1, 100) if not SIPScenario(seed).calm)
@@ -51,6 +54,19 @@ def test_missing_reinvites_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_refreshes_of_the_registration_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RegistrationManager, "timer_fired", lambda self, now: [])
     assert any("is registered at []" in problem for problem in run_sip_seed(ROUGH_SEED).problems)
+
+
+def test_lost_pieces_of_messages_over_tcp_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = StreamFramer.feed
+
+    def keep_nothing(self: StreamFramer, data: bytes) -> Fed:
+        fed = feed(self, data)
+        self._held.clear()
+        self._message_bytes, self._searched = None, 0
+        return fed
+
+    monkeypatch.setattr(StreamFramer, "feed", keep_nothing)
+    assert is_noticed(run_sip_seed, (2, 6, 7), "is registered at []")
 
 
 def test_an_old_offer_that_waited_in_the_proxy_changes_nothing() -> None:

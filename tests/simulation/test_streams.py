@@ -250,3 +250,27 @@ def test_a_peer_that_takes_nothing_costs_a_bounded_amount() -> None:
         two.say(bytes(2**16))
     two.run(0.1)
     assert [reason for _, reason in two.left.closed] == ["the other side does not take what is sent"]
+
+
+def test_with_port_0_a_socket_opens_connections_and_accepts_none() -> None:
+    two, caller, ip = Two(), Recorder(), "10.0.0.3"
+    sockets, streams = {"datagrams": (ip, 1)}, {"data": (ip, 0)}
+    node = Node("caller", caller, sockets, two.world, two.network, lambda output: None, streams=streams)
+    node.perform([SendOnStream("data", TO_RIGHT, b"x")])
+    two.say(b"y", target=Target((ip, 0)))
+    two.run(1.0)
+    assert two.right.data == b"x"
+    assert [reason for _, reason in two.left.closed] == ["connection refused"]
+
+
+def test_one_of_the_connections_of_a_socket_is_closed() -> None:
+    two = Two()
+    two.there.close_any_stream("data")
+    for name in ("one", "other"):
+        two.say(b"a", target=Target(RIGHT, server_name=name))
+    two.run(1.0)
+    two.there.close_any_stream("datagrams")
+    two.there.close_any_stream("data")
+    two.run(1.0)
+    assert [reason for _, reason in two.left.closed] == ["closed by the other side"]
+    assert [reason for _, reason in two.right.closed] == ["closed here"]

@@ -53,6 +53,14 @@ def test_u07_randomness_comes_of_the_seed() -> None:
     assert 1.0 <= drawn[0][1] <= 2.0
 
 
+def test_u07_a_stream_apart_leaves_the_other_draws_as_they_are() -> None:
+    plain, used = World(1), World(1)
+    drawn = [used.apart(name).random() for name in ("a", "a", "b")]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert World(2).apart("a").random() != drawn[0]
+    assert plain.random.random() == used.random.random()
+
+
 def carried(conditions: Conditions, count: int = 200, *, cut: str = "") -> list[tuple[float, bytes]]:
     """Send numbered datagrams, one a second, from A to B; when each arrived."""
     world = World(3)

@@ -89,6 +89,10 @@ class Node:
         if ended := self._streams.bind(dict(streams or {})):
             self.feed(ended)
 
+    def close_any_stream(self, name: str) -> None:
+        """Close one of the connections of the socket ``name``, if it has any."""
+        self._streams.close_any(name)
+
     def kill(self) -> None:
         """Stop at once, as by kill -9."""
         self.alive = False

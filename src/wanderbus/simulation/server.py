@@ -39,6 +39,7 @@ from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.sip.proxy.sip_server import SOCKET as PROXY_SOCKET
 from wanderbus.sip.proxy.sip_server import SIPServer
 
 DOMAIN: Final = "sim.test"
@@ -139,13 +140,15 @@ class SimulatedServer:
     def start(self) -> None:
         """Boot from the disk."""
         random, state, member = SeededRandom(self._world), self.recovered_state(), self._member
-        # Dialogs through the proxy survive a restart if its key is the same.
-        key = self._path_key or random.token(16)
+        # Dialogs through the proxy survive a restart, because its key stays the same.
+        self._path_key = self._path_key or random.token(16)
         media = RelayDriver(self._relays, random) if self._relays else None
         address = self.ip, _SIP_PORT
-        sip = SIPServer(DOMAIN, address, password_of, random, key, media=media)
-        served = {"sip": address} | ({"ng": (self.ip, _NG_PORT)} if self._relays else {})
-        self._sip = Node("registrar", sip, served, self._world, self._network, self._report)
+        sip = SIPServer(DOMAIN, address, password_of, random, self._path_key, media=media, streams={"TCP": address})
+        served = {PROXY_SOCKET: address} | ({"ng": (self.ip, _NG_PORT)} if self._relays else {})
+        self._sip = Node(
+            "registrar", sip, served, self._world, self._network, self._report, streams={PROXY_SOCKET: address}
+        )
         access = AccessServer(
             Properties(uri=BROKER_URI, server=address, password=password_of("broker")),
             Broker(state, self._config, channels=None if member is None else member.channels),
@@ -188,6 +191,11 @@ class SimulatedServer:
         for offset, _, payload in self.disk.log[state.offset :]:
             state.apply(offset, decode_record(payload))
         return state
+
+    def close_signalling(self) -> None:
+        """Close one of the connections over which agents signal, if there is any."""
+        if self._sip is not None:
+            self._sip.close_any_stream(PROXY_SOCKET)
 
     def crash(self, *, lose_rows: bool) -> None:
         """Kill every server process and the power with it; the state file may be lost too."""

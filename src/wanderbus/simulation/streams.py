@@ -81,7 +81,7 @@ class StreamHost:
         return len(self._ends)
 
     def bind(self, sockets: dict[str, Address]) -> list[Input]:
-        """Listen at these addresses, by name of socket, and at no others.
+        """Listen at these addresses, by name of socket, and at no others; with port 0 a socket opens connections alone.
 
         The old connections are lost, because their address may be gone; the other side is not notified. Returns the
         inputs for the machine.
@@ -93,7 +93,8 @@ class StreamHost:
             inputs += self._forget(end, "closed here")
         self._sockets = dict(sockets)
         for name, address in sockets.items():
-            self._network.listeners[address] = (self, name)
+            if address[1]:
+                self._network.listeners[address] = (self, name)
         return inputs
 
     def kill(self) -> None:
@@ -122,6 +123,11 @@ class StreamHost:
         if end is not None:
             self._lose(end, "closed here")
             self._notify_other(end, "closed by the other side")
+
+    def close_any(self, name: str) -> None:
+        """Close one of the connections of the socket ``name``, if it has any."""
+        if numbers := [number for number, socket in self._names.items() if socket == name]:
+            self.close(self._world.random.choice(numbers))
 
     # Opening ------------------------------------------------------------------------------------------------------
 

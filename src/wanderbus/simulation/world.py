@@ -19,6 +19,7 @@ class World:
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.random = random.Random(seed)
+        self._seed = seed
         self.now = 0.0
         self.trace: list[str] | None = [] if keep_trace else None
         self.on_step: Callable[[], None] = lambda: None
@@ -31,6 +32,10 @@ class World:
     def wall_us(self) -> int:
         """Return the simulated wall clock in microseconds since the Unix epoch."""
         return EPOCH_US + round(self.now * 1e6)
+
+    def apart(self, name: str) -> random.Random:
+        """Return a stream of random numbers apart from the others: draws from it do not change theirs."""
+        return random.Random(f"{name} of seed {self._seed}")
 
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Do ``action`` at virtual second ``when``; actions of one instant run in the order of scheduling."""

@@ -16,22 +16,21 @@ import msgspec
 
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET
 from wanderbus.client.machine.messages import Disconnect
-from wanderbus.machine import Address, shown
+from wanderbus.machine import Address
 from wanderbus.relay import RelayLimits
 from wanderbus.simulation.nat.firewall import Firewall
 from wanderbus.simulation.nat.firewall_tour import FIREWALLS, RELAY_IP, FirewallTour
 from wanderbus.simulation.nat.nat import NAT
 from wanderbus.simulation.node import Wire
 from wanderbus.simulation.relay.relay_host import NG_PORT, RelayHost
-from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP
+from wanderbus.simulation.server import SERVER_IP
+from wanderbus.simulation.signalling import UDP_ONLY
+from wanderbus.simulation.system.calling import call_all
 from wanderbus.simulation.system.scenario import ACTIVE_S, Result, Scenario
 from wanderbus.simulation.system.traveller import Traveller
-from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
-from wanderbus.sip.message.uri import SIPUri
 
 PORTS: Final = range(30_000, 30_200)
 INSIDE_IP: Final = "192.168.0.5"
-CALLER: Final[Address] = ("198.51.100.9", 5060)
 REGISTERED_S: Final = 230.0
 """Time to recover: a registration of 600 s is refreshed after a third of that, which repairs what a NAT or the server
 lost.
@@ -89,6 +88,7 @@ class NATScenario(Scenario):
     traveller_class = NATTraveller
     relay_addresses = ((RELAY_IP, NG_PORT),)
     over_tcp = 0.0
+    signalling_shares = UDP_ONLY
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
@@ -159,7 +159,8 @@ class NATScenario(Scenario):
 
     def check(self) -> list[str]:
         """Check that everybody can be called, data pass the relay only for agents behind NAT, and no state is left."""
-        problems = [*self.problems, *self._call_everybody()]
+        names = [traveller.name for traveller in self.travellers]
+        problems = [*self.problems, *call_all(self.world, self.network, names, REGISTERED_S)]
         for traveller in self.travellers:
             assert isinstance(traveller, NATTraveller)
             where = RELAY_IP if traveller.nat is not None else traveller.ip
@@ -175,27 +176,6 @@ class NATScenario(Scenario):
         if relay.ports or relay.relay.calls:
             problems.append(f"the relay has {len(relay.relay.calls)} calls when all are gone")
         return problems
-
-    def _call_everybody(self) -> list[str]:
-        """Send every device a request through the proxy, until it has registered again after losses of its NAT."""
-        silent = {traveller.name for traveller in self.travellers}
-        asked = iter(range(1, 1_000))
-
-        def on_response(source: Address, data: bytes) -> None:
-            response = parse_message(data)
-            if isinstance(response, Response) and response.status == 200:
-                silent.discard(SIPUri.parse(str(response.to.uri)).user or "")
-
-        def ask() -> None:
-            for name in sorted(silent):
-                self.network.send(CALLER, SERVER_ADDRESS, _question(name, next(asked)))
-            self.world.after(5.0, ask)
-
-        self.network.bind(CALLER, on_response)
-        ask()
-        self.world.run(self.world.now + REGISTERED_S, lambda: not silent)
-        self.network.unbind(CALLER)
-        return [f"{name}: cannot be called" for name in sorted(silent)]
 
     def _new_nat(self) -> NAT:
         draw = self.world.random
@@ -214,19 +194,6 @@ class NATScenario(Scenario):
     def _restart_relay(self) -> None:
         self.relays[-1].kill()
         self.relays.append(self._new_relay())
-
-
-def _question(name: str, number: int) -> bytes:
-    uri = f"sip:{name}@{DOMAIN}"
-    headers = (
-        ("Via", f"SIP/2.0/UDP {shown(CALLER)};rport;branch=z9hG4bKcaller{number}"),
-        ("From", "<sip:caller@elsewhere.test>;tag=c"),
-        ("To", f"<{uri}>"),
-        ("Call-ID", f"question-{number}"),
-        ("CSeq", "1 OPTIONS"),
-        ("Max-Forwards", "70"),
-    )
-    return encode_message(Request("OPTIONS", uri, headers))
 
 
 def run_nat_seed(seed: int) -> NATResult:

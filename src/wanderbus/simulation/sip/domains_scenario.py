@@ -12,6 +12,7 @@ from typing import Final
 from wanderbus.machine import Output
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
+from wanderbus.simulation.signalling import UDP_ONLY
 from wanderbus.simulation.sip.party import Home, SIPParty
 from wanderbus.simulation.sip.scenario import SIPResult, SIPScenario
 from wanderbus.simulation.world import SeededRandom
@@ -50,6 +51,7 @@ class DomainsScenario(SIPScenario):
     """A world with two SIP servers whose users may all call each other, set up by the seed."""
 
     calm_share = 0.0
+    signalling_shares = UDP_ONLY
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)

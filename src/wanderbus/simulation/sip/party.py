@@ -41,6 +41,7 @@ from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.sdp import MediaDescription
 
+SOCKET: Final = "sip"
 SIP_PORT: Final = 5060
 DATA_PORT: Final = 40_000
 AUTHENTICATION_FAILURES: Final = (401, 403, 407)
@@ -65,6 +66,8 @@ class Manner(msgspec.Struct, frozen=True):
     """Time that the owner waits before it calls again after a failure."""
     method: Literal["INVITE", "UPDATE"] = "INVITE"
     """Method that announces moves."""
+    transport: Literal["UDP", "TCP"] = "UDP"
+    """Transport to the server, and in the Contact."""
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -113,6 +116,11 @@ class SIPParty:
         return MediaDescription(address=self.ip, port=DATA_PORT)
 
     @property
+    def streams(self) -> Mapping[str, Address]:
+        """Return the addresses at which the party accepts connections."""
+        return {SOCKET: self.contact} if self.manner.transport == "TCP" else {}
+
+    @property
     def running(self) -> bool:
         """Return whether the process runs."""
         return self.node is not None
@@ -136,7 +144,15 @@ class SIPParty:
             self.disk.clear()
         agent = self._new_agent()
         adopted = [agent.adopt(snapshot) for snapshot in self.disk.values()]
-        self.node = Node(self.name, agent, {"sip": self.contact}, self._world, self._network, self._report_later)
+        self.node = Node(
+            self.name,
+            agent,
+            {SOCKET: self.contact},
+            self._world,
+            self._network,
+            self._report_later,
+            streams=self.streams,
+        )
         ours = {agent.sessions[id].remote_uri: id for id in adopted if agent.sessions[id].created_here}
         self.wanted = {uri: ours.get(uri) for uri in self.wanted}
         self._feed(Start(), *self._updates())
@@ -156,7 +172,7 @@ class SIPParty:
         """Change the address to ``ip``; update the registration and every session (SPEC D-08)."""
         self.ip = ip
         if self.node is not None:
-            self.node.rebind({"sip": self.contact})
+            self.node.rebind({SOCKET: self.contact}, self.streams)
             self._feed(AddressChanged(self.contact), *self._updates())
 
     def call(self, uri: str) -> None:
@@ -201,6 +217,7 @@ class SIPParty:
             vouched_domains=self.home.vouches_for,
             password=password_of(self.name),
             instance=self._instance,
+            transport=self.manner.transport,
             register_expires_s=self.manner.register_expires_s,
             session_expires_s=self.manner.session_expires_s,
         )

@@ -19,12 +19,13 @@ from wanderbus.machine import Output
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP, password_of
+from wanderbus.simulation.signalling import SHARES, SignallingDraw
 from wanderbus.simulation.sip.checkers import check_left_over, check_mended
 from wanderbus.simulation.sip.party import Manner, SIPParty
 from wanderbus.simulation.sip.plans import plan_calm, plan_rough
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.proxy.bindings import Binding
-from wanderbus.sip.proxy.sip_server import SIPServer
+from wanderbus.sip.proxy.sip_server import SOCKET, SIPServer
 
 ACTIVE_S: Final = 40.0
 """Seconds with planned events."""
@@ -69,6 +70,8 @@ class SIPScenario:
 
     calm_share = 0.25
     """Share of calm seeds, in which nothing goes wrong."""
+    signalling_shares: Sequence[float] = SHARES
+    """Shares of parties that signal over TCP in other seeds."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -82,10 +85,12 @@ class SIPScenario:
         self._places = 0
         self._moved_at: dict[tuple[str, str], float] = {}
         self._registrar: Node | None = None
+        self._key = b""
         self._kept: dict[str, tuple[Binding, ...]] = {}
         draw = self.world.random
         most = draw.choices([2, 5, 15, 50], [35, 40, 20, 5])[0]
         count = draw.randint(2, most)
+        self._signalling = SignallingDraw(self.world, self.signalling_shares)
         self.parties = [self._new_party(number) for number in range(1, count + 1)]
         self._by_uri = {party.uri: party for party in self.parties}
         for party in self.parties:
@@ -164,6 +169,7 @@ class SIPScenario:
             answer_s_max=draw.choice([0.0, 0.0, 0.05, 0.5, 3.0]),
             rings=draw.random() < 0.5,
             refusal=draw.choice([0.0, 0.0, 0.3]),
+            transport=self._signalling.transport(),
         )
 
     def _play(self) -> None:
@@ -251,11 +257,32 @@ class SIPScenario:
         """Start the server if it is down, with the kept bindings."""
         if self._registrar is None or not self._registrar.alive:
             random = SeededRandom(self.world)
-            server = SIPServer(DOMAIN, SERVER_ADDRESS, password_of, random, random.token(16), expires_min_s=5)
+            # Dialogs through the proxy survive a restart, because its key stays the same.
+            self._key = self._key or random.token(16)
+            server = SIPServer(
+                DOMAIN,
+                SERVER_ADDRESS,
+                password_of,
+                random,
+                self._key,
+                expires_min_s=5,
+                streams={"TCP": SERVER_ADDRESS},
+            )
             self._registrar = Node(
-                "registrar", server, {"sip": SERVER_ADDRESS}, self.world, self.network, self._ignore_report
+                "registrar",
+                server,
+                {SOCKET: SERVER_ADDRESS},
+                self.world,
+                self.network,
+                self._ignore_report,
+                streams={SOCKET: SERVER_ADDRESS},
             )
             self._registrar.perform(server.restore(self._kept, self.world.now))
+
+    def close_stream(self, party: SIPParty) -> None:
+        """Close a connection of ``party``, if it has any."""
+        if party.node is not None:
+            party.node.close_any_stream(SOCKET)
 
     def cut_server(self, seconds: float) -> None:
         """Disconnect the server for a while."""

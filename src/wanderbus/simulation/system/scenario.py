@@ -10,11 +10,14 @@ from typing import Final
 import msgspec
 
 from wanderbus.machine import Address
+from wanderbus.mobility.flow import KEEP_ALIVE_S, PONG_WITHIN_S, RECOVER_S_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer
+from wanderbus.simulation.signalling import SHARES, SignallingDraw
 from wanderbus.simulation.status_watch import StatusWatch
+from wanderbus.simulation.system.calling import call_all
 from wanderbus.simulation.system.checkers import check_all
 from wanderbus.simulation.system.traveller import Traveller
 from wanderbus.simulation.world import World
@@ -44,6 +47,9 @@ SETTLE_S: Final = 450.0
 CALM_S: Final = 8.0
 """Seconds for which it then stays at rest, longer than the trial of a data channel."""
 
+REGISTERED_S: Final = KEEP_ALIVE_S["TCP"] + PONG_WITHIN_S + 2 * RECOVER_S_MAX
+"""Time in which an agent notices that its connection to the server broke silently, and has registered over another."""
+
 SETTLE_ROUNDS_MAX: Final = 5
 """Number of times that it may come to rest and leave it again: there are four transports for data."""
 
@@ -72,6 +78,8 @@ class Scenario:
     relay_addresses: Sequence[Address] = ()
     over_tcp = 0.3
     """Chance that a traveller's data use TCP."""
+    signalling_shares: Sequence[float] = SHARES
+    """Shares of travellers that signal over TCP."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -89,6 +97,7 @@ class Scenario:
         )
         rudp = RudpConfig()
         encryption = draw.random() < 0.85
+        signalling = SignallingDraw(self.world, self.signalling_shares)
         self.server = SimulatedServer(
             self.world, self.network, self._broker_config(), rudp, encryption=encryption, relays=self.relay_addresses
         )
@@ -104,6 +113,7 @@ class Scenario:
                 think_s_max=draw.choice([0.01, 0.1, 1.0]),
                 encryption=encryption,
                 data_transport="TCP" if draw.random() < self.over_tcp else "AUTO",
+                transport=signalling.transport(),
             )
             for number in range(1, draw.randint(2, 4) + 1)
         ]
@@ -119,7 +129,8 @@ class Scenario:
         """
         try:
             self._play()
-            problems = [*check_all(self.server, self.travellers), *self.check(), *self.watch.problems]
+            problems = [*check_all(self.server, self.travellers), *self._call_over_tcp(), *self.check()]
+            problems += self.watch.problems
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             problems = [f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"]
@@ -144,6 +155,11 @@ class Scenario:
     def check(self) -> list[str]:
         """Return one line for each broken promise beyond the usual ones."""
         return []
+
+    def _call_over_tcp(self) -> list[str]:
+        """Call those who signal over TCP: each has a connection to the server, as only it opens one."""
+        names = [traveller.name for traveller in self.travellers if traveller.transport == "TCP"]
+        return call_all(self.world, self.network, names, REGISTERED_S)
 
     def _play(self) -> None:
         self.server.start()
@@ -206,6 +222,9 @@ class Scenario:
             start = draw.uniform(4, ACTIVE_S - 8)
             self.world.at(start, lambda: self._kill(traveller))
             self.world.at(start + draw.uniform(0.05, 8), lambda: self._revive(traveller))
+        if traveller.transport == "TCP":
+            for _ in range(draw.randint(0, 4)):
+                self.world.at(draw.uniform(2, ACTIVE_S), self._close_signalling)
 
     def _plan_server_crashes(self) -> None:
         """Plan crashes at any time, or directly after data was written and before it was synced."""
@@ -262,6 +281,10 @@ class Scenario:
     def _cut(self, traveller: Traveller) -> None:
         self._cuts += 1
         self.network.cut(traveller.ip)
+
+    def _close_signalling(self) -> None:
+        self._cuts += 1
+        self.server.close_signalling()
 
     def _kill(self, traveller: Traveller) -> None:
         if traveller.running:

@@ -29,6 +29,7 @@ from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node, Wire
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.sip.message.targets import Transport
 from wanderbus.subscription import PATTERN, Since
 
 SUBJECT = "Trade"
@@ -53,7 +54,7 @@ class Traveller:
     """One user's device.
 
     ``resumes``: whether the application commits the position with its results. ``think_s_max``: the longest time that
-    it processes a notification.
+    it processes a notification. ``transport``: that of its signalling.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Traveller:
         think_s_max: float,
         encryption: bool = True,
         data_transport: DataTransport = "AUTO",
+        transport: Transport = "UDP",
     ) -> None:
         self.name = name
         self.uri = f"sip:{name}@{DOMAIN}"
@@ -77,6 +79,7 @@ class Traveller:
         self._think_s_max = think_s_max
         self._encryption = encryption
         self._data_transport: DataTransport = data_transport
+        self.transport: Transport = transport
         self.committed = Committed()
         self.late: set[int] = set()
         """Places of the subscriptions that begin later, by :meth:`begin`."""
@@ -175,14 +178,21 @@ class Traveller:
             password=password_of(self.name),
             encryption=self._encryption,
             data_transport=self._data_transport,
+            transport=self.transport,
         )
         sockets = self._addresses()
         agent = AgentMachine(
             properties, self._random, sip=sockets[SIP_SOCKET], data=sockets[DATA_SOCKET], rudp=self._rudp
         )
-        streams = {STREAM_SOCKET: sockets[DATA_SOCKET]}
         self._node = Node(
-            self.name, agent, sockets, self._world, self._network, self._report, streams=streams, wire=self.wire
+            self.name,
+            agent,
+            sockets,
+            self._world,
+            self._network,
+            self._report,
+            streams=self._stream_addresses(sockets),
+            wire=self.wire,
         )
         self._status = "DISCONNECTED"
         self._published_in_life = 0
@@ -223,7 +233,7 @@ class Traveller:
         if self._node is not None:
             self._node.wire = self.wire
             addresses = self._addresses()
-            self._node.rebind(addresses, {STREAM_SOCKET: addresses[DATA_SOCKET]})
+            self._node.rebind(addresses, self._stream_addresses(addresses))
             self._node.feed([Moved(addresses[SIP_SOCKET], addresses[DATA_SOCKET])])
 
     def publish(self, attributes: Mapping[str, Value]) -> None:
@@ -238,6 +248,11 @@ class Traveller:
 
     def _addresses(self) -> dict[str, Address]:
         return {SIP_SOCKET: (self.ip, 5060), DATA_SOCKET: (self.ip, 40_000 + self._life)}
+
+    def _stream_addresses(self, addresses: Mapping[str, Address]) -> dict[str, Address]:
+        """Return the addresses for streams; for signalling an agent opens connections and accepts none."""
+        signalling = {SIP_SOCKET: (addresses[SIP_SOCKET][0], 0)} if self.transport == "TCP" else {}
+        return {STREAM_SOCKET: addresses[DATA_SOCKET], **signalling}
 
     def _report(self, output: Output) -> None:
         match output:
