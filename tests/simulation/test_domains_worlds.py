@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.noticing import is_noticed
 from wanderbus.mobility.session.callers import Callers
 from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
 from wanderbus.sip.proxy.asserted_identity import SenderAuthentication
@@ -41,6 +42,12 @@ def believe_no_server(patch: pytest.MonkeyPatch) -> None:
 
 def learn_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DomainRoutes, "learn", lambda self, answer, now: None)
+
+
+def test_callers_of_other_domains_are_believed_over_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 3325: without a note of the connection to the server, each assertion on it counts as forged."""
+    monkeypatch.setattr(Callers, "note", lambda self, item: None)
+    assert is_noticed(run_domains_seed, (3,), "403 despite the right password")
 
 
 @pytest.mark.parametrize("sabotage", [assert_nothing, believe_no_server, learn_nothing])

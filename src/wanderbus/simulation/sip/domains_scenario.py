@@ -12,11 +12,10 @@ from typing import Final
 from wanderbus.machine import Output
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
-from wanderbus.simulation.signalling import UDP_ONLY
 from wanderbus.simulation.sip.party import Home, SIPParty
 from wanderbus.simulation.sip.scenario import SIPResult, SIPScenario
 from wanderbus.simulation.world import SeededRandom
-from wanderbus.sip.message.targets import Target
+from wanderbus.sip.message.targets import PORTS, Target
 from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.domain_routes import LOOKUP_S_MAX
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, DomainServer, FindDomain, OtherDomains
@@ -25,8 +24,6 @@ from wanderbus.sip.proxy.sip_server import SIPServer
 OTHER_DOMAIN: Final = "other.test"
 
 HOMES: Final = (Home(DOMAIN, SERVER_ADDRESS, (OTHER_DOMAIN,)), Home(OTHER_DOMAIN, ("10.0.0.2", 5060), (DOMAIN,)))
-
-TLS_PORT: Final = 5061
 
 NOBODY: Final = "10.0.0.3"
 """Wrong address of a server that the lookup may return."""
@@ -51,7 +48,7 @@ class DomainsScenario(SIPScenario):
     """A world with two SIP servers whose users may all call each other, set up by the seed."""
 
     calm_share = 0.0
-    signalling_shares = UDP_ONLY
+    signalling_stream = "TLS"
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
@@ -81,7 +78,7 @@ class DomainsScenario(SIPScenario):
                 self._start(home, site)
 
     def _start(self, home: Home, site: _Site) -> None:
-        place = home.address[0], TLS_PORT
+        place = home.address[0], PORTS["TLS"]
         server = SIPServer(
             home.domain,
             home.address,
@@ -120,7 +117,7 @@ class DomainsScenario(SIPScenario):
         elif rough and draw.random() < 0.3:
             hosts = [NOBODY, *hosts]
         servers = tuple(
-            DomainServer(Target("TLS", (host, TLS_PORT), None, wanted.domain), priority)
+            DomainServer(Target("TLS", (host, PORTS["TLS"]), None, wanted.domain), priority)
             for priority, host in enumerate(hosts)
         )
         answer = DomainLookedUp(wanted.domain, wanted.port, servers, draw.choice([0.0, 20.0, 300.0]))

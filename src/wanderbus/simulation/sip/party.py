@@ -40,6 +40,7 @@ from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.message.targets import PORTS, Transport
 
 SOCKET: Final = "sip"
 SIP_PORT: Final = 5060
@@ -66,7 +67,7 @@ class Manner(msgspec.Struct, frozen=True):
     """Time that the owner waits before it calls again after a failure."""
     method: Literal["INVITE", "UPDATE"] = "INVITE"
     """Method that announces moves."""
-    transport: Literal["UDP", "TCP"] = "UDP"
+    transport: Transport = "UDP"
     """Transport to the server, and in the Contact."""
 
 
@@ -117,8 +118,10 @@ class SIPParty:
 
     @property
     def streams(self) -> Mapping[str, Address]:
-        """Return the addresses at which the party accepts connections."""
-        return {SOCKET: self.contact} if self.manner.transport == "TCP" else {}
+        """Return the addresses for streams; over TLS a party has no certificate, and accepts no connections."""
+        ports = {"TCP": SIP_PORT, "TLS": 0}
+        transport = self.manner.transport
+        return {SOCKET: (self.ip, ports[transport])} if transport in ports else {}
 
     @property
     def running(self) -> bool:
@@ -212,8 +215,8 @@ class SIPParty:
     def _new_agent(self) -> UserAgent:
         properties = Properties(
             uri=self.uri,
-            server=self.home.address,
-            server_is_local=bool(self.home.vouches_for),
+            server=(self.home.address[0], PORTS[self.manner.transport]),
+            server_is_local=bool(self.home.vouches_for) and self.manner.transport == "UDP",
             vouched_domains=self.home.vouches_for,
             password=password_of(self.name),
             instance=self._instance,

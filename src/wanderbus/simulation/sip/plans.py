@@ -101,7 +101,7 @@ def _plan_party(scenario: SIPScenario, party: SIPParty, active_s: float) -> None
         forgetful = draw.random() < 0.25
         world.at(start, lambda: scenario.kill(party))
         world.at(start + draw.uniform(0.05, 8), lambda: scenario.revive(party, forgetful=forgetful))
-    if party.manner.transport == "TCP":
+    if party.manner.transport != "UDP":
         for _ in range(draw.randint(0, 4)):
             world.at(draw.uniform(2, active_s), lambda: scenario.close_stream(party))
 

@@ -19,7 +19,7 @@ from wanderbus.machine import Output
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP, password_of
-from wanderbus.simulation.signalling import SHARES, SignallingDraw
+from wanderbus.simulation.signalling import SHARES, SignallingDraw, Stream
 from wanderbus.simulation.sip.checkers import check_left_over, check_mended
 from wanderbus.simulation.sip.party import Manner, SIPParty
 from wanderbus.simulation.sip.plans import plan_calm, plan_rough
@@ -71,7 +71,8 @@ class SIPScenario:
     calm_share = 0.25
     """Share of calm seeds, in which nothing goes wrong."""
     signalling_shares: Sequence[float] = SHARES
-    """Shares of parties that signal over TCP in other seeds."""
+    """Shares of parties that signal over a stream in other seeds."""
+    signalling_stream: Stream = "TCP"
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -90,7 +91,7 @@ class SIPScenario:
         draw = self.world.random
         most = draw.choices([2, 5, 15, 50], [35, 40, 20, 5])[0]
         count = draw.randint(2, most)
-        self._signalling = SignallingDraw(self.world, self.signalling_shares)
+        self._signalling = SignallingDraw(self.world, self.signalling_shares, self.signalling_stream)
         self.parties = [self._new_party(number) for number in range(1, count + 1)]
         self._by_uri = {party.uri: party for party in self.parties}
         for party in self.parties:
