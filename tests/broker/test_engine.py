@@ -20,7 +20,7 @@ from wanderbus.event import EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import Inspect, Notify, NotifyGap, PublishAccepted, Renew, RequestRefused, Restrict, Unsubscribe
 from wanderbus.records import Matched, Published, Started, Subscribed, Unsubscribed, decode_record
-from wanderbus.subscription import EVERY_SUBJECT, Frequency, QueuePolicy, Since, Subscription
+from wanderbus.subscription import EVERY_SUBJECT, Frequency, Interval, QueuePolicy, Since, Subscription
 
 
 @pytest.fixture
@@ -117,6 +117,32 @@ def test_t06_an_engine_that_begins_again_knows_what_has_ended_meanwhile(desk: En
     desk.publish(publisher, 2)
     match_all(desk)
     assert desk.stream(phone) == [1], "the time of its last notification is known"
+
+
+@pytest.mark.parametrize("with_rows", [None, False, True])
+def test_t06_h03_an_event_has_the_restrictions_that_held_when_it_was_accepted(
+    desk: EngineDesk, with_rows: bool | None
+) -> None:
+    phone, publisher = desk.attach(), desk.attach(BOB, "desk")
+    over, always = (Interval(0, 1),), tuple[Interval, ...]()
+    changed = desk.subscribed(phone)
+    for n, restrictions in enumerate((over, always, over), 1):
+        desk.publish(publisher, n)
+        desk.ask(phone, Restrict(50 + n, changed.id, restrictions))
+    desk.publish(publisher, 4)
+    if with_rows is not None:
+        desk.save()
+        desk.restart(with_rows=with_rows)
+        phone = desk.attach()
+    match_all(desk)
+    assert desk.stream(phone) == [1, 3]
+    (matched,) = desk.written(Matched)
+    assert [each.restricted for each in matched.events] == [(), ((changed.id, 0),), (), ((changed.id, 0),)]
+    pairs = [Explanation(each.id, changed) for each in matched.events]
+    for pair in pairs:
+        for payload in desk.log:
+            pair.apply(decode_record(payload))
+    assert [each.explained().outcome for each in pairs] == ["queued", "restricted", "queued", "restricted"]
 
 
 @pytest.mark.parametrize("with_rows", [True, False])

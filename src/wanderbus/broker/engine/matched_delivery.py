@@ -74,7 +74,9 @@ class MatchedDelivery:
         for row, life in self._receiving(matched, decided, behind):
             subscription = row.subscription
             last_us = decided.last_us.get(subscription.id, row.last_us)
-            place = past_blocked_by(subscription, event, last_us, self._links, self._subscriptions.kinds)
+            held = subscription.restrictions if life.restrictions is None else life.restrictions
+            submitted = msgspec.structs.replace(subscription, restrictions=held)
+            place = past_blocked_by(submitted, event, last_us, self._links, self._subscriptions.kinds)
             if place is not None:
                 restricted.append((subscription.id, place))
                 continue

@@ -63,19 +63,19 @@ def end_life(state: BrokerState, row: SubscriptionRow, end: int) -> None:
     if row.history or not is_waited_for(state):
         row.former = ()
         return
-    until_us = row.subscription.expires_us
     former = [life for life in row.former if life.end > state.servers[state.server].engine_next]
-    former.append(Life(row.live_from, end, until_us))
+    former.append(_life_until(row, end))
     if len(former) > FORMER_MAX:
         first, second, *_ = former
-        former[:2] = [Life(first.first, second.end, second.until_us, second.abandoned_by)]
+        former[:2] = [replace(second, first=first.first)]
     row.former = tuple(former)
 
 
 def change_life(state: BrokerState, row: SubscriptionRow, changed: Subscription, at_us: int, offset: int) -> None:
-    """Begin another life if a live subscription expired before it was renewed, or expires at once."""
+    """Begin another life if restrictions change, or if it expired before its renewal or expires at once."""
     expiries = (row.subscription.expires_us, changed.expires_us)
-    if any(each is not None and each <= at_us for each in expiries):
+    is_over = any(each is not None and each <= at_us for each in expiries)
+    if is_over or changed.restrictions != row.subscription.restrictions:
         end_life(state, row, offset)
         begin_life(row, offset)
 
@@ -109,5 +109,11 @@ def life_at(row: SubscriptionRow, offset: int, at_us: int, *, is_live: bool) -> 
             return life
     until_us = row.subscription.expires_us
     if is_live and offset >= row.live_from and (until_us is None or at_us < until_us):
-        return Life(row.live_from, offset + 1, until_us)
+        return _life_until(row, offset + 1)
     return None
+
+
+def _life_until(row: SubscriptionRow, end: int) -> Life:
+    """Return the present life of a subscription, up to offset ``end``."""
+    subscription = row.subscription
+    return Life(row.live_from, end, subscription.expires_us, restrictions=subscription.restrictions)

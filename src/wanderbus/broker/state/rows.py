@@ -11,7 +11,7 @@ from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.epochs import Epochs, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
 from wanderbus.patterns import Seen
-from wanderbus.subscription import Subscription
+from wanderbus.subscription import Restriction, Subscription
 
 Status = Literal["CONNECTED", "DISCONNECTED"]
 
@@ -294,13 +294,15 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
 class Life(msgspec.Struct, frozen=True, array_like=True):
     """Time in which a subscription was live: for events from offset ``first`` up to ``end``, before ``until_us``.
 
-    The device ``abandoned_by`` ended it, and does not read what it still gets.
+    The device ``abandoned_by`` ended it, and does not read what it still gets. ``restrictions`` are those that held;
+    None, which the previous version has written, stands for the present ones.
     """
 
     first: int
     end: int
     until_us: int | None
     abandoned_by: str = ""
+    restrictions: tuple[Restriction, ...] | None = None
 
 
 class SubscriptionRow(msgspec.Struct):
