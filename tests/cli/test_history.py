@@ -21,7 +21,7 @@ from wanderbus.event import Event
 from wanderbus.pipeline.history import local_batches, local_history
 from wanderbus.pipeline.lake.jobs import ingest
 from wanderbus.records import Record, Subscribed, Unsubscribed
-from wanderbus.subscription import Interval, Subscription
+from wanderbus.subscription import Custom, Interval, Subscription
 
 START_US = 1_700_000_000_000_000
 """14 November 2023, 22:13:20 UTC."""
@@ -147,6 +147,36 @@ def test_a_replay_tells_notifications_from_blocked_ones(wanderbus: Run) -> None:
         ["14", "blocked by restriction 1"],
     ]
     assert wanderbus("replay", "wb-1-6", status=1) == ["wanderbus: there is no subscription wb-1-6; check the id"]
+
+
+@pytest.mark.spark
+def test_windows_of_a_replay_use_the_wall_clock_at_receipt_in_a_log_and_in_a_lake(
+    wanderbus: Run, spark: SparkSession, tmp_path: Path
+) -> None:
+    until = (Interval(START_US, _at(3)),)
+    subscription = Subscription("wb-1-0", "sip:a@b", "s", "Departure", "", restrictions=until)
+    event = Event("Departure", {})
+    records: list[Record] = [
+        Subscribed(at_us=_at(0), subscription=subscription, number=1),
+        published(event, number=1, at_us=_at(1)),
+        published(event, number=2, at_us=_at(2), received_us=_at(5)),  # its clock is 3 s ahead and is set back
+        published(event, number=3, at_us=_at(4), received_us=_at(2)),
+    ]
+    log, lake = write_records(tmp_path / "set" / "log", records), tmp_path / "lake"
+    ingest(spark, log, lake, tmp_path / "checkpoint")
+    for place in (["--log", str(log)], ["--lake", str(lake)]):
+        lines = wanderbus("replay", "wb-1-0", *place)
+        assert [line.split(" ", 3)[3] for line in lines] == ["notified", "blocked by restriction 1", "notified"]
+
+
+@pytest.mark.spark
+def test_a_restriction_of_the_operator_is_refused_because_only_the_server_decides_it(
+    wanderbus: Run, tmp_path: Path
+) -> None:
+    subscription = Subscription("wb-1-0", "sip:a@b", "s", "Departure", "", restrictions=(Custom("few", {}),))
+    log = write_records(tmp_path / "own" / "log", [Subscribed(at_us=_at(0), subscription=subscription, number=1)])
+    [line] = wanderbus("replay", "wb-1-0", "--log", str(log), status=1)
+    assert line.startswith("wanderbus: the restriction 'few' is of the server's operator")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -20,10 +21,11 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters import parse
 from wanderbus.parameters.broker import FILTER_WORK_MAX
-from wanderbus.subscription import EVERY_SUBJECT, Subscription, instant_shown
+from wanderbus.subscription import EVERY_SUBJECT, Custom, Subscription, instant_shown
 
 if TYPE_CHECKING:
     from wanderbus.pipeline.history.answers import Decided, Found
+    from wanderbus.pipeline.history.lifetimes import Version
 
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -210,7 +212,8 @@ def replay(
     """Print the events of which a subscription generated notifications, and those that its restrictions blocked.
 
     Lifetimes, changes and restrictions apply as they did; limits on queues and on the work of all filters of a user do
-    not. In a domain the events are those that the server of the subscription accepted and those that arrived there.
+    not. A restriction of the server's operator is refused, because its code is not here. In a domain the events are
+    those that the server of the subscription accepted and those that arrived there.
 
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
@@ -222,6 +225,7 @@ def replay(
         versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
         if not versions:
             raise StorageError(f"there is no subscription {subscription}; check the id")
+        _require_own_restrictions(versions)
         every = [
             msgspec.structs.replace(each, subscription=own)
             for each in versions
@@ -234,6 +238,16 @@ def replay(
 def _query(expression: str, subject: str, language: Language) -> Subscription:
     parse(expression, language.value)  # its error points at the place
     return Subscription("", "", "", subject, expression, language=language.value)
+
+
+def _require_own_restrictions(versions: Sequence[Version]) -> None:
+    """Return if none of the restrictions is of a kind of the operator, which this command cannot decide."""
+    every = (one for version in versions for one in version.subscription.restrictions)
+    if (unknown := next((one.kind for one in every if isinstance(one, Custom)), None)) is not None:
+        raise StorageError(
+            f"the restriction {unknown!r} is of the server's operator and cannot be decided here; its decisions are in "
+            "the log: use 'wanderbus explain' for one event"
+        )
 
 
 # Output

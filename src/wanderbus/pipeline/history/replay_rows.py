@@ -24,6 +24,7 @@ from wanderbus.pipeline.history.event_columns import table_of
 from wanderbus.pipeline.history.lifetimes import Absences, Version
 from wanderbus.pipeline.history.queries import Matcher, MatcherWork, Queries, queries_of
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below
+from wanderbus.pipeline.source.record_columns import received_us_of
 from wanderbus.subscription import Custom
 
 _NEVER: Final = 2**63 - 1
@@ -78,7 +79,7 @@ class Lifetimes:
             pa.array(versions, pa.int32()),
             pa.array(offsets[rows], pa.int64()),
             pa.array(times[rows], pa.int64()),
-            _received_us(batch).take(pa.array(rows, pa.int64())),
+            _received_us(batch.take(pa.array(rows, pa.int64()))),
             self._events(batch, table, rows, versions),
             pa.array(is_undecided, pa.bool_()),
         ]
@@ -99,10 +100,11 @@ class Lifetimes:
 
 
 def _received_us(batch: pa.RecordBatch) -> pa.Array:
-    """Return the wall clock at receipt; without one, that of the record."""
+    """Return the wall clock at receipt, from the record if there is no column of it; without one, the event's time."""
     times = batch.column("at_us")
     if "received_us" not in batch.schema.names:
-        return times
+        payloads = batch.column("record").to_pylist() if "record" in batch.schema.names else None
+        return times if payloads is None else pa.array(map(received_us_of, payloads), pa.int64())
     return pc.coalesce(batch.column("received_us"), times)
 
 

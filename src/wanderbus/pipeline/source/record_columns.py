@@ -87,6 +87,15 @@ class _Named(msgspec.Struct, gc=False):
     acceptance: _NamedAcceptance
 
 
+class _ReceivedAcceptance(msgspec.Struct, gc=False):
+    received_us: int | None = None
+
+
+class _Received(msgspec.Struct, gc=False):
+    at_us: int
+    acceptance: _ReceivedAcceptance
+
+
 NO_HEAD: Final = Head()
 """The head of a record that cannot be decoded."""
 
@@ -97,6 +106,7 @@ _GETTERS: Final = {name: attrgetter(name) for name in ("kind", "user", "session"
 _heads: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
 _contents: msgspec.msgpack.Decoder[_Published] = msgspec.msgpack.Decoder(_Published)
 _names: msgspec.msgpack.Decoder[_Named] = msgspec.msgpack.Decoder(_Named)
+_receipts: msgspec.msgpack.Decoder[_Received] = msgspec.msgpack.Decoder(_Received)
 _json = msgspec.json.Encoder()
 
 
@@ -120,6 +130,12 @@ def name_of(payload: bytes) -> tuple[EventId, int | None]:
     """Return id and time of publication of a published record; ``msgspec.DecodeError`` if it has none."""
     acceptance = _names.decode(payload).acceptance
     return acceptance.id, acceptance.event.published_us
+
+
+def received_us_of(payload: bytes) -> int:
+    """Return the wall clock at receipt of a published record; ``msgspec.DecodeError`` if it has none."""
+    record = _receipts.decode(payload)
+    return record.at_us if record.acceptance.received_us is None else record.acceptance.received_us
 
 
 def json_of(payload: bytes) -> str:
