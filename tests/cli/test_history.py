@@ -20,7 +20,8 @@ from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
 from wanderbus.pipeline.history import local_batches, local_history
 from wanderbus.pipeline.lake.jobs import ingest
-from wanderbus.records import Record, Subscribed, Unsubscribed
+from wanderbus.records import Changed, Record, Subscribed, Unsubscribed
+from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.subscription import Custom, Interval, Subscription
 
 START_US = 1_700_000_000_000_000
@@ -167,6 +168,26 @@ def test_windows_of_a_replay_use_the_wall_clock_at_receipt_in_a_log_and_in_a_lak
     for place in (["--log", str(log)], ["--lake", str(lake)]):
         lines = wanderbus("replay", "wb-1-0", *place)
         assert [line.split(" ", 3)[3] for line in lines] == ["notified", "blocked by restriction 1", "notified"]
+
+
+def test_a_replay_of_a_log_that_has_lost_its_begin_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    subscription = Subscription("wb-1-0", "sip:a@b", "s", "Departure", "")
+    records: list[Record] = [
+        Subscribed(at_us=_at(0), subscription=subscription, number=1),
+        published(Event("Departure", {}), number=1, at_us=_at(1)),
+        Changed(at_us=_at(2), subscription=subscription),
+        published(Event("Departure", {}), number=2, at_us=_at(3)),
+    ]
+    log = write_records(tmp_path / "log", records, per_segment=1)
+    segment_paths(log)[0].unlink()
+    for identity, status, said in (
+        ("wb-1-0", 0, "the log begins at record 1: earlier versions of wb-1-0 and absences are not known"),
+        ("wb-1-9", 1, "there is no subscription wb-1-9 in this log, which begins at record 1; check the id"),
+    ):
+        assert run(["history", "replay", identity, "--log", str(log)]) == status
+        output = capsys.readouterr()
+        assert [line.split(" ")[0] for line in output.out.splitlines()] == ["3"][status:]
+        assert output.err == f"wanderbus: {said}\n"
 
 
 @pytest.mark.spark

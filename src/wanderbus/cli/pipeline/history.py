@@ -223,8 +223,10 @@ def replay(
 
         changes = past.ask(lambda history: history.changes())
         versions = [each for each in versions_of(changes) if each.subscription.id == subscription]
+        lost = past.lost()
+        where = f" in this log, which begins at record {lost}" if lost else ""
         if not versions:
-            raise StorageError(f"there is no subscription {subscription}; check the id")
+            raise StorageError(f"there is no subscription {subscription}{where}; check the id")
         _require_own_restrictions(versions)
         every = [
             msgspec.structs.replace(each, subscription=own)
@@ -233,6 +235,8 @@ def replay(
         ]
         for decided in past.ask(lambda history: history.replay(every, absences_of(changes), work_max)):
             _print_decision(past, decided, json=json)
+    if lost:
+        print_error(f"the log begins at record {lost}: earlier versions of {subscription} and absences are not known")
 
 
 def _query(expression: str, subject: str, language: Language) -> Subscription:

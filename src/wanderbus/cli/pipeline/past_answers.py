@@ -12,6 +12,7 @@ from wanderbus.cli.pipeline.past_events import Place, Wanted, spark_history, wan
 from wanderbus.cli.pipeline.progress_lines import PROGRESS_EACH_S, ProgressLines
 from wanderbus.cli.pipeline.spark_options import needing_packages
 from wanderbus.errors import ConfigurationError
+from wanderbus.runtime.log.log_reader import oldest_record
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Past:
 
     def __init__(self, wanted: Wanted, history: History, larger: Callable[[], History] | None) -> None:
         self._logs = wanted.logs
+        self._log = wanted.log
         self._history = history
         self._larger = larger
         self.children = wanted.children
@@ -62,6 +64,10 @@ class Past:
                 raise
         self._history, self._larger = self._larger(), None
         return question(self._history)
+
+    def lost(self) -> int:
+        """Return the number of records that a log has no more; 0 for a lake."""
+        return 0 if self._log is None else oldest_record(self._log)
 
     def subscriptions(self, wanted: Subscription) -> list[Subscription]:
         """Return a subscription, and the same one to each subject below its own."""
