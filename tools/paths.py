@@ -27,7 +27,9 @@ filter whatever the restrictions, or *detections*.
 
 The events have all types, lists, empty lists, attributes with odd names or with the names of columns, Dates with
 offsets and of the years 1 and 9999, infinities, and no attributes. NaN, half characters, and Dates that in UTC are
-beyond these years are refused when an event is published. Patterns that are live or followed wait for events from the
+beyond these years are refused when an event is published. Restrictions are those that held when an event came: changes
+of a subscription are in the log, and what explains or replays the past uses them. A replay of a log that begins later
+says that it does not know what was before. Patterns that are live or followed wait for events from the
 future until the clock is there ([patterns.md](patterns.md)).
 
 """

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.conformance.paths.questions import STEPS_OF, Case, Question, pattern_question, stream_events
+from tests.conformance.paths.restricting import FEW, OVER, RARELY, day_and_night
 from tests.filters import cesql_trees
 from tests.filters.trees import random_event, random_node
 from tests.patterns.enumerator import E, P, S, Seq
@@ -17,7 +18,7 @@ from wanderbus.event import Event
 from wanderbus.filters import eci, parse, xml
 from wanderbus.filters.ast import Node
 from wanderbus.filters.cesql.writing import write as write_cesql
-from wanderbus.subscription import EVERY_SUBJECT, Frequency, Interval, Restriction
+from wanderbus.subscription import EVERY_SUBJECT, Restriction
 
 PARENTS: Final = {"Answer": "Position", "Reply": "Answer", "event/quick": "event"}
 ODD: Final = "ação 'ü\" $(1)/é"
@@ -54,7 +55,7 @@ def small_case() -> Case:
     stream = [E(0, 0, "x", "a", 1), E(1, 1, "x", "a", 2), E(2, 2, "y", "b", 1), E(3, 3, "x", "b", 2)]
     quick = stream_events(stream, YEARS[1], "event/quick")
     pattern = P(Seq((S("A", "a"), S("B", "b")), (False,)), 5, "first")
-    over = Interval(0, 1_000_000)
+    day, night = day_and_night()
     questions = (
         Question("all", EVERY_SUBJECT),
         Question("parent", "Position"),
@@ -63,9 +64,13 @@ def small_case() -> Case:
         Question("eci-odd", "Position", "`my \\`name\\`\\\\ x-y.z:1` == 5"),
         Question("cesql", EVERY_SUBJECT, "at = '2026-11-21T10:00:00Z' OR text LIKE '%low%'", "cesql"),
         Question("xml", ODD, xml.write(eci.read("n in (0, 2.5) or n > 1e300 and exists at")), "xml"),
-        Question("rare", "Position", "exists n", restrictions=(Frequency(3_600.0),)),
-        Question("never", "Answer", "", restrictions=(over,)),
-        Question("steps", STEPS_OF, "exists k", restrictions=(Frequency(3_600.0),)),  # beside the pattern
+        Question("rare", "Position", "exists n", restrictions=(RARELY,)),
+        Question("never", "Answer", "", restrictions=(OVER,)),
+        Question("night", "Position", "exists n", restrictions=(night,)),
+        Question("day", "Answer", "not (text == x)", restrictions=(night, day)),
+        Question("few", EVERY_SUBJECT, "exists n", restrictions=(FEW,)),
+        Question("later", "Reply", later=(OVER,)),
+        Question("steps", STEPS_OF, "exists k", restrictions=(RARELY,)),  # beside the pattern
         pattern_question("pattern", pattern),
     )
     return Case(PARENTS, (*events, *quick), questions)
@@ -97,17 +102,19 @@ def drawn_case(seed: int, questions: int = 6, events: int = 10) -> Case:
 
 def _filter(random: Random, name: str, node: Node, subjects: tuple[str, ...]) -> Question:
     subject, language = random.choice(subjects), random.choice(("eci", "cesql", "xml"))
-    restrictions: tuple[Restriction, ...] = random.choice([(), (), (Frequency(3_600.0),), (Interval(0, 1_000_000),)])
+    day, night = day_and_night()
+    several: list[tuple[Restriction, ...]] = [(), (), (RARELY,), (OVER,), (day,), (night,), (OVER, day), (FEW,)]
+    restrictions, later = random.choice(several), random.choice((None, None, None, (OVER,), ()))
     if subject == EVERY_SUBJECT:
-        restrictions = ()  # the first event of several channels is not always the same
+        restrictions, later = (), None  # the first event of several channels is not always the same
     match language:
         case "eci":
-            return Question(name, subject, eci.write(node), language, restrictions)
+            return Question(name, subject, eci.write(node), language, restrictions, later)
         case "xml":
-            return Question(name, subject, xml.write(node), language, restrictions)
+            return Question(name, subject, xml.write(node), language, restrictions, later)
     while not _is_cesql(text := write_cesql(cesql_trees.random_expression(random))):
         pass
-    return Question(name, subject, text, "cesql", restrictions)
+    return Question(name, subject, text, "cesql", restrictions, later)
 
 
 def _is_cesql(text: str) -> bool:

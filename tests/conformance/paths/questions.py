@@ -10,7 +10,7 @@ from tests.patterns.cases import text_of
 from tests.patterns.enumerator import E, P
 from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.event import Event
-from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Restriction
+from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Custom, Daily, Frequency, Interval, Restriction
 
 STEPS_OF: Final = "event"
 """Subject of the steps of every pattern; its events may have a subject below it."""
@@ -30,6 +30,8 @@ class Question(NamedTuple):
     expression: str = ""
     language: str = "eci"
     restrictions: tuple[Restriction, ...] = ()
+    later: tuple[Restriction, ...] | None = None
+    """Restrictions that it gets once half of the events are published; None if they stay."""
     pattern: P | None = None
     """The pattern, as the enumerator takes it."""
 
@@ -49,6 +51,11 @@ class Case(NamedTuple):
         return any(event.attributes.get("k") == FLUSH_KEY and event["at"].year > 9000 for event in self.events)  # type: ignore[union-attr]
 
     @property
+    def half(self) -> int:
+        """Return the number of the first event of the second half."""
+        return len(self.events) // 2
+
+    @property
     def hierarchy(self) -> Hierarchy:
         """Return the parents as the reference needs them."""
         return Hierarchy(self.parents)
@@ -65,10 +72,21 @@ KINDS: Final[Mapping[str, Callable[[Case, Question], bool]]] = {
     "every event": lambda _, asked: not asked.expression,
     "a parent": lambda case, asked: asked.subject in case.parents.values(),
     "subject `*`": lambda _, asked: asked.subject == EVERY_SUBJECT,
-    "restrictions": lambda _, asked: bool(asked.restrictions),
+    "a frequency or interval": lambda _, asked: _has(asked, Frequency, Interval),
+    "a daily window": lambda _, asked: _has(asked, Daily),
+    "an operator's restriction": lambda _, asked: _has(asked, Custom),
+    "other restrictions later": lambda _, asked: asked.later is not None,
     "a pattern": lambda _, asked: asked.language == PATTERN,
 }
 """Kinds of questions, which are the columns of docs/paths.md; a question may be of several."""
+
+
+RESTRICTIONS: Final = tuple(kind for kind in KINDS if "restriction" in kind or "frequency" in kind or "daily" in kind)
+"""Kinds of questions with restrictions."""
+
+
+def _has(asked: Question, *kinds: type[Restriction]) -> bool:
+    return any(isinstance(each, kinds) for each in asked.restrictions)
 
 
 def kinds_of(case: Case, asked: Question) -> list[str]:

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from tests.conformance.paths.questions import FLUSH_KEY, STEPS_OF, Case, Question, shown
+from tests.conformance.paths.restricting import lets_through
 from tests.patterns.enumerator import E, matches, steps_of
 from wanderbus import filters
 from wanderbus.event import Event
 from wanderbus.filters import cesql
 from wanderbus.filters.evaluate import evaluate
-from wanderbus.subscription import EVERY_SUBJECT, Frequency, Interval
+from wanderbus.subscription import EVERY_SUBJECT
 
 Gives = Literal["events", "numbers", "matches", "count", "detections"]
 """Contents of an answer: whole events, only their numbers in the case, only a count, or the events of detections.
@@ -41,7 +42,7 @@ def right_answer(case: Case, asked: Question, gives: Gives) -> Answer:
         return _detections(case, asked)
     numbers = [number for number, event in enumerate(case.events) if is_match(case, asked, event)]
     if gives != "matches":
-        numbers = _allowed(numbers, asked)
+        numbers = _allowed(case, numbers, asked)
     match gives:
         case "events":
             return [(number, shown(case.events[number])) for number in numbers]
@@ -69,19 +70,15 @@ def concerns_subject(case: Case, asked: Question, event: Event) -> bool:
     return asked.subject in (EVERY_SUBJECT, *case.hierarchy.lineage(event.subject))
 
 
-def _allowed(numbers: list[int], asked: Question) -> list[int]:
-    """Return what the restrictions let through: all events of a case come within a short time."""
-    for each in asked.restrictions:
-        match each:
-            case Frequency():
-                numbers = numbers[:1]
-            case Interval(end_us=end_us) if end_us < _LONG_AGO_US:
-                numbers = []
-    return numbers
-
-
-_LONG_AGO_US = 1_000_000_000_000_000
-"""An instant before every run, in 2001: intervals of the questions end before it, or do not end."""
+def _allowed(case: Case, numbers: list[int], asked: Question) -> list[int]:
+    """Return what the restrictions let through that held when the event came."""
+    found: list[int] = []
+    for number in numbers:
+        is_later = asked.later is not None and number >= case.half
+        restrictions = asked.later if is_later else asked.restrictions
+        if lets_through(restrictions or (), case.events[number], is_first=not found):
+            found.append(number)
+    return found
 
 
 def _detections(case: Case, asked: Question) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tests.conformance.paths import commands
 from tests.conformance.paths.commands import Place
-from tests.conformance.paths.questions import KINDS, STEPS_OF, Question
+from tests.conformance.paths.questions import KINDS, RESTRICTIONS, STEPS_OF, Question
 from tests.conformance.paths.reference import Answer, Gives
 from tests.conformance.paths.worlds import World
 from wanderbus.cli.event_output import Format
@@ -70,18 +70,23 @@ class Path(NamedTuple):
 
 
 _NO_PARENTS: Final = {"a parent": "subjects have parents in a domain only"}
-_FILTER_ALONE: Final = {"restrictions": "it asks for a filter, not for a subscription"}
+_FILTER_ALONE: Final = dict.fromkeys(RESTRICTIONS, "it asks for a filter, not for a subscription")
 _PATTERN_ALONE: Final = dict.fromkeys((kind for kind in KINDS if kind != "a pattern"), "it takes a pattern")
 _NO_REPLAY: Final = {"a pattern": "detections are not replayed"}
-_EVERY_ALONE: Final = dict.fromkeys(("ECI", "CESQL", "XML", "restrictions", "a pattern"), "it takes a subject alone")
+_EVERY_ALONE: Final = dict.fromkeys(("ECI", "CESQL", "XML", *RESTRICTIONS, "a pattern"), "it takes a subject alone")
 _NO_EVENTS: Final = {"a pattern": "a detection is no event of a case"}
-_NO_MOMENT: Final = {"restrictions": "it tells the present moment"}
+_NO_MOMENT: Final = dict.fromkeys(RESTRICTIONS, "it tells the present moment")
+_NEW: Final = {"other restrictions later": "it asks for all of the past at once"}
+_ABSENT: Final = {"other restrictions later": "a user who is away changes nothing"}
 
 _NO_PATTERN: Final = {"a pattern": "'pattern' is not one of 'eci', 'cesql', 'xml'"}
 _NO_PAST: Final = {"a pattern": "a pattern begins with new events; leave out since"}
 _SPARK_MATCHES: Final = {"a pattern": "use 'wanderbus pattern follow'"}
+_NO_DECISION: Final = {"an operator's restriction": "the restriction 'few' is of the server's operator"}
 _NO_ORDER: Final = {"subject `*`": "without a common order; subscribe to one subject, or live"}
-_SCATTERED: Final = dict.fromkeys(_PATTERN_ALONE, "in the logs of all servers; subscribe live")
+_SCATTERED: Final = dict.fromkeys(
+    (kind for kind in _PATTERN_ALONE if kind not in _NEW), "in the logs of all servers; subscribe live"
+)
 
 
 # Subscriptions -------------------------------------------------------------------------------------------------------
@@ -97,6 +102,7 @@ def _subscribed(
         return there.answers[way, place(there, asked), asked.name]
 
     lacks = {} if world in ("ordered", "decentralised") else _NO_PARENTS
+    lacks = lacks | (_NEW if "since" in way else _ABSENT if way == "peek" else {})
     return Path(
         name, "events", world, answer, refuses, lacks, needs_spark=world == "spark" or "lake" in way, waits=True
     )
@@ -189,7 +195,7 @@ def _history() -> list[Path]:
         for where, world, find in _PLACES:
             if (word, where) == ("replay", "logs of an ordered domain"):
                 continue  # a replay reads the log of one server, which has what arrived there
-            refuses = {} if word == "replay" else _NO_PATTERN
+            refuses = _NO_DECISION if word == "replay" else _NO_PATTERN
             lacks = _NO_REPLAY if word == "replay" else _FILTER_ALONE
             lacks = lacks | (_NO_PARENTS if world == "server" else {})
             asking = partial(_at_places, ask, find, world)

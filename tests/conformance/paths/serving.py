@@ -14,6 +14,7 @@ from tests.api.world import files, until
 from tests.conformance.conditions import Engine, OwnEngine
 from tests.conformance.paths.questions import Case
 from tests.conformance.paths.queues import peek_all, subscribe_and_leave
+from tests.conformance.paths.restricting import OPERATORS
 from tests.conformance.paths.tracing import trace_all
 from tests.conformance.paths.worlds import WAYS, World, ask_channels, ask_live, ask_past
 from wanderbus.parameters.broker import BrokerConfig
@@ -48,7 +49,7 @@ async def served(directory: Path, case: Case, engine: Engine | None = None) -> W
         stack.callback(used.kill)
         stack.enter_context(small_segments())
         broker = BrokerConfig(spark_subjects=used.subjects)
-        server = await stack.enter_async_context(place.server(broker=broker, users=USERS))
+        server = await stack.enter_async_context(place.server(broker=broker, users=USERS, restrictions=OPERATORS))
         bob = await stack.enter_async_context(place.agent("bob"))
         readers = {"wb": await stack.enter_async_context(place.agent())}
         if engine is None:
@@ -76,7 +77,7 @@ async def served_by_domain(directory: Path, case: Case, model: str) -> World:
     world = World(case, {server: domain.data_dir(server) for server in READERS}, domain)
     async with AsyncExitStack() as stack:
         broker = BrokerConfig(roles={"alice": "operator"})
-        servers = await stack.enter_async_context(domain.servers(broker=broker))
+        servers = await stack.enter_async_context(domain.servers(broker=broker, restrictions=OPERATORS))
         bob = await stack.enter_async_context(domain.agent("s1", "bob"))
         readers = {
             server: await stack.enter_async_context(domain.agent(server, user)) for server, user in READERS.items()
@@ -100,7 +101,7 @@ async def ask_lake(world: World, directory: Path, lake: Path) -> None:
     place = ServerWorld(directory)
     pace = patch.multiple(storage, SAVE_S=0.02, RETAIN_S=0.02)
     with pace, history_service(directory / "data", lake):
-        async with place.server(log_keep_bytes=0) as server, place.agent() as alice:
+        async with place.server(log_keep_bytes=0, restrictions=OPERATORS) as server, place.agent() as alice:
             log = files(server).log
             await until(lambda: log.oldest_offset > world.ids[0].number)
             await ask_past(world, {"wb": alice}, "since, lake")

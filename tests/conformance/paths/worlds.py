@@ -89,12 +89,13 @@ class World:
 
 
 class Reader(NamedTuple):
-    """A subscription that waits for its answer."""
+    """A subscription that waits for its answer; ``taken`` are its notifications so far."""
 
     way: str
     place: str
     asked: Question
     notifications: Notifications[Any]
+    taken: list[Notification]
 
 
 WAYS: Mapping[str, Mapping[str, Any]] = {"live": {}, "live XML": {"format": "xml"}}
@@ -120,11 +121,23 @@ async def ask_live(
         for each in opened:
             if each.way == "live":
                 world.subscriptions[each.place, each.asked.name] = each.notifications.subscription.id
-        for event in world.case.events:
+        for number, event in enumerate(world.case.events):
+            if number == world.case.half:
+                await _restrict(world, opened, readers)
             world.ids.append(await bob.publish(event.subject, event.attributes))
         await _collect(world, opened)
         if during is not None:
             await during(world)
+
+
+async def _restrict(world: World, opened: Sequence[Reader], readers: Mapping[str, Agent]) -> None:
+    """Give other restrictions to subscriptions that get them later, once they have the first half of their answers."""
+    for each in opened:
+        if each.asked.later is not None:
+            right = right_answer(world.case, each.asked, "numbers")
+            assert isinstance(right, list)
+            await _take(each, len([number for number in right if number < world.case.half]))
+            await readers[each.place].restrict(each.notifications.subscription.id, each.asked.later)
 
 
 async def ask_channels(world: World, readers: Mapping[str, Agent]) -> None:
@@ -169,7 +182,7 @@ async def _opened(
     except WanderbusError as error:
         world.answers[way, place, asked.name] = Refusal(str(error))
         return None
-    return Reader(way, place, asked, notifications)
+    return Reader(way, place, asked, notifications, [])
 
 
 def subscribed(agent: Agent, asked: Question, **options: Any) -> Notifications[Any]:
@@ -183,26 +196,25 @@ def subscribed(agent: Agent, asked: Question, **options: Any) -> Notifications[A
 
 async def _collect(world: World, opened: Sequence[Reader]) -> None:
     """Read the answers; each ends when it is as long as the right one and nothing more comes."""
-    answers = await asyncio.gather(*(_taken(world, each) for each in opened))
-    for each, found in zip(opened, answers, strict=True):
+    await asyncio.gather(*(_take(each, expected(world, each.asked), QUIET_S) for each in opened))
+    for each in opened:
         world.answers[each.way, each.place, each.asked.name] = answer_of(
-            world, each.asked, [(one.id, _event(one, each.way)) for one in found]
+            world, each.asked, [(one.id, _event(one, each.way)) for one in each.taken]
         )
-        world.notifications[each.way, each.place, each.asked.name] = found
+        world.notifications[each.way, each.place, each.asked.name] = each.taken
 
 
-async def _taken(world: World, reader: Reader) -> list[Notification]:
-    count = expected(world, reader.asked)
-    found: list[Notification] = []
+async def _take(reader: Reader, count: int, quiet_s: float | None = None) -> None:
+    """Take notifications until a subscription has ``count`` of them, and then until none comes for ``quiet_s``."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + ANSWER_S_MAX
-    while True:
-        wait_s = until_s - loop.time() if len(found) < count else QUIET_S
+    while len(reader.taken) < count or quiet_s is not None:
+        wait_s = until_s - loop.time() if len(reader.taken) < count else quiet_s
         try:
             async with asyncio.timeout(wait_s):
-                found.append(await anext(reader.notifications))
+                reader.taken.append(await anext(reader.notifications))
         except TimeoutError:
-            return found
+            return
 
 
 def expected(world: World, asked: Question) -> int:
