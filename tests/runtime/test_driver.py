@@ -24,6 +24,8 @@ from wanderbus.machine import (
 )
 from wanderbus.runtime.net.driver import Driver, Receive
 
+TICKS = 20
+
 Play = Callable[[Callable[[], Awaitable[None]]], None]
 
 
@@ -296,6 +298,40 @@ def test_a_late_loop_fires_what_is_due_and_not_what_was_put_off(play: Play) -> N
         await until(lambda: len(machine.inputs) == 2)
         driver.close()
         assert machine.batches == [[TimerFired("a"), TimerFired("d")]]
+
+    play(story)
+
+
+def test_a_timer_takes_one_alarm_and_is_never_early_for_its_machine(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rings: list[float] = []
+    ring = Driver._ring
+
+    def counted(driver: Driver) -> None:
+        rings.append(driver._loop.time())
+        ring(driver)
+
+    monkeypatch.setattr(Driver, "_ring", counted)
+
+    async def story() -> None:
+        driver, machine, _, _ = open_driver()
+        loop = asyncio.get_running_loop()
+        fired: list[tuple[float, float]] = []
+
+        def step(inputs: Iterable[Input], now: float) -> list[Output]:
+            given = list(inputs)
+            fired.extend((now, each.key) for each in given if isinstance(each, TimerFired))  # type: ignore[misc]
+            at = now + 0.00507
+            return [SetTimer(at, at)] if len(fired) < TICKS else []
+
+        monkeypatch.setattr(machine, "step", step)
+        driver.perform([SetTimer(loop.time(), loop.time())])
+        await until(lambda: len(fired) == TICKS)
+        driver.close()
+        assert all(now >= at for now, at in fired)
+        assert [now for now, _ in fired] == sorted(now for now, _ in fired)
+        assert len(rings) <= TICKS + 2
 
     play(story)
 

@@ -53,6 +53,9 @@ _HEAP_RATIO_MAX: Final = 1.5
 """Heap entries for each timer that is set: a cancelled timer stays in the heap until its time, maybe for minutes."""
 _HEAP_SLACK: Final = 64
 
+_EARLY_S: Final = 0.6e-3
+"""Most time by which an alarm is early: uvloop's clock has steps of a millisecond, and it rounds to the nearest."""
+
 
 class Driver:
     """Runs one machine; passes its reports, in order, to ``on_report``.
@@ -95,6 +98,8 @@ class Driver:
         self._heap_count = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at: float | None = None
+        self._now = 0.0
+        """The machine's time: that of the loop, or of a timer that fired a little early."""
         self._closed = False
         self._performers: dict[type[Output], Callable[[Any], None]] = {
             SendDatagram: self._send,
@@ -240,8 +245,10 @@ class Driver:
         alone = not self._bursts
         if alone and self._receive(name, receive, 1):
             self._run()
-        self._bursts = self._receive(name, receive, self._most[name]) > (0 if alone else 1)
-        self._run()
+        count = self._receive(name, receive, self._most[name])
+        self._bursts = count > (0 if alone else 1)
+        if count:
+            self._run()
 
     def _receive(self, name: str, receive: Receive, most: int) -> int:
         """Put up to ``most`` datagrams that have arrived into the inbox; return their number."""
@@ -274,7 +281,7 @@ class Driver:
             for given in batch:
                 self._tap(given)
         try:
-            outputs = self.machine.step(batch, self._loop.time())
+            outputs = self.machine.step(batch, self._read_clock())
         except Exception as error:
             if self._on_fault is None:
                 raise
@@ -343,15 +350,22 @@ class Driver:
 
     def _ring(self) -> None:
         self._alarm = self._alarm_at = None
-        now = self._loop.time()
+        until = self._read_clock() + _EARLY_S
         fired: list[Input] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= until:
             at, _, key = heapq.heappop(self._heap)
             if self._deadlines.get(key) == at:
                 del self._deadlines[key]
                 fired.append(TimerFired(key))
-        self.feed(*fired)
+                # A machine that found its timer early would set it again, and the alarm would ring until it is due.
+                self._now = max(self._now, at)
+        if fired:
+            self.feed(*fired)
         self._set_alarm()
+
+    def _read_clock(self) -> float:
+        self._now = max(self._now, self._loop.time())
+        return self._now
 
 
 class Unmade:
