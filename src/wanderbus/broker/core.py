@@ -310,7 +310,8 @@ class Broker:
                     self._on_input(given)
                     if self._links.ready:
                         self._links.flush()
-        self._backlog.go_on()
+        if self._backlog:
+            self._backlog.go_on()
         self._rollback.go_on()
         self._catch_up.go_on()
         self._channel_history.go_on()

@@ -68,15 +68,12 @@ class Links:
         """Highest number that an earlier life of this broker may have sent, by session."""
         self.ready: dict[int, dict[int, Reader]] = {}
         """Readers to which something may be sent since the last flush, by link and handle."""
-
-    @property
-    def now(self) -> float:
+        self.now = 0.0
         """The monotonic second of the current step."""
-        return self.pace.now
 
     def begin_step(self, now: float) -> None:
         """Begin a step at monotonic second ``now``."""
-        self.pace.begin_step(now)
+        self.now = self.pace.now = now
 
     def get(self, link: int) -> Link | None:
         """Return the open link with this id, or None."""

@@ -179,7 +179,9 @@ class AccessServer:
         for_transports: list[Input] = []
         for_servers: list[Input] = []
         for given in inputs:
-            if self._transports.takes(given):
+            if type(given) is ClockRead:
+                self._parts.precede(BROKER, given)
+            elif self._transports.takes(given):
                 for_transports.append(given)
             elif self._servers is not None and type(given) is DatagramReceived and given.socket == SERVER_LINKS:
                 for_servers.append(given)
@@ -242,8 +244,6 @@ class AccessServer:
     def _sort(self, given: Input, now: float) -> None:
         """Give one input to its part."""
         match given:
-            case ClockRead():
-                self._parts.precede(BROKER, given)
             case (
                 Appended()
                 | DiskFull()

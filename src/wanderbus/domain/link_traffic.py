@@ -154,9 +154,8 @@ class LinkTraffic:
                     self._parts.emit(msgspec.structs.replace(output, sources=self._sources(link)))
                 case _:
                     self._parts.emit(output)
-        self._signalling.set_disconnected(
-            [by_link[link] for link in self._broker.take_closed_links() if link in by_link]
-        )
+        if closed := self._broker.take_closed_links():
+            self._signalling.set_disconnected([by_link[link] for link in closed if link in by_link])
         self._parts.give(TRANSPORTS, for_transports + self._consumed(is_due=bool(for_transports)))
         self._parts.give(BASELINE, for_baseline)
         if self._servers is not None:

@@ -71,7 +71,7 @@ class Detections:
 
     def go_on(self, now: float) -> None:
         """Match what is due, at monotonic second ``now``, and set the timer for the rest."""
-        if self.is_paused:
+        if self.is_paused or (not self._state.patterns and self._timer_us is None):
             return
         state = self._state
         units: float = TURN_UNITS

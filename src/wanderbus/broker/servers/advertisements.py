@@ -82,7 +82,8 @@ class Advertisements:
 
     def go_on(self) -> None:
         """Follow the advertisements that begin and end with other changes: of a device that leaves, of a session."""
-        self._follow(self._state.advertisements.take_touched())
+        if touched := self._state.advertisements.take_touched():
+            self._follow(touched)
 
     def counts(self, names: Iterable[str]) -> None:
         """Take a report that advertisements of these names count now, and answer the requests that waited for that."""

@@ -51,6 +51,9 @@ class PatternStates:
         self._due = ExpiryIndex()
         self._changed: dict[str, None] = {}
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     def begin(self, subscription: Subscription) -> None:
         """Begin with the empty state; a text that is no pattern any more detects nothing."""
         try:
