@@ -73,7 +73,8 @@ class Links:
 
     def begin_step(self, now: float) -> None:
         """Begin a step at monotonic second ``now``."""
-        self.now = self.pace.now = now
+        self.now = now
+        self.pace.begin_step(now)
 
     def get(self, link: int) -> Link | None:
         """Return the open link with this id, or None."""

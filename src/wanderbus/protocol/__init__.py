@@ -257,8 +257,7 @@ class PublishFor(AgentMessage, frozen=True, tag=18):
     Only a server may send it. (``user``, ``device``, ``epoch``, ``number``) is the publisher's own identifier, by which
     a repeat is recognised, whichever server sends it; events of the device's outbox are numbered separately.
     ``received_us`` is the wall clock as the other server read it, in µs since the Unix epoch. ``request`` is the
-    server's own number for this message on this link; the answer carries it as its number. The event is encoded as the
-    other server will store it, so that no server encodes it again.
+    server's own number for this message on this link; the answer carries it as its number. The event is sent as stored.
     """
 
     request: Number

@@ -63,6 +63,10 @@ class ReturnPace:
         self._last = self._before = (0, -ACTIVE_S)
         """The two links that were active last, each with the time."""
 
+    def begin_step(self, now: float) -> None:
+        """Begin a step at monotonic second ``now``."""
+        self.now = now
+
     def note(self, link: int) -> None:
         """Count a link as active."""
         if link != self._last[0]:
