@@ -6,8 +6,9 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import wanderbus
 from tests.api.world import PASSWORDS, SUBJECT, service
@@ -41,6 +42,12 @@ class Domain:
         text = self.file.read_text().replace('"127.0.0.', f'"{network}.')
         self.file.write_text(f"{keys}\n{text}\n{tables}")
         self.ports: dict[str, int] = {}
+
+    def copied(self, directory: Path) -> Self:
+        """Return the domain of a copy of the directory; its servers have other ports."""
+        found = copy(self)
+        found.directory, found.file, found.ports = directory, directory / self.file.name, {}
+        return found
 
     def leader(self, subject: str = SUBJECT) -> str:
         """The server that leads the channel of a subject."""

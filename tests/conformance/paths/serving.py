@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from tests.conformance.paths.queues import peek_all, subscribe_and_leave
 from tests.conformance.paths.restricting import OPERATORS
 from tests.conformance.paths.tracing import trace_all
 from tests.conformance.paths.worlds import WAYS, World, ask_channels, ask_live, ask_past
+from wanderbus import Server
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.runtime.files.domain_file import data_directory
 from wanderbus.runtime.files.server_files import ServerFiles
@@ -76,6 +78,7 @@ async def served_by_domain(directory: Path, case: Case, model: str) -> World:
     domain = LaidOut(directory, case.seed, keys=f'model = "{model}"', tables=f"[parents]\n{parents}")
     world = World(case, {server: domain.data_dir(server) for server in READERS}, domain)
     async with AsyncExitStack() as stack:
+        stack.enter_context(small_segments())
         broker = BrokerConfig(roles={"alice": "operator"})
         servers = await stack.enter_async_context(domain.servers(broker=broker, restrictions=OPERATORS))
         bob = await stack.enter_async_context(domain.agent("s1", "bob"))
@@ -92,19 +95,35 @@ async def served_by_domain(directory: Path, case: Case, model: str) -> World:
 
 
 async def ask_lake(world: World, directory: Path, lake: Path) -> None:
-    """Start a copy of the only server in ``directory``, whose log has only what the lake has not, and ask for all.
+    """Start copies of a server or of a domain in ``directory``, whose logs have only what the lake has not, and ask.
 
     The lake gives the earlier events.
     """
     from wanderbus.pipeline.replay import history_service  # it needs Spark's packages
 
-    place = ServerWorld(directory)
-    pace = patch.multiple(storage, SAVE_S=0.02, RETAIN_S=0.02)
-    with pace, history_service(directory / "data", lake):
-        async with place.server(log_keep_bytes=0, restrictions=OPERATORS) as server, place.agent() as alice:
-            log = files(server).log
-            await until(lambda: log.oldest_offset > world.ids[0].number)
-            await ask_past(world, {"wb": alice}, "since, lake")
+    async with AsyncExitStack() as stack:
+        stack.enter_context(patch.multiple(storage, SAVE_S=0.02, RETAIN_S=0.02))
+        options: dict[str, Any] = {"log_keep_bytes": 0, "restrictions": OPERATORS}
+        if world.domain is None:
+            stack.enter_context(history_service(directory / "data", lake))
+            place = ServerWorld(directory)
+            servers = {"wb": await stack.enter_async_context(place.server(**options))}
+            agents = {"wb": place.agent()}
+        else:
+            domain = world.domain.copied(directory)
+            for name in world.logs:
+                stack.enter_context(history_service(domain.data_dir(name), lake))
+            servers = await stack.enter_async_context(domain.servers(**options))
+            agents = {name: domain.agent(name, user) for name, user in READERS.items()}
+        for name, server in servers.items():
+            await until(partial(_has_lost, server, world.first_place(name)))
+        readers = {name: await stack.enter_async_context(agent) for name, agent in agents.items()}
+        await ask_past(world, readers, "since, lake")
+
+
+def _has_lost(server: Server, offset: int) -> bool:
+    """Return whether the log of a server no longer has a record."""
+    return files(server).log.oldest_offset > offset
 
 
 def _quoted(key: str) -> str:

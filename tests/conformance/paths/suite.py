@@ -47,8 +47,9 @@ def prepared(case: Case, directory: Directory, spark: SparkSession | None = None
         }
         beside_spark = run(served(made(directory / "spark"), case, EngineOnSpark(spark)))
         lakes = {each: future.result() for each, future in filling.items()}
-    shutil.copytree(directory / "server", directory / "server-copy")
-    run(ask_lake(worlds.server, directory / "server-copy", lakes["server"]))
+    for each in LAKES:
+        shutil.copytree(directory / each, directory / f"{each}-copy")
+        run(ask_lake(worlds.named(each), directory / f"{each}-copy", lakes[each]))
     return worlds._replace(spark=beside_spark, lakes=lakes)
 
 

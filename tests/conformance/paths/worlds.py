@@ -64,6 +64,10 @@ class World:
         """
         return self._places[server or next(iter(self.logs)), offset]
 
+    def first_place(self, server: str) -> int:
+        """Return the first offset of an event in the log of a server."""
+        return min(offset for (name, offset), _ in self._places.items() if name == server)
+
     def leader(self, asked: Question) -> str:
         """Return the server that leads the channel of a question."""
         return next(iter(self.logs)) if self.domain is None else self.domain.leader(asked.subject)
