@@ -15,6 +15,7 @@ from typing import Any
 from harness.reporting import finish, goal
 from tests.conformance.paths.cases import drawn_case
 from tests.conformance.paths.commands import using
+from tests.conformance.paths.counts import count_differences
 from tests.conformance.paths.suite import differences, prepared, small_form
 from wanderbus.pipeline.session import spark_session
 
@@ -31,7 +32,7 @@ def main(options: Any) -> int:
         with tempfile.TemporaryDirectory(prefix="wanderbus-paths-") as directory:
             worlds = prepared(case, Path(directory), spark)
             with using(spark):
-                found[seed] = list(differences(worlds, small_form(case)))
+                found[seed] = [*differences(worlds, small_form(case)), *count_differences(worlds)]
         print(
             f"seed {seed}: {len(case.events)} events, {len(case.questions)} questions, {len(found[seed])} differences"
         )

@@ -9,6 +9,7 @@ from pathlib import Path as File
 ROOT = File(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.conformance.paths.counts import COUNTINGS  # noqa: E402
 from tests.conformance.paths.questions import KINDS  # noqa: E402
 from tests.conformance.paths.registry import PATHS, Path  # noqa: E402
 
@@ -47,6 +48,12 @@ difference with the command that repeats it; `./do soak` does so for longer.
 """
 
 
+COUNTS = """\
+For each user these give the same numbers: of matches generated, delivered, waiting, restricted, and dropped by reason.
+All but `wanderbus sessions` count published events by user too. A report has one number for drops that somebody asked
+for. The tests compare the counters of servers with the answers above, and the others with these counters."""
+
+
 def cells(refuses: Mapping[str, str], lacks: Mapping[str, str]) -> Iterator[str]:
     """Yield the cell of each kind of question."""
     for kind in KINDS:
@@ -76,6 +83,15 @@ def named(paths: list[Path]) -> list[str]:
     ]
 
 
+def counted() -> Mapping[str, list[str]]:
+    """Return the places that are counted, by the command that does it."""
+    found: dict[str, list[str]] = {}
+    for each in COUNTINGS:
+        first, _, rest = each.name.partition(": ")
+        found.setdefault(first, []).append(rest)
+    return found
+
+
 def document() -> str:
     """Return the content for docs/paths.md."""
     lines = [f"| path | gives | {' | '.join(KINDS)} |", f"|{'---|' * (len(KINDS) + 2)}"]
@@ -89,6 +105,12 @@ def document() -> str:
         "## Questions that cannot be asked",
         "",
         *reasons("lacks"),
+        "",
+        "## Counts",
+        "",
+        COUNTS,
+        "",
+        *(f"- {', '.join(rests)} ({first})" for first, rests in counted().items()),
     ]
     return HEADING + "\n".join(lines) + "\n" + ADDING
 

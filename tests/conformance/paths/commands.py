@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -32,8 +32,9 @@ def using(spark: SparkSession) -> Iterator[None]:
     def session(*_: object) -> Iterator[SparkSession]:
         yield spark
 
-    modules = ("pipeline.past_events", "pattern.follow")
-    with patch(f"wanderbus.cli.{modules[0]}.session", session), patch(f"wanderbus.cli.{modules[1]}.session", session):
+    with ExitStack() as stack:
+        for module in ("pipeline.past_events", "pipeline.report", "pipeline.gold", "pattern.follow"):
+            stack.enter_context(patch(f"wanderbus.cli.{module}.session", session))
         yield
 
 

@@ -13,6 +13,13 @@ from tests.conformance.paths.running import rows_beside
 from tests.conformance.paths.worlds import ANSWER_S_MAX, World, answer_of, expected, subscribed
 from wanderbus import Agent, Server
 from wanderbus.errors import WanderbusError
+from wanderbus.subscription import EVERY_SUBJECT, QueuePolicy
+
+EVERYTHING = "exists n or not exists n"
+"""Filter of a subscription of every user who is away."""
+
+KEPT_MAX = 2
+"""Notifications that its queue keeps."""
 
 Users = Mapping[str, str]
 """The user who is away of each server."""
@@ -30,6 +37,8 @@ async def subscribe_and_leave(
                         world.away[place, asked.name] = notifications.subscription.id
                 except WanderbusError as error:
                     world.answers["peek", place, asked.name] = Refusal(str(error))
+            async with agent.subscribe(EVERY_SUBJECT, EVERYTHING, keep=True, queue=QueuePolicy(KEPT_MAX)):
+                pass  # it loses what the counts have as dropped
         await until(partial(_is_away, servers[place], users[place]))
 
 
@@ -57,7 +66,16 @@ async def _peeked(world: World, place: str, user: str) -> bool:
         if isinstance(rows, Refusal):
             world.answers["peek", place, asked.name] = rows
             continue
-        found = [(row["id"], event_of(row)) for row in rows if identity in row["subscriptions"]]
+        found = [(row["id"], event_of(row)) for row in rows if identity in row.get("subscriptions", ())]
+        world.waiting[place, asked.name] = len(found)
         world.answers["peek", place, asked.name] = answer_of(world, asked, found)
         is_complete &= len(found) >= expected(world, asked)
     return is_complete
+
+
+async def list_sessions(world: World) -> None:
+    """Keep what ``wanderbus sessions`` shows of all servers, once the last agent has left."""
+    for data in world.logs.values():
+        rows = await rows_beside("operator.listings", "sessions", "--data-dir", str(data), "--json")
+        assert not isinstance(rows, Refusal), rows
+        world.sessions += rows

@@ -14,7 +14,7 @@ from tests.api.world import World as ServerWorld
 from tests.api.world import files, until
 from tests.conformance.conditions import Engine, OwnEngine
 from tests.conformance.paths.questions import Case
-from tests.conformance.paths.queues import peek_all, subscribe_and_leave
+from tests.conformance.paths.queues import list_sessions, peek_all, subscribe_and_leave
 from tests.conformance.paths.restricting import OPERATORS
 from tests.conformance.paths.tracing import trace_all
 from tests.conformance.paths.worlds import WAYS, World, ask_channels, ask_live, ask_past
@@ -52,6 +52,7 @@ async def served(directory: Path, case: Case, engine: Engine | None = None) -> W
         stack.enter_context(small_segments())
         broker = BrokerConfig(spark_subjects=used.subjects)
         server = await stack.enter_async_context(place.server(broker=broker, users=USERS, restrictions=OPERATORS))
+        stack.push_async_callback(list_sessions, world)
         bob = await stack.enter_async_context(place.agent("bob"))
         readers = {"wb": await stack.enter_async_context(place.agent())}
         if engine is None:
@@ -81,6 +82,7 @@ async def served_by_domain(directory: Path, case: Case, model: str) -> World:
         stack.enter_context(small_segments())
         broker = BrokerConfig(roles={"alice": "operator"})
         servers = await stack.enter_async_context(domain.servers(broker=broker, restrictions=OPERATORS))
+        stack.push_async_callback(list_sessions, world)
         bob = await stack.enter_async_context(domain.agent("s1", "bob"))
         readers = {
             server: await stack.enter_async_context(domain.agent(server, user)) for server, user in READERS.items()

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.conformance.paths.cases import small_case
 from tests.conformance.paths.commands import using
+from tests.conformance.paths.counts import count_differences
 from tests.conformance.paths.suite import differences, prepared, small_form
 from wanderbus.pipeline.session import spark_session
 
@@ -26,6 +27,7 @@ def spark() -> Iterator[SparkSession]:
 def test_u19_paths_without_spark_answer_as_the_reference_does(tmp_path: Directory) -> None:
     worlds = prepared(small_case(), tmp_path)
     assert list(differences(worlds, lambda path, _: not path.needs_spark)) == []
+    assert count_differences(worlds) == []
 
 
 @pytest.mark.spark
@@ -35,4 +37,5 @@ def test_u19_paths_with_spark_answer_as_the_reference_does(spark: SparkSession, 
     chosen = small_form(case)
     with using(spark):
         found = list(differences(worlds, lambda path, asked: path.needs_spark and chosen(path, asked)))
+        found += count_differences(worlds)
     assert found == []

@@ -50,6 +50,10 @@ class World:
         """Notifications of the live answers, by the same."""
         self.subscriptions: dict[tuple[str, str], str] = {}
         """Ids of the live subscriptions by place and question."""
+        self.waiting: dict[tuple[str, str], int] = {}
+        """Notifications that wait for the users who are away, by the same."""
+        self.sessions: list[dict[str, Any]] = []
+        """Sessions of all servers at their end."""
         self.away: dict[tuple[str, str], str] = {}
         """Ids of the subscriptions of the users who are away, by the same."""
 
