@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Final
 
-from wanderbus.broker.engine.waiting_arrivals import WaitingArrivals
 from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.state.engine_events import is_waited_for
 from wanderbus.broker.state.journal import Journal
@@ -18,6 +19,31 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.patterns import any_of
 from wanderbus.records import SPARK, Acceptance, Arrival, Arrived, Published
 from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
+
+WAITING_MAX: Final = 65_536
+"""Arrivals that are remembered; older ones are left out of the figures, as are those from before a restart."""
+
+
+class WaitingArrivals:
+    """The arrivals, by the offsets of their records."""
+
+    def __init__(self, journal: Journal, phases: PhaseCounts) -> None:
+        self._journal = journal
+        self._phases = phases
+        self._waiting: deque[tuple[int, Callable[[bool], Output] | None]] = deque(maxlen=WAITING_MAX)
+
+    def add(self, offset: int, report: Callable[[bool], Output] | None) -> None:
+        """Remember the arrival at ``offset``; ``report`` makes the output that tells whether it was matched."""
+        self._waiting.append((offset, report))
+
+    def reach(self, end: int, matched: Container[int]) -> None:
+        """Report the arrivals below ``end``; ``matched`` has the offsets of those that a subscription matched."""
+        while self._waiting and self._waiting[0][0] < end:
+            offset, report = self._waiting.popleft()
+            is_matched = offset in matched
+            self._phases.at_destination(is_matched=is_matched)
+            if report is not None:
+                self._journal.emit_now(report(is_matched))
 
 
 class EngineEvents:

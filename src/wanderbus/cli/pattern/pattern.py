@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
+from wanderbus import cloudevents
 from wanderbus.cli.connection_options import AsJson
+from wanderbus.cli.filter_input import named, text_of
 from wanderbus.cli.output import print_json, print_line
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
-from wanderbus.cli.pattern.event_lines import occurrences
 from wanderbus.cli.pattern.follow import follow
-from wanderbus.cli.pattern.past_detections import print_past_detections
 from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern, with_parents
-from wanderbus.cli.pipeline.past_events import From, Log, Place, To
-from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
+from wanderbus.cli.pipeline.past_events import From, Log, Place, To, spark_history, wanted_events
+from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages
 from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_given
-from wanderbus.errors import ConfigurationError
-from wanderbus.patterns import NEVER_US, Pattern
+from wanderbus.errors import ConfigurationError, EventError
+from wanderbus.event import Event, check_event
+from wanderbus.patterns import NEVER_US, Counts, Occurrence, Pattern
 from wanderbus.patterns.explanation import explain as explanation
 from wanderbus.patterns.explanation import lines_of
 
@@ -30,6 +33,59 @@ app.command()(follow)
 
 _BATCH: Final = 1_000
 """Events that are matched at a time."""
+
+
+def occurrences(file: Path) -> Iterator[Occurrence]:
+    """Yield the events of a file without its blank lines; :class:`ConfigurationError` names a line that is no event."""
+    for number, line in enumerate(text_of(file).split("\n"), start=1):
+        if line.strip():
+            try:
+                yield _occurrence(line, number)
+            except EventError as error:
+                raise ConfigurationError(f"{named(file)}, line {number}: {error}") from None
+
+
+def _occurrence(line: str, number: int) -> Occurrence:
+    try:
+        members = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise EventError(f"it is not a JSON object: {error}") from None
+    if "specversion" in members:
+        event = cloudevents.read(line)
+        return _placed(event, {"id": str(members.get("id", ""))}, number)
+    subject, attributes = members.get("subject"), members.get("attributes")
+    if not isinstance(subject, str) or not isinstance(attributes, dict):
+        raise EventError("an event has a subject, a text, and attributes, an object")
+    published_us = members.get("published_us")
+    return _placed(check_event(Event(subject, cloudevents.from_json(attributes), published_us)), members, number)
+
+
+def _placed(event: Event, members: dict[str, Any], number: int) -> Occurrence:
+    at_us = members.get("at_us", event.published_us)
+    offset, id = members.get("offset", number), members.get("id", "")
+    if type(at_us) is not int or not -(2**62) < at_us < 2**62:
+        raise EventError("an event has a time: at_us or published_us, in microseconds since 1970")
+    if type(offset) is not int or not 0 <= offset < 2**63 or not isinstance(id, str):
+        raise EventError("an offset is a whole number from 0 on, and an id a text")
+    return Occurrence(event, offset, at_us, id)
+
+
+def print_past_detections(pattern: Pattern, place: Place, *, json: bool) -> None:
+    """Print the detections in past events, the earliest first, and report what bounds refused."""
+    with needing_packages("patterns"):
+        wanted = wanted_events(place)
+    with spark_history(wanted, "patterns", place.spark) as past:
+        from wanderbus.pipeline.patterns import outcomes
+        from wanderbus.pipeline.patterns.detections import REFUSED, detection_of
+
+        counts, own = Counts(), Pattern(pattern.text, pattern.bounds, wanted.children)
+        for row in outcomes(past.events, own).orderBy("at_us", "events.offset", "id").toLocalIterator():
+            if row.id is None:
+                for name in REFUSED:
+                    setattr(counts, name, getattr(counts, name) + row[name])
+            else:
+                print_detections([detection_of(row.detection)], json=json)
+    report_refused(counts)
 
 
 @app.command()
