@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wanderbus.client.operator import Operator
     from wanderbus.client.reports import Ending, OutboxRefusal, StatusChange
     from wanderbus.errors import WanderbusError
-    from wanderbus.event import HELD_BACK, Event, EventId, Gap, Loss, Notification, Position, gathered
+    from wanderbus.event import HELD_BACK, Event, EventId, Gap, Loss, Notification, Position, merge_repeated
     from wanderbus.server.server import Server
     from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Subscription
 
@@ -54,7 +54,7 @@ _HOMES = {
     "Subscription": "wanderbus.subscription",
     "WanderbusError": "wanderbus.errors",
     "connect": "wanderbus.client.connect",
-    "gathered": "wanderbus.event",
+    "merge_repeated": "wanderbus.event",
 }
 
 __all__ = [
@@ -83,7 +83,7 @@ __all__ = [
     "Subscription",
     "WanderbusError",
     "connect",
-    "gathered",
+    "merge_repeated",
 ]
 
 

@@ -178,7 +178,7 @@ class Gap(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     lost: tuple[Loss, ...] = ()
 
 
-def gathered(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
+def merge_repeated(pairs: Iterable[tuple[str, Value]]) -> dict[str, Any]:
     """Return attributes by name; a repeated name gets the list of its values in order (SPEC A-16, X4).
 
     The items of a list count as values of its name. A name that occurs once keeps its value, scalar or list.

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 from wanderbus import cloudevents, literals
 from wanderbus.errors import EventError
-from wanderbus.event import Event, Value, check_event, gathered
+from wanderbus.event import Event, Value, check_event, merge_repeated
 
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _POSITION: Final = re.compile(r"[0-9]+ ")
@@ -112,7 +112,7 @@ class _Line:
             name = self._word("=")
             self._skip("=")
             attributes.append((name, self._value()))
-        return check_event(Event(subject, gathered(attributes)))
+        return check_event(Event(subject, merge_repeated(attributes)))
 
     def _word(self, end: str) -> str:
         if self._line.startswith('"', self._at):

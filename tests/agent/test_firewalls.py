@@ -155,8 +155,8 @@ def test_i08_an_agent_behind_a_closed_firewall_keeps_trying(town: Town) -> None:
     ("options", "way"),
     [
         ({"data_transport": "UDP"}, "udp-relay"),
-        ({"data_ways": ("udp", "tcp")}, "tcp"),
-        ({"data_ways": ("udp",)}, "udp"),
+        ({"data_paths": ("udp", "tcp")}, "tcp"),
+        ({"data_paths": ("udp",)}, "udp"),
     ],
     ids=["UDP alone", "no relay", "direct alone"],
 )

@@ -13,7 +13,7 @@ import wanderbus
 from tests.api.world import SUBJECT, World, nothing_more, numbers, publish, run, service, take, until
 from wanderbus.client.agent_sockets import MobileEnd
 from wanderbus.errors import Closed
-from wanderbus.event import gathered
+from wanderbus.event import merge_repeated
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -109,7 +109,7 @@ def test_a16_x4_an_attribute_may_be_repeated(world: World, outbox: bool) -> None
             alice.subscribe(SUBJECT, "any Score > 8") as some,
             alice.subscribe(SUBJECT, "all Score > 5") as every,
         ):
-            repeated = gathered([("Score", 6), ("Name", "Ann"), ("Score", 9.5)])
+            repeated = merge_repeated([("Score", 6), ("Name", "Ann"), ("Score", 9.5)])
             events: list[dict[str, Any]] = [repeated, {"Score": []}]
             for attributes in events:
                 if outbox:

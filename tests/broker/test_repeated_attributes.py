@@ -9,7 +9,7 @@ import pytest
 from tests.broker.desk import BOB, SUBJECT, Desk
 from wanderbus import matching, protocol, records
 from wanderbus.broker.messages import KernelLoaded
-from wanderbus.event import Event, EventId, Notification, Position, gathered
+from wanderbus.event import Event, EventId, Notification, Position, merge_repeated
 from wanderbus.filters import parse, xml
 from wanderbus.protocol import Notify, Publish
 
@@ -51,7 +51,7 @@ def desk(request: pytest.FixtureRequest) -> Desk:
 def published(desk: Desk) -> dict[int, str]:
     """Publish every event; return their names by their numbers."""
     bob = desk.attach(BOB)
-    messages = [Publish(n, Event(SUBJECT, gathered(pairs))) for n, pairs in enumerate(EVENTS.values(), 1)]
+    messages = [Publish(n, Event(SUBJECT, merge_repeated(pairs))) for n, pairs in enumerate(EVENTS.values(), 1)]
     desk.send(bob, *messages)
     return dict(enumerate(EVENTS, 1))
 
@@ -81,7 +81,7 @@ def test_a16_repeated_attributes_survive_the_log_the_wire_and_xml(desk: Desk, re
         desk.restart()
     back = desk.attach(epoch=2)
     received = [protocol.decode_event(bytes(notify.event)) for notify in desk.received(back, Notify)]
-    assert [repr(event.attributes) for event in received] == [repr(gathered(pairs)) for pairs in EVENTS.values()]
+    assert [repr(event.attributes) for event in received] == [repr(merge_repeated(pairs)) for pairs in EVENTS.values()]
     for event, pairs in zip(received, EVENTS.values(), strict=True):
         values = [value for name, value in pairs if name == "Score"]
         assert event.get_all("Score") == [item for v in values for item in (v if isinstance(v, list) else [v])]

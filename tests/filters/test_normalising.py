@@ -15,7 +15,7 @@ from tests.filters import trees
 from wanderbus import limits
 from wanderbus.errors import EventError
 from wanderbus.event import Event, check_event
-from wanderbus.filters import Filter, conjunctions, parse, patterns, regions
+from wanderbus.filters import Filter, conjunctions, parse, regions, text_implications
 from wanderbus.filters.ast import (
     EVERYTHING,
     NOTHING,
@@ -200,11 +200,11 @@ def test_implications_of_patterns_hold(text: str) -> None:
     known += [Pattern("contains", some, wanted) for some in texts for wanted in (True, False)]
     for one in known:
         for other in known:
-            if patterns.fits(text, (one,)) and patterns.follows(other, "", (one,)):
-                assert patterns.fits(text, (other,)), (one, other)
-            if patterns.are_contradictory("", (one, other)):
-                assert not patterns.fits(text, (one, other)), (one, other)
-    assert patterns.reduced([Pattern("suffix", "bc"), Pattern("suffix", "c"), Pattern("contains", "b")]) == (
+            if text_implications.fits(text, (one,)) and text_implications.follows(other, "", (one,)):
+                assert text_implications.fits(text, (other,)), (one, other)
+            if text_implications.are_contradictory("", (one, other)):
+                assert not text_implications.fits(text, (one, other)), (one, other)
+    assert text_implications.reduced([Pattern("suffix", "bc"), Pattern("suffix", "c"), Pattern("contains", "b")]) == (
         Pattern("suffix", "bc"),
     )
 
@@ -288,7 +288,7 @@ def test_too_many_patterns_stay_as_they_are() -> None:
 def test_patterns_that_multiply_are_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
     words: list[Clause] = [Or(tuple(Predicate("contains", f"<{n} {side}>") for n in range(60))) for side in "ab"]
     work = [0]
-    count_calls(monkeypatch, work, (patterns, "reduced"))
+    count_calls(monkeypatch, work, (text_implications, "reduced"))
     assert normal_form(Quantified("any", "a", And(tuple(words))))[0].residuals
     assert work[0] == 0
 

@@ -21,7 +21,7 @@ from wanderbus.machine import (
 from wanderbus.mobility.flow import Recovery
 from wanderbus.mobility.messages import FlowFailed, Registered, Start, Stop
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX
+from wanderbus.mobility.request_handlers import OWNER_TRANSACTION_PREFIX
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.sip.message.message import Request, parse_message
 from wanderbus.sip.message.targets import Target

@@ -91,7 +91,7 @@ AGENT: Final[dict[str, Callable[[wanderbus.Agent, MobileEnd], Any]]] = {
     "offline": lambda agent, end: agent._offline,
     "outbox_events_max": lambda agent, end: agent._outbox.most.events,
     "outbox_bytes_max": lambda agent, end: agent._outbox.most.bytes,
-    "publish_per_s": lambda agent, end: agent._turnstile._per_s,
+    "publish_per_s": lambda agent, end: agent._rate._per_s,
     "state_dir": lambda agent, end: end._state_dir,
     "local_address": lambda agent, end: end._local_address,
     "data_port": lambda agent, end: end._data_port,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wanderbus.client.publishes import encoded
 from wanderbus.errors import EventError
-from wanderbus.event import Event, EventId, Gap, Position, check_event, gathered
+from wanderbus.event import Event, EventId, Gap, Position, check_event, merge_repeated
 from wanderbus.limits import (
     EVENT_ATTRIBUTES_MAX,
     EVENT_LIST_ITEMS_MAX,
@@ -206,8 +206,8 @@ def test_an_invalid_id_is_refused(text: str) -> None:
 def test_a16_x4_a_repeated_name_has_the_list_of_its_values(
     pairs: Iterable[tuple[str, Any]], attributes: dict[str, Any]
 ) -> None:
-    assert repr(gathered(pairs)) == repr(attributes)
-    event = Event("s", gathered(pairs))
+    assert repr(merge_repeated(pairs)) == repr(attributes)
+    event = Event("s", merge_repeated(pairs))
     for name, value in attributes.items():
         assert event.get_all(name) == (value if isinstance(value, list) else [value])
     assert event.get_all("absent") == []
@@ -215,7 +215,7 @@ def test_a16_x4_a_repeated_name_has_the_list_of_its_values(
 
 def test_a16_gathered_lists_are_copies() -> None:
     first = [1]
-    assert gathered([("a", first), ("a", 2)]) == {"a": [1, 2]}
+    assert merge_repeated([("a", first), ("a", 2)]) == {"a": [1, 2]}
     assert first == [1]
     event = Event("s", {"a": first})
     event.get_all("a").append(2)

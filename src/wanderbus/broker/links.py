@@ -162,7 +162,7 @@ class Links:
         self._before.pop(session.key, None)
         self._handed_by_others.pop(session.key, None)
 
-    def turn_away(self, link: int, user: str, refusal: protocol.RequestRefused) -> None:
+    def refuse(self, link: int, user: str, refusal: protocol.RequestRefused) -> None:
         """Refuse and drop a link of ``user``; nothing is stored about it."""
         self._closed.append(link)
         self._note(refusal, user)

@@ -115,7 +115,7 @@ class Presence:
     def opened(self, link: int, user: str, device: str, *, unattended: bool = False, is_server: bool = False) -> None:
         """Open a device's new link, which replaces its previous one; refuse one device too many."""
         if refusal := self.refusal(user, device, is_server=is_server):
-            self._links.turn_away(link, user, refusal)
+            self._links.refuse(link, user, refusal)
             self._journal.emit(DevicesDoubted(user))
             return
         if is_server:

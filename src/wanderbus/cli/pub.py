@@ -22,7 +22,7 @@ from wanderbus.cli.pub_publisher import (
     publish_through_outbox,
 )
 from wanderbus.errors import ConfigurationError, EventError
-from wanderbus.event import Event, Value, check_event, gathered
+from wanderbus.event import Event, Value, check_event, merge_repeated
 from wanderbus.literals import json_object
 
 _SESSION: Final = "pub"
@@ -167,7 +167,7 @@ def _events(subject: str, given: list[str], format: Format | None) -> AsyncItera
     if given == ["-"]:
         return events_of_input(read)
     if format is None:
-        return events_given(Event(subject, gathered([attribute(text) for text in given])))
+        return events_given(Event(subject, merge_repeated([attribute(text) for text in given])))
     if len(given) != 1:
         raise ConfigurationError(f"give one event as {format}, or - to read events from standard input, one per line")
     return events_given(read(given[0]))

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from wanderbus import protocol
-from wanderbus.client.agent_sockets import End
+from wanderbus.client.agent_sockets import AgentSockets
 from wanderbus.client.disconnection_hooks import DisconnectionHooks
 from wanderbus.client.error_mapping import connect_error, not_reached, removal_shown
 from wanderbus.client.machine.messages import (
@@ -36,7 +36,7 @@ from wanderbus.client.machine.messages import (
     SubscriptionOver,
 )
 from wanderbus.client.notifications import Item, Notifications
-from wanderbus.client.publishes import OwnOutbox, Publishing, Turnstile, encoded, event_of
+from wanderbus.client.publishes import OwnOutbox, Publishing, PublishRate, encoded, event_of
 from wanderbus.client.readers import Readers
 from wanderbus.client.reports import (
     DiscardedMessages,
@@ -93,7 +93,7 @@ class Agent:
 
     def __init__(
         self,
-        end: End,
+        end: AgentSockets,
         *,
         connect_s_max: float,
         publish_per_s: float | None = None,
@@ -107,18 +107,18 @@ class Agent:
         self._discarded = DiscardedMessages()
         self._connect_s_max = connect_s_max
         self._status = "DISCONNECTED"
-        self._data_way: DataPathKind = "udp"
+        self._data_path: DataPathKind = "udp"
         self._driver: Driver | None = None
         self._requests = Requests(self._feed)
-        self._turnstile = Turnstile(publish_per_s)
-        self._publishing = Publishing(self._turnstile, self._feed)
+        self._rate = PublishRate(publish_per_s)
+        self._publishing = Publishing(self._rate, self._feed)
         self._readers = Readers(self._requests, end)
         self._advertising: Advertising | None = None
         self._changes: Listeners[StatusChange] = Listeners()
         self._endings: Listeners[Ending] = Listeners()
         self._refusals: Listeners[OutboxRefusal] = Listeners()
         self._outbox = OwnOutbox(
-            end, outbox_max, self._feed, self._turnstile, self._refusals.report, check_open=self._driving
+            end, outbox_max, self._feed, self._rate, self._refusals.report, check_open=self._driving
         )
         self._hooks = hooks or DisconnectionHooks()
         self._opened = False
@@ -142,9 +142,9 @@ class Agent:
         return self._status
 
     @property
-    def data_way(self) -> str:
+    def data_path(self) -> str:
         """Return the path of the data channel: ``udp``, ``udp-relay``, ``tcp`` or ``tcp-relay`` (SPEC I-08)."""
-        return self._data_way
+        return self._data_path
 
     @property
     def outbox(self) -> OutboxSize:
@@ -235,7 +235,7 @@ class Agent:
     ) -> EventId | None:
         """Publish an event; return its id when it is durable at the broker, without a timeout.
 
-        An attribute with several values is a list; :func:`wanderbus.gathered` makes such lists from repeated names.
+        An attribute with several values is a list; :func:`wanderbus.merge_repeated` makes it from repeated names.
         Concurrent calls keep their order. Cancelling a call does not withdraw an event that was sent. With
         ``publisher_filtering``, an event that nobody wants is not sent, and the id is :data:`~wanderbus.HELD_BACK`.
 
@@ -558,10 +558,10 @@ class Agent:
 
     def _status_changed(self, change: AgentStatusChanged) -> None:
         now_us, waiting = wall_us(), self._publishing.unsettled
-        if change.data_path != self._data_way:
+        if change.data_path != self._data_path:
             _log.info("%s: %s", self.uri, change.reason)
-        self._status, self._data_way = change.status, change.data_path
-        self._turnstile.connected(change.status == "CONNECTED")
+        self._status, self._data_path = change.status, change.data_path
+        self._rate.connected(change.status == "CONNECTED")
         self._changes.report(StatusChange(change.status, shown(change.address), now_us, change.reason))
         if change.status == "CONNECTED":
             self._hooks.connected(waiting, self.outbox)
@@ -586,7 +586,7 @@ class Agent:
             self._driver = None
         self._status = "DISCONNECTED"
         self._hooks.close()
-        self._turnstile.close()
+        self._rate.close()
         self._outbox.close()
         self._publishing.close(reason)
         self._requests.close(reason)

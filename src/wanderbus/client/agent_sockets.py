@@ -46,7 +46,7 @@ def shared_properties(settings: AgentSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in names} | {"device": "", "epoch": epoch}
 
 
-class End(Protocol):
+class AgentSockets(Protocol):
     """Interface between an agent and its sockets."""
 
     properties: AgentProperties
@@ -137,16 +137,16 @@ class MobileEnd:
 
     @property
     def has_outbox(self) -> bool:
-        """See :meth:`End.has_outbox`."""
+        """See :meth:`AgentSockets.has_outbox`."""
         return not self.ephemeral and self._outbox.exists()
 
     @property
     def left_file(self) -> Path | None:
-        """See :meth:`End.left_file`."""
+        """See :meth:`AgentSockets.left_file`."""
         return None if self.ephemeral else self._state_dir / LEFT_FILE
 
     def outbox_file(self) -> Path:
-        """See :meth:`End.outbox_file`."""
+        """See :meth:`AgentSockets.outbox_file`."""
         if self.ephemeral and self._outbox_file:
             raise ConfigurationError(
                 f"another agent uses the outbox {self._outbox_file}; wait for it to end, or give another file"
@@ -160,7 +160,7 @@ class MobileEnd:
 
     @property
     def outbox_owner(self) -> str:
-        """See :meth:`End.outbox_owner`. Includes the device if the file could be moved away from it.
+        """See :meth:`AgentSockets.outbox_owner`. Includes the device if the file could be moved away from it.
 
         The broker recognises duplicates by the device.
         """
@@ -168,11 +168,11 @@ class MobileEnd:
         return f"{owner}, device {self.properties.device}" if self._outbox_file else owner
 
     async def locate(self, wait_s_max: float) -> None:
-        """See :meth:`End.locate`."""
+        """See :meth:`AgentSockets.locate`."""
         self.properties = await located(self.properties, wait_s_max)
 
     def open(self, driver: Driver) -> None:
-        """See :meth:`End.open`."""
+        """See :meth:`AgentSockets.open`."""
         self._driver = driver
         self._device = Device(self._state_dir)
         self.properties = msgspec.structs.replace(self.properties, device=self._device.uuid)
@@ -190,12 +190,12 @@ class MobileEnd:
             self._monitor = AddressMonitor(self.properties.server, self._followed)
 
     def rebind(self, local_address: str) -> None:
-        """See :meth:`End.rebind`."""
+        """See :meth:`AgentSockets.rebind`."""
         self._move(local_address)
         self._stop_following()
 
     def close(self) -> None:
-        """See :meth:`End.close`."""
+        """See :meth:`AgentSockets.close`."""
         self._stop_following()
         if self._device is not None:
             self._device.close()
@@ -208,7 +208,7 @@ class MobileEnd:
     def _bind(self, local: str) -> dict[str, Address]:
         driver = self._driver
         with usable(local, self._data_port):
-            ways = allowed_paths(self.properties.data_transport, self.properties.data_ways)
+            ways = allowed_paths(self.properties.data_transport, self.properties.data_paths)
             over_udp, over_tcp = (any(way.startswith(kind) for way in ways) for kind in ("udp", "tcp"))
             sockets = {core.SIP_SOCKET: (local, 0)}
             if over_udp:

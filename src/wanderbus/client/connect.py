@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Unpack, get_args
 
 from wanderbus.client.agent import Agent
-from wanderbus.client.agent_sockets import ECI_SCHEME, End, MobileEnd, shared_properties
+from wanderbus.client.agent_sockets import ECI_SCHEME, AgentSockets, MobileEnd, shared_properties
 from wanderbus.client.disconnection_hooks import DisconnectionHooks, OnDisconnected, OnReconnected
 from wanderbus.client.machine.data_path import allowed_paths
 from wanderbus.client.machine.messages import DATA_PATH_KINDS, AgentProperties, DataPathKind, DataTransport, OnEnded
@@ -77,7 +77,7 @@ def connect(
         raise ConfigurationError(
             f"original ECI ({ECI_SCHEME}) does not detect disconnections; leave out on_disconnected and on_reconnected"
         )
-    end: End
+    end: AgentSockets
     if is_eci:
         # Few agents speak the original ECI.
         from wanderbus.client.eci_end import BaselineEnd
@@ -128,7 +128,7 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
     return client_tls(ca_file)
 
 
-def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
+def _mobile_end(settings: AgentSettings, resume: Position | None) -> AgentSockets:
     if not settings.digest_algorithms or not set(settings.digest_algorithms) <= set(ALGORITHMS):
         given = tuple(settings.digest_algorithms)
         raise ConfigurationError(f"digest_algorithms: invalid value {given!r} (expected SHA-256, MD5)")
@@ -148,7 +148,7 @@ def _mobile_end(settings: AgentSettings, resume: Position | None) -> End:
             "transport": over,
             "server_name": name_in(settings.server) if over == "TLS" else None,
             "broker": broker_uri,
-            "data_transport": _data_transport(settings.data_transport, settings.data_ways),
+            "data_transport": _data_transport(settings.data_transport, settings.data_paths),
             "resume": resume,
         }
     )
@@ -176,10 +176,10 @@ def _data_transport(wanted: str, ways: Sequence[DataPathKind]) -> DataTransport:
     if over is None:
         raise ConfigurationError(f"data_transport: invalid value {wanted!r} (expected auto, udp or tcp)")
     if unknown := [way for way in ways if way not in DATA_PATH_KINDS]:
-        raise ConfigurationError(f"data_ways: invalid value {unknown[0]!r} (expected {', '.join(DATA_PATH_KINDS)})")
+        raise ConfigurationError(f"data_paths: invalid value {unknown[0]!r} (expected {', '.join(DATA_PATH_KINDS)})")
     if not allowed_paths(over, ways):
         raise ConfigurationError(
-            f"data_ways: none of them uses data_transport {wanted}; add one of {', '.join(DATA_PATH_KINDS)}"
+            f"data_paths: none of them uses data_transport {wanted}; add one of {', '.join(DATA_PATH_KINDS)}"
         )
     return over
 

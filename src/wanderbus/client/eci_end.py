@@ -19,7 +19,7 @@ from wanderbus.runtime.net.resolver import target_in
 from wanderbus.settings.agent import AgentSettings
 
 _NOT_IN_ECI: Final = (
-    *("password", "transport", "ca_file", "broker", "session", "data_transport", "data_ways"),
+    *("password", "transport", "ca_file", "broker", "session", "data_transport", "data_paths"),
     *("rudp", "tcp_channels", "on_ended", "offline", "outbox_file", "digest_algorithms"),
     "publisher_filtering",
 )
@@ -50,28 +50,28 @@ class BaselineEnd:
         return cls(AgentProperties(**given), local_address=settings.local_address)
 
     def outbox_file(self) -> Path:
-        """See :meth:`End.outbox_file`."""
+        """See :meth:`AgentSockets.outbox_file`."""
         raise ConfigurationError(
             "original ECI has no outbox: it identifies agents by address, so a later agent could not publish the events"
         )
 
     async def locate(self, wait_s_max: float) -> None:
-        """See :meth:`End.locate`."""
+        """See :meth:`AgentSockets.locate`."""
         self.properties = await located(self.properties, wait_s_max)
 
     def open(self, driver: Driver) -> None:
-        """See :meth:`End.open`."""
+        """See :meth:`AgentSockets.open`."""
         self._driver = driver
         data = self._bind(local_address(self._local_address, self.properties.server))
         driver.machine = baseline.EciAgentMachine(self.properties, data=data)
 
     def rebind(self, local_address: str) -> None:
-        """See :meth:`End.rebind`; the broker is not notified and keeps sending to the previous address."""
+        """See :meth:`AgentSockets.rebind`; the broker is not notified and keeps sending to the previous address."""
         data = self._bind(local_address)
         self._driver.feed(Moved(data, data))
 
     def close(self) -> None:
-        """See :meth:`End.close`."""
+        """See :meth:`AgentSockets.close`."""
 
     def _bind(self, local: str) -> Address:
         with usable(local):

@@ -12,7 +12,7 @@ from pathlib import Path
 from wanderbus import protocol
 from wanderbus.client.machine import outbox as order
 from wanderbus.client.machine.messages import PublishEvent, PublishSettled
-from wanderbus.client.publishes import Turnstile
+from wanderbus.client.publishes import PublishRate
 from wanderbus.client.reports import OutboxEnd, OutboxRefusal, OutboxSize
 from wanderbus.errors import LimitExceeded, RemoteProtocolError, StorageError
 from wanderbus.runtime.files.outbox_file import OutboxFile
@@ -31,13 +31,13 @@ class Outbox:
         stored: list[tuple[int, bytes]],
         most: OutboxSize,
         feed: Callable[[PublishEvent], None],
-        turnstile: Turnstile,
+        rate: PublishRate,
         on_refused: Callable[[OutboxRefusal], None],
     ) -> None:
         self._file = file
         self._most = most
         self._feed = feed
-        self._turnstile = turnstile
+        self._rate = rate
         self._on_refused = on_refused
         self._events = dict(stored)
         self._size = OutboxSize(len(stored), sum(len(event) for _, event in stored))
@@ -53,7 +53,7 @@ class Outbox:
         owner: str,
         most: OutboxSize,
         feed: Callable[[PublishEvent], None],
-        turnstile: Turnstile,
+        rate: PublishRate,
         on_refused: Callable[[OutboxRefusal], None],
     ) -> Outbox:
         """Open the outbox of ``owner`` at ``path``; :class:`StorageError` if it cannot be used or read."""
@@ -67,7 +67,7 @@ class Outbox:
                 raise
 
         file, stored = await asyncio.to_thread(read)
-        return cls(file, stored, most, feed, turnstile, on_refused)
+        return cls(file, stored, most, feed, rate, on_refused)
 
     @property
     def size(self) -> OutboxSize:
@@ -148,7 +148,7 @@ class Outbox:
         while True:
             self._news.clear()
             while self._order.ready(loop.time()):
-                await self._turnstile.turn()
+                await self._rate.turn()
                 # Earlier events may have been refused meanwhile; they are retried first.
                 if (number := self._order.next(loop.time())) is None:
                     break

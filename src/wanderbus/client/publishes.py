@@ -24,7 +24,7 @@ from wanderbus.subscription import check_event_subject
 from wanderbus.tokens import TokenBucket
 
 if TYPE_CHECKING:
-    from wanderbus.client.agent_sockets import End
+    from wanderbus.client.agent_sockets import AgentSockets
     from wanderbus.client.outbox import Outbox
 
 _log = logging.getLogger("wanderbus.agent")
@@ -36,8 +36,8 @@ UNSETTLED_MAX: Final = 512
 class Publishing:
     """Numbers events, and passes each response to the call that waits for it."""
 
-    def __init__(self, turnstile: Turnstile, feed: Callable[[PublishEvent], None]) -> None:
-        self._turnstile = turnstile
+    def __init__(self, rate: PublishRate, feed: Callable[[PublishEvent], None]) -> None:
+        self._rate = rate
         self._feed = feed
         self.held_back = 0
         """Number of events that were not sent because nobody wants them."""
@@ -56,7 +56,7 @@ class Publishing:
         """Publish an event from :func:`encoded` in its turn; ``check`` is called just before and may raise an error."""
         await self._slots.acquire()
         try:
-            await self._turnstile.turn()
+            await self._rate.turn()
             check()
         except BaseException:
             self._slots.release()
@@ -120,7 +120,7 @@ def encoded(event: Event) -> bytes:
     return payload
 
 
-class Turnstile:
+class PublishRate:
     """Gate that admits publishes in order, ``per_s`` per second; without limit if that is None.
 
     With a limit it admits nothing while the broker cannot be reached: those publishes would be sent in one burst later.
@@ -196,17 +196,17 @@ class OwnOutbox:
 
     def __init__(
         self,
-        end: End,
+        end: AgentSockets,
         most: OutboxSize,
         feed: Callable[[Input], None],
-        turnstile: Turnstile,
+        rate: PublishRate,
         report: Callable[[OutboxRefusal], None],
         check_open: Callable[[], object],
     ) -> None:
         self._end = end
         self.most = most
         self._feed = feed
-        self._turnstile = turnstile
+        self._rate = rate
         self._report = report
         self._check_open = check_open
         self._outbox: Outbox | None = None
@@ -230,7 +230,7 @@ class OwnOutbox:
                     self._end.outbox_owner,
                     self.most,
                     self._feed,
-                    self._turnstile,
+                    self._rate,
                     self._report,
                 )
         try:

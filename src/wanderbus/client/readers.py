@@ -19,7 +19,7 @@ from wanderbus.event import Gap, Notification, Position
 from wanderbus.subscription import Subscription, instant_shown
 
 if TYPE_CHECKING:
-    from wanderbus.client.agent_sockets import End
+    from wanderbus.client.agent_sockets import AgentSockets
     from wanderbus.client.left_subscriptions import LeftSubscriptions
 
 _log = logging.getLogger("wanderbus.agent")
@@ -58,7 +58,7 @@ class ReaderRequests(Protocol):
 class Readers:
     """All readers of one agent, by subscription."""
 
-    def __init__(self, requests: ReaderRequests, end: End | None = None) -> None:
+    def __init__(self, requests: ReaderRequests, end: AgentSockets | None = None) -> None:
         self._requests = requests
         self._end = end
         self._readers: dict[str, Inbox] = {}

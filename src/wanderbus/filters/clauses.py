@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from wanderbus import limits
-from wanderbus.filters import patterns, regions
+from wanderbus.filters import regions, text_implications
 from wanderbus.filters.ast import And, Clause, Not, Operand, Or, Predicate
 from wanderbus.filters.evaluate import OF_KIND, kind_of
 from wanderbus.filters.normal import Interval, Kind, Pattern, Term
@@ -93,7 +93,8 @@ def holds(clause: Terms, value: Any) -> bool:
     """Return whether ``clause`` holds for ``value``."""
     kind = kind_of(value)
     return any(
-        term.kind == kind and regions.has(term.region, value) and patterns.fits(value, term.patterns) for term in clause
+        term.kind == kind and regions.has(term.region, value) and text_implications.fits(value, term.patterns)
+        for term in clause
     )
 
 
@@ -176,16 +177,16 @@ def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...], work: Work
     """Return the part of ``region`` that fits the patterns: points are tested, obvious contradictions left out."""
     if not wanted or not region:
         return _term(kind, region)
-    wanted = patterns.reduced(wanted, work)
+    wanted = text_implications.reduced(wanted, work)
     work.spend(OPERATION * len(wanted) * len(region))
-    single = tuple(each for each in region if regions.is_point(each) and patterns.fits(each.low, wanted))  # type: ignore[arg-type]
+    single = tuple(each for each in region if regions.is_point(each) and text_implications.fits(each.low, wanted))  # type: ignore[arg-type]
     wide: list[Interval] = []
     needed: set[Pattern] = set()
     for each in region:
         prefix = "" if regions.is_point(each) else regions.shared_prefix(each)
-        if not regions.is_point(each) and not patterns.are_contradictory(prefix, wanted, work):
+        if not regions.is_point(each) and not text_implications.are_contradictory(prefix, wanted, work):
             wide.append(each)
-            needed.update(pattern for pattern in wanted if not patterns.follows(pattern, prefix, ()))
+            needed.update(pattern for pattern in wanted if not text_implications.follows(pattern, prefix, ()))
     if wide and not needed:
         return _term(kind, regions.union(single, tuple(wide)))
     rest = (Term(kind, tuple(wide), tuple(sorted(needed))),) if wide else NO_VALUE
@@ -196,7 +197,7 @@ def _outside(term: Term, work: WorkBudget) -> Terms:
     work.spend(INTERVAL * len(term.region))
     others = tuple(Term(kind, regions.WHOLE) for kind in KINDS if kind != term.kind)
     beyond = _term(term.kind, regions.complement(term.region))
-    misfits = tuple(Term(term.kind, regions.WHOLE, (patterns.negated(pattern),)) for pattern in term.patterns)
+    misfits = tuple(Term(term.kind, regions.WHOLE, (text_implications.negated(pattern),)) for pattern in term.patterns)
     return union((others, beyond, misfits), work)
 
 
@@ -230,9 +231,9 @@ def _is_covered_piece(each: Interval, known: tuple[Pattern, ...], other: Term, w
     if not regions.is_subset((each,), other.region):
         return False
     if regions.is_point(each):
-        return patterns.fits(each.low, other.patterns)  # type: ignore[arg-type]
+        return text_implications.fits(each.low, other.patterns)  # type: ignore[arg-type]
     return _is_fitted(other, regions.shared_prefix(each), known, work)
 
 
 def _is_fitted(term: Term, prefix: str, known: tuple[Pattern, ...], work: WorkBudget) -> bool:
-    return all(patterns.follows(pattern, prefix, known, work) for pattern in term.patterns)
+    return all(text_implications.follows(pattern, prefix, known, work) for pattern in term.patterns)

@@ -119,7 +119,7 @@ class MergedSet:
         for form in forms.values():
             for conjunction in form:
                 self._count(conjunction, +1, touched)
-        changes = [self._merged_anew(block, work) for block in touched]
+        changes = [self._remerged(block, work) for block in touched]
         return Change(
             tuple(each for change in changes for each in change.added),
             tuple(each for change in changes for each in change.removed),
@@ -148,7 +148,7 @@ class MergedSet:
         former, precision = group.merged, group.precision
         group.is_costly = False
         own = WorkBudget(limits.MERGE_WORK_MAX)
-        change = self._merged_anew(block, own)
+        change = self._remerged(block, own)
         work.done += own.done
         if own.left or precision < self._precision:
             return change
@@ -201,7 +201,7 @@ class MergedSet:
         if number < self._roomy.get(structure, 0) and group.weight < self._weight_max / 2:
             self._roomy[structure] = number
 
-    def _merged_anew(self, block: _Block, work: WorkBudget) -> Change:
+    def _remerged(self, block: _Block, work: WorkBudget) -> Change:
         self._due.pop(block, None)
         group = self._groups[block]
         before = dict.fromkeys(group.merged)

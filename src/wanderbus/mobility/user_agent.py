@@ -42,7 +42,7 @@ from wanderbus.mobility.messages import (
 )
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.registration_manager import RegistrationManager
-from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, Replies
+from wanderbus.mobility.request_handlers import OWNER_TRANSACTION_PREFIX, RequestHandlers
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.calls import Effect
 from wanderbus.mobility.session.session import SIPSession
@@ -91,7 +91,7 @@ class UserAgent:
     ) -> None:
         timers = Timers() if timers is None else timers
         self._properties = properties
-        self.replies = Replies()
+        self.replies = RequestHandlers()
         """The owner's changes of our messages (SPEC C-08)."""
         self._composer = Composer(properties, contact, random)
         self._layer = TransactionLayer(

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from wanderbus.limits import EVENT_BYTES_MAX, EVENT_BYTES_MOST
-from wanderbus.parameters.patterns import overlap
+from wanderbus.parameters.subject_globs import overlap
 from wanderbus.subscription import QueuePolicy
 
 SUBSCRIPTIONS_MAX: Final = 1_100

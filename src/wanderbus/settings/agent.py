@@ -57,7 +57,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Transport of events: ``udp`` (reliable UDP), ``tcp``, or ``auto``, which uses TCP only where UDP does not get
     through (SPEC F-01, I-08)."""
 
-    data_ways: tuple[DataPathKind, ...] = _AGENT.data_ways
+    data_paths: tuple[DataPathKind, ...] = _AGENT.data_paths
     """Paths that events may take, in the order in which they are tried: ``udp``, ``udp-relay``, ``tcp``,
     ``tcp-relay``; a path that is left out is never used (SPEC I-08)."""
 
@@ -150,7 +150,7 @@ class AgentArguments(TypedDict, total=False):
     broker: str | None
     encryption: bool
     data_transport: Literal["auto", "udp", "tcp"]
-    data_ways: tuple[DataPathKind, ...]
+    data_paths: tuple[DataPathKind, ...]
     session: str
     state_dir: Path | str | None
     keep: bool

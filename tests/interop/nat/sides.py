@@ -38,7 +38,7 @@ async def subscribe(line: Line, options: Mapping[str, Any]) -> None:
         reading = asyncio.get_running_loop().create_task(_read(notifications, arrivals))
         line.send("ready")
         while not isinstance(asked := await line.receive(), int):
-            line.send(agent.data_way if asked == "way" else await _first_after(arrivals, asked))
+            line.send(agent.data_path if asked == "way" else await _first_after(arrivals, asked))
         until_s = time.monotonic() + HEAL_S_MAX
         while len({each.number for each in arrivals}) < asked and time.monotonic() < until_s:
             await asyncio.sleep(0.02)
@@ -57,7 +57,7 @@ async def publish(line: Line, options: Mapping[str, Any]) -> None:
         line.send("ready")
         while (asked := await line.receive()) != "end":
             if asked == "way":
-                line.send(agent.data_way)
+                line.send(agent.data_path)
                 continue
             stopped = asyncio.get_running_loop().create_task(line.receive())
             began_s, first = time.monotonic(), number

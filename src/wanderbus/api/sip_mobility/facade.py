@@ -27,7 +27,7 @@ from wanderbus.api.sip_mobility.properties_manager import PropertiesManager, SIP
 from wanderbus.api.sip_mobility.registration_manager import RegistrationManager
 from wanderbus.api.sip_mobility.session_manager import OfferHandler, SessionManager
 from wanderbus.machine import Address
-from wanderbus.mobility.replies import OutgoingHandler, ReplyHandler, RequestHandler
+from wanderbus.mobility.request_handlers import OutgoingHandler, ReplyHandler, RequestHandler
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPSession
 
 

@@ -38,7 +38,7 @@ from wanderbus.mobility.messages import (
     UpdateSession,
 )
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.replies import OWNER_TRANSACTION_PREFIX, OutgoingHandler, ReplyHandler, RequestHandler
+from wanderbus.mobility.request_handlers import OWNER_TRANSACTION_PREFIX, OutgoingHandler, ReplyHandler, RequestHandler
 from wanderbus.mobility.session.offer_answer import lines_of
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPSession
 from wanderbus.runtime.net.addresses import address_towards

@@ -13,7 +13,7 @@ from wanderbus.errors import Closed, LocalProtocolError
 from wanderbus.machine import Address, Input, Output
 from wanderbus.mobility.messages import Stop, Unregistered
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.replies import Replies
+from wanderbus.mobility.request_handlers import RequestHandlers
 from wanderbus.mobility.session.session import SIPSession
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.runtime.net.driver import Driver, Unmade
@@ -28,7 +28,7 @@ class SIPStack:
     """One user agent with its socket and timers; its reports are passed to ``on_report`` in order."""
 
     def __init__(self, on_report: Callable[[Output], None]) -> None:
-        self.replies = Replies(_failed)
+        self.replies = RequestHandlers(_failed)
         """The handlers that alter messages, kept from one opening to the next."""
         self._on_report = on_report
         self._driver: Driver | None = None

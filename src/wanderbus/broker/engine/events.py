@@ -16,7 +16,7 @@ from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.parameters.patterns import any_of
+from wanderbus.parameters.subject_globs import any_of
 from wanderbus.records import SPARK, Acceptance, Arrival, Arrived, Published
 from wanderbus.subscription import EVERY_SUBJECT, PATTERN, Subscription
 

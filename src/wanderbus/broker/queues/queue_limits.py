@@ -33,7 +33,7 @@ from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig, setting_of
-from wanderbus.parameters.patterns import any_of
+from wanderbus.parameters.subject_globs import any_of
 from wanderbus.subscription import QueuePolicy
 
 _OWN: Final = "subscription."

@@ -17,7 +17,7 @@ from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.cli.pub import attribute
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
-from wanderbus.event import Event, check_event, gathered
+from wanderbus.event import Event, check_event, merge_repeated
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.operator_rows import AdvertisementInfo, RouteInfo, SessionInfo, SubscriptionInfo
 from wanderbus.parameters.broker import FILTER_WORK_MAX
@@ -98,7 +98,7 @@ def trace(
 
     Example: wanderbus trace Departure Dest=IAH DepDelay=42.0 --at s2 --user sip:alice@example.org
     """
-    event = check_event(Event(subject, gathered([attribute(text) for text in attributes or ()])))
+    event = check_event(Event(subject, merge_repeated([attribute(text) for text in attributes or ()])))
     check_event_subject(subject)
     domain = domain_of(event_domain)
     servers = domain.settings.servers

@@ -200,7 +200,7 @@ class DataPath:
             tcp_config=msgspec.structs.replace(tcp or TcpConfig(), keepalive_s=properties.keepalive_s),
             reset_key=random.token(32),
         )
-        self.choice = PathChoice(allowed_paths(properties.data_transport, properties.data_ways), host)
+        self.choice = PathChoice(allowed_paths(properties.data_transport, properties.data_paths), host)
         self._encryption = properties.encryption
         self.channel = DataChannel(
             self.transports, parties_of(properties, ""), encryption=properties.encryption, protocol=self._protocol

@@ -58,7 +58,7 @@ class AgentProperties(msgspec.Struct, frozen=True):
     data_transport: DataTransport = "AUTO"
     """Transport of the data channel: reliable UDP, TCP, or AUTO for either (SPEC F-01, I-08)."""
 
-    data_ways: tuple[DataPathKind, ...] = DATA_PATH_KINDS
+    data_paths: tuple[DataPathKind, ...] = DATA_PATH_KINDS
     """Paths that the data channel may take, in the order in which they are tried (SPEC I-08)."""
 
     session: str = "default"

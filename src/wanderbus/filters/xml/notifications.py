@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from wanderbus import limits
 from wanderbus.errors import EventError, FilterError
-from wanderbus.event import Event, EventId, Notification, Position, check_event, gathered
+from wanderbus.event import Event, EventId, Notification, Position, check_event, merge_repeated
 from wanderbus.filters.xml.elements import NAMESPACE, SPACE, Bounds, Element, Reader, escaped, shown
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
 from wanderbus.literals import from_text
@@ -110,7 +110,7 @@ def _event(element: Element) -> Event:
     element.check(frozenset({"subject"}), frozenset({"published_us", "arrived_us"}))
     return Event(
         element.attributes["subject"],
-        gathered([_attribute(child) for child in element.children]),
+        merge_repeated([_attribute(child) for child in element.children]),
         _integer(element, "published_us"),
         _integer(element, "arrived_us"),
     )

@@ -32,7 +32,7 @@ from wanderbus.sip.proxy.domain_routes import DomainRoutes
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, NotFound, OtherDomains
 from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.media_queue import MediaQueue
-from wanderbus.sip.proxy.proxy_responses import OwnAnswers
+from wanderbus.sip.proxy.proxy_responses import ProxyResponses
 from wanderbus.sip.proxy.proxy_signals import Command, Report, refusal, refused_at_once
 from wanderbus.sip.proxy.request_preparation import (
     PathMarks,
@@ -88,7 +88,7 @@ class Proxy:
     ) -> None:
         self._domain = domain
         self._has_relay = relay is not None
-        self._answers = OwnAnswers(domain, random)
+        self._answers = ProxyResponses(domain, random)
         self._media = MediaQueue()
         self._marks = PathMarks(domain, key)
         self._routes = DomainRoutes(others)

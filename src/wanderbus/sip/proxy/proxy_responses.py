@@ -22,7 +22,7 @@ _CAPABILITIES: Final = (("Allow", ALLOWED_METHODS), ("Accept", "*/*"), ("Support
 _TAG_BYTES: Final = 4
 
 
-class OwnAnswers:
+class ProxyResponses:
     """The responses of the proxy of ``domain`` itself."""
 
     def __init__(self, domain: Domain, random: RandomSource) -> None:

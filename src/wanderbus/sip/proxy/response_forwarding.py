@@ -19,7 +19,7 @@ from wanderbus.sip.proxy.anchoring import describes, release_of
 from wanderbus.sip.proxy.bindings import Domain
 from wanderbus.sip.proxy.decisions import Attempt
 from wanderbus.sip.proxy.media_queue import MediaQueue
-from wanderbus.sip.proxy.proxy_responses import OwnAnswers
+from wanderbus.sip.proxy.proxy_responses import ProxyResponses
 from wanderbus.sip.proxy.proxy_signals import Command, refusal
 from wanderbus.sip.proxy.request_preparation import loop_mark
 from wanderbus.sip.proxy.response_context import Branch, ResponseContext, transaction_of
@@ -53,7 +53,7 @@ class ResponseForwarding:
     def __init__(
         self,
         domain: Domain,
-        answers: OwnAnswers,
+        answers: ProxyResponses,
         media: MediaQueue,
         avoid: Callable[[Target, float], None],
         access: AccessChoice,

@@ -34,7 +34,7 @@ _NEVER_SERVED: Final = ("ACK", "CANCEL")
 _NEVER_ANSWERED: Final = ("ACK",)
 
 
-class Replies:
+class RequestHandlers:
     """The handlers of one user agent, by method.
 
     A forbidden change, or an exception of a handler, is passed to ``on_fault``, and the message is sent unchanged;

@@ -7,7 +7,7 @@ import pytest
 from tests.api_sip.parties import BOB, run, two
 from wanderbus.api.sip_mobility import SIPCommunicationStatus
 from wanderbus.errors import LocalProtocolError, SessionRefused
-from wanderbus.mobility.replies import Replies
+from wanderbus.mobility.request_handlers import RequestHandlers
 from wanderbus.sip.message.message import Message, Request, Response, make_response
 
 REQUEST = Request(
@@ -28,7 +28,7 @@ def invite() -> Request:
 
 
 def test_a_changed_reply_is_sent_and_others_are_left_alone() -> None:
-    replies = Replies()
+    replies = RequestHandlers()
     replies.alter("OPTIONS", lambda reply: reply.with_header("Server", "mine"))
     assert replies.edited(make_response(REQUEST, 200)).header("Server") == "mine"
     other = make_response(invite(), 200)
@@ -56,8 +56,8 @@ def test_c08_a_change_that_cannot_be_is_named_and_never_dropped_in_silence(
     what: str, messages: tuple[Message, Message]
 ) -> None:
     before, after = messages
-    strict, faults = Replies(), list[Exception]()
-    lenient = Replies(faults.append)
+    strict, faults = RequestHandlers(), list[Exception]()
+    lenient = RequestHandlers(faults.append)
     for replies in (strict, lenient):
         for method in ("INVITE", "OPTIONS"):
             replies.alter(method, lambda reply: after)  # type: ignore[arg-type,return-value]
@@ -70,7 +70,7 @@ def test_c08_a_change_that_cannot_be_is_named_and_never_dropped_in_silence(
 
 
 def test_an_invite_can_be_refused_instead_but_not_accepted() -> None:
-    replies = Replies()
+    replies = RequestHandlers()
     replies.serve("INVITE", lambda request: make_response(request, 486))
     refusal = replies.instead(invite())
     assert refusal is not None
@@ -83,12 +83,12 @@ def test_an_invite_can_be_refused_instead_but_not_accepted() -> None:
 @pytest.mark.parametrize("method", ["ACK", "CANCEL"])
 def test_a_handler_that_could_never_be_asked_is_refused_at_once(method: str) -> None:
     with pytest.raises(LocalProtocolError, match=method):
-        Replies().serve(method, lambda request: None)
+        RequestHandlers().serve(method, lambda request: None)
 
 
 def test_there_is_no_reply_to_an_ack() -> None:
     with pytest.raises(LocalProtocolError, match="ACK"):
-        Replies().alter("ACK", lambda reply: reply)
+        RequestHandlers().alter("ACK", lambda reply: reply)
 
 
 @pytest.mark.integration
