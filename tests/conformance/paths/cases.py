@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.conformance.paths.questions import STEPS_OF, Case, Question, pattern_question, stream_events
-from tests.conformance.paths.restricting import FEW, OVER, RARELY, day_and_night
+from tests.conformance.paths.restricting import FEW, OVER, RARELY, RARELY_AWAY, day_and_night
 from tests.filters import cesql_trees
 from tests.filters.trees import random_event, random_node
 from tests.patterns.enumerator import E, P, S, Seq
@@ -69,6 +69,7 @@ def small_case() -> Case:
         Question("night", "Position", "exists n", restrictions=(night,)),
         Question("day", "Answer", "not (text == x)", restrictions=(night, day)),
         Question("few", EVERY_SUBJECT, "exists n", restrictions=(FEW,)),
+        Question("away", "Position", "exists text", restrictions=(RARELY_AWAY,)),
         Question("later", "Reply", later=(OVER,)),
         Question("steps", STEPS_OF, "exists k", restrictions=(RARELY,)),  # beside the pattern
         pattern_question("pattern", pattern),
@@ -103,8 +104,9 @@ def drawn_case(seed: int, questions: int = 6, events: int = 10) -> Case:
 def _filter(random: Random, name: str, node: Node, subjects: tuple[str, ...]) -> Question:
     subject, language = random.choice(subjects), random.choice(("eci", "cesql", "xml"))
     day, night = day_and_night()
-    several: list[tuple[Restriction, ...]] = [(), (), (RARELY,), (OVER,), (day,), (night,), (OVER, day), (FEW,)]
-    restrictions, later = random.choice(several), random.choice((None, None, None, (OVER,), ()))
+    each: tuple[Restriction, ...] = (RARELY, RARELY_AWAY, OVER, day, night, FEW)
+    restrictions = random.choice([(), (), (OVER, day), *((one,) for one in each)])
+    later = random.choice((None, None, None, (OVER,), ()))
     if subject == EVERY_SUBJECT:
         restrictions, later = (), None  # the first event of several channels is not always the same
     match language:

@@ -104,9 +104,8 @@ def history_sample(places: Sequence[Place], asked: Question) -> Answer:
     return found
 
 
-def history_replay(place: Place, server: str, asked: Question) -> Answer:
-    """Return the events of which a live subscription at a server generated notifications, by ``history replay``."""
-    identity = place.world.subscriptions[server, asked.name]
+def history_replay(place: Place, identity: str) -> Answer:
+    """Return the events of which a subscription generated notifications, by ``history replay``."""
     rows = rows_of("history", "replay", identity, *place.options, "--json")
     if isinstance(rows, Refusal):
         return rows
@@ -193,11 +192,11 @@ NOTIFIED = {"delivered", "queued", "dropped", "took_part"}
 """Outcomes of an event of which a notification was generated, or which matches a step of a pattern."""
 
 
-def explain(world: World, server: str, asked: Question) -> Answer:
+def explain(world: World, server: str, subscription: str, asked: Question) -> Answer:
     """Return the events of which ``explain`` says that a subscription at a server got a notification."""
     found = []
     directory = world.logs[server] if world.domain is None else world.domain.directory
-    words = [world.subscriptions[server, asked.name], "--data-dir", str(directory), "--json"]
+    words = [subscription, "--data-dir", str(directory), "--json"]
     for number, identity in enumerate(world.ids):
         rows = rows_of("explain", str(identity), *words)
         if isinstance(rows, Refusal):

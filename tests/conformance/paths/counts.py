@@ -94,17 +94,22 @@ def right_counts(world: World) -> Counts:
             restricted = _restricted(world, name, is_live=way in WAYS)
             found.append((readers[place], {"generated": len(several), "restricted": restricted}))
     for (place, name), waiting in world.waiting.items():
-        found.append((away[place], {"generated": waiting, "queued": waiting, "restricted": _restricted(world, name)}))
+        found.append(
+            (
+                away[place],
+                {"generated": waiting, "queued": waiting, "restricted": _restricted(world, name, is_away=True)},
+            )
+        )
     return _summed((f"sip:{user}@localhost", counts) for user, counts in found)
 
 
-def _restricted(world: World, name: str, *, is_live: bool = False) -> int:
+def _restricted(world: World, name: str, *, is_live: bool = False, is_away: bool = False) -> int:
     """Return the number of matches of a question that its restrictions blocked; only live ones get others later."""
     (asked,) = (each for each in world.case.questions if each.name == name)
     if asked.pattern is not None:
         return 0
     asked = asked if is_live else asked._replace(later=None)
-    matches, numbers = (right_answer(world.case, asked, gives) for gives in ("matches", "numbers"))
+    matches, numbers = (right_answer(world.case, asked, gives, is_away=is_away) for gives in ("matches", "numbers"))
     assert isinstance(matches, list)
     assert isinstance(numbers, list)
     return len(matches) - len(numbers)

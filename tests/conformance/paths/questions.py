@@ -75,6 +75,7 @@ KINDS: Final[Mapping[str, Callable[[Case, Question], bool]]] = {
     "a frequency or interval": lambda _, asked: _has(asked, Frequency, Interval),
     "a daily window": lambda _, asked: _has(asked, Daily),
     "an operator's restriction": lambda _, asked: _has(asked, Custom),
+    "a restriction while away": lambda _, asked: any(each.when == "away" for each in asked.restrictions),
     "other restrictions later": lambda _, asked: asked.later is not None,
     "a pattern": lambda _, asked: asked.language == PATTERN,
 }
@@ -86,7 +87,7 @@ RESTRICTIONS: Final = tuple(kind for kind in KINDS if "restriction" in kind or "
 
 
 def _has(asked: Question, *kinds: type[Restriction]) -> bool:
-    return any(isinstance(each, kinds) for each in asked.restrictions)
+    return any(isinstance(each, kinds) and each.when == "always" for each in asked.restrictions)
 
 
 def kinds_of(case: Case, asked: Question) -> list[str]:

@@ -69,7 +69,7 @@ async def _peeked(world: World, place: str, user: str) -> bool:
         found = [(row["id"], event_of(row)) for row in rows if identity in row.get("subscriptions", ())]
         world.waiting[place, asked.name] = len(found)
         world.answers["peek", place, asked.name] = answer_of(world, asked, found)
-        is_complete &= len(found) >= expected(world, asked)
+        is_complete &= len(found) >= expected(world, asked, is_away=True)
     return is_complete
 
 

@@ -36,13 +36,13 @@ Answer = Sequence[Found] | Sequence[int] | int | Sequence[tuple[int, ...]] | Ref
 """An answer: one of the four that :data:`Gives` names, or a refusal."""
 
 
-def right_answer(case: Case, asked: Question, gives: Gives) -> Answer:
-    """Return the answer that a path has to give."""
+def right_answer(case: Case, asked: Question, gives: Gives, *, is_away: bool = False) -> Answer:
+    """Return the answer that a path has to give; ``is_away`` if its user is."""
     if asked.pattern is not None and gives in ("events", "detections"):
         return _detections(case, asked)
     numbers = [number for number, event in enumerate(case.events) if is_match(case, asked, event)]
     if gives != "matches":
-        numbers = _allowed(case, numbers, asked)
+        numbers = _allowed(case, numbers, asked, is_away=is_away)
     match gives:
         case "events":
             return [(number, shown(case.events[number])) for number in numbers]
@@ -70,13 +70,13 @@ def concerns_subject(case: Case, asked: Question, event: Event) -> bool:
     return asked.subject in (EVERY_SUBJECT, *case.hierarchy.lineage(event.subject))
 
 
-def _allowed(case: Case, numbers: list[int], asked: Question) -> list[int]:
+def _allowed(case: Case, numbers: list[int], asked: Question, *, is_away: bool) -> list[int]:
     """Return what the restrictions let through that held when the event came."""
     found: list[int] = []
     for number in numbers:
         is_later = asked.later is not None and number >= case.half
         restrictions = asked.later if is_later else asked.restrictions
-        if lets_through(restrictions or (), case.events[number], is_first=not found):
+        if lets_through(restrictions or (), case.events[number], is_first=not found, is_away=is_away):
             found.append(number)
     return found
 

@@ -59,6 +59,8 @@ class Path(NamedTuple):
     needs_spark: bool = False
     waits: bool = False
     """True if a pattern waits until the clock is at the times of the events."""
+    is_away: bool = False
+    """True if its user is away."""
 
     def is_for(self, kinds: list[str]) -> bool:
         """Return whether a question of these kinds can be put to the path."""
@@ -103,9 +105,8 @@ def _subscribed(
 
     lacks = {} if world in ("ordered", "decentralised") else _NO_PARENTS
     lacks = lacks | (_NEW if "since" in way else _ABSENT if way == "peek" else {})
-    return Path(
-        name, "events", world, answer, refuses, lacks, needs_spark=world == "spark" or "lake" in way, waits=True
-    )
+    needs_spark = world == "spark" or "lake" in way
+    return Path(name, "events", world, answer, refuses, lacks, needs_spark, waits=True, is_away=way == "peek")
 
 
 def _subscriptions() -> list[Path]:
@@ -155,7 +156,10 @@ def _channels() -> list[Path]:
 
 # Commands of the past ------------------------------------------------------------------------------------------------
 
+_Choose = Callable[[World, Question], tuple[str, str]]
 _Find = Callable[[Worlds, str], list[Place]]
+
+_REPLAY, _REPLAY_AWAY = "replay", "replay for a user away"
 
 _PLACES: Final[list[tuple[str, str, _Find]]] = [
     ("log of one server", "server", Worlds.logs),
@@ -178,11 +182,23 @@ def _explained(places: list[Place], asked: Question) -> Answer:
     return commands.history_explain(next(of_first, places[0]), asked)
 
 
-def _replayed(places: list[Place], asked: Question) -> Answer:
+def _of_live(world: World, asked: Question) -> tuple[str, str]:
+    """Return a server, and the subscription of its reader."""
+    return (server := _server(world, asked)), world.subscriptions[server, asked.name]
+
+
+def _of_away(world: World, asked: Question) -> tuple[str, str]:
+    """Return a server, and the subscription of its user who is away."""
+    return (server := _server(world, asked)), world.away[server, asked.name]
+
+
+def _server(world: World, asked: Question) -> str:
+    return world.leader(asked) if world.domain is None else world.elsewhere(asked)
+
+
+def _replayed(find: _Choose, places: list[Place], asked: Question) -> Answer:
     (place,) = places
-    world = place.world
-    server = world.leader(asked) if world.domain is None else world.elsewhere(asked)
-    return commands.history_replay(place, server, asked)
+    return commands.history_replay(place, find(place.world, asked)[1])
 
 
 def _history() -> list[Path]:
@@ -191,18 +207,21 @@ def _history() -> list[Path]:
         ("count", "count", commands.history_count),
         ("sample", "events", commands.history_sample),
         ("explain", "numbers", _explained),
-        ("replay", "numbers", _replayed),
+        (_REPLAY, "numbers", partial(_replayed, _of_live)),
+        (_REPLAY_AWAY, "numbers", partial(_replayed, _of_away)),
     ]
     paths = []
     for word, gives, ask in every:
         for where, world, find in _PLACES:
-            if (word, where) == ("replay", "logs of an ordered domain"):
+            is_replay = word in (_REPLAY, _REPLAY_AWAY)
+            if is_replay and where == "logs of an ordered domain":
                 continue  # a replay reads the log of one server, which has what arrived there
-            refuses = _NO_DECISION if word == "replay" else _NO_PATTERN
-            lacks = _NO_REPLAY if word == "replay" else _FILTER_ALONE
-            lacks = lacks | (_NO_PARENTS if world == "server" else {})
+            refuses = _NO_DECISION if is_replay else _NO_PATTERN
+            lacks = _NO_REPLAY if is_replay else _FILTER_ALONE
+            lacks = lacks | (_NO_PARENTS if world == "server" else {}) | (_ABSENT if word == _REPLAY_AWAY else {})
             asking = partial(_at_places, ask, find, world)
-            paths.append(Path(f"history {word}: {where}", gives, world, asking, refuses, lacks, needs_spark=True))
+            name, is_away = f"history {word}: {where}", word == _REPLAY_AWAY
+            paths.append(Path(name, gives, world, asking, refuses, lacks, needs_spark=True, is_away=is_away))
     return paths
 
 
@@ -260,12 +279,9 @@ def _matched_cloudevent(worlds: Worlds, asked: Question) -> Answer:
     return commands.filter_match(worlds.ordered, asked, as_cloudevent=True)
 
 
-def _explained_at_server(worlds: Worlds, asked: Question) -> Answer:
-    return commands.explain(worlds.server, worlds.server.leader(asked), asked)
-
-
-def _explained_in_domain(worlds: Worlds, asked: Question) -> Answer:
-    return commands.explain(worlds.ordered, worlds.ordered.elsewhere(asked), asked)
+def _explained_in(name: str, find: _Choose, worlds: Worlds, asked: Question) -> Answer:
+    world = worlds.named(name)
+    return commands.explain(world, *find(world, asked), asked)
 
 
 def _printed(form: Format, worlds: Worlds, asked: Question) -> Answer:
@@ -283,8 +299,14 @@ def _explanations() -> list[Path]:
         Path("filter match: JSON", "numbers", "ordered", _matched, _NO_PATTERN, _FILTER_ALONE),
         Path("filter match: CloudEvent", "numbers", "ordered", _matched_cloudevent, _NO_PATTERN, _FILTER_ALONE),
         trace._replace(gives="matches", lacks=_NO_MOMENT),
-        Path("explain: one server", "numbers", "server", _explained_at_server, {}, _NO_PARENTS),
-        Path("explain: domain", "numbers", "ordered", _explained_in_domain),
+        *(
+            Path(f"{word}: {where}", "numbers", world, partial(_explained_in, world, find), {}, lacks, is_away=is_away)
+            for word, find, is_away, own in (
+                ("explain", _of_live, False, {}),
+                ("explain for a user away", _of_away, True, _ABSENT),
+            )
+            for where, world, lacks in (("one server", "server", _NO_PARENTS | own), ("domain", "ordered", own))
+        ),
     ]
 
 

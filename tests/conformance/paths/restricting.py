@@ -11,6 +11,7 @@ from wanderbus.event import Event
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction
 
 RARELY: Final = Frequency(3_600.0)
+RARELY_AWAY: Final = Frequency(3_600.0, "away")
 OVER: Final = Interval(0, 1_000_000)
 FEW: Final = Custom("few", {"most": 2})
 """Restriction of a kind of the operator to events with at most two attributes."""
@@ -25,8 +26,9 @@ def day_and_night() -> tuple[Daily, Daily]:
     return Daily("06:00", "18:00", zone), Daily("18:00", "06:00", zone)
 
 
-def lets_through(restrictions: Sequence[Restriction], event: Event, *, is_first: bool) -> bool:
+def lets_through(submitted: Sequence[Restriction], event: Event, *, is_first: bool, is_away: bool) -> bool:
     """Return whether a notification of ``event`` is generated; all events of a case come within a short time."""
+    restrictions = [each for each in submitted if is_away or each.when == "always"]
     windows = [each for each in restrictions if isinstance(each, Daily | Interval)]
     return (not windows or any(map(_is_open, windows))) and all(
         is_first if isinstance(each, Frequency) else len(event.attributes) <= 2

@@ -90,7 +90,7 @@ def difference(path: Path, worlds: Worlds, asked: Question) -> Sequence[str]:
             return []
         return [f"{shown}: expected one line with {refusal!r}, got {answer}"]
     has_to_wait = path.waits and case.is_of_the_future and asked.pattern is not None and path.gives != "matches"
-    right = [] if has_to_wait else right_answer(case, asked, path.gives)
+    right = [] if has_to_wait else right_answer(case, asked, path.gives, is_away=path.is_away)
     if in_order(answer) != right:
         return [f"{shown}\n  answers {answer}\n  not     {right}"]
     return [] if keeps_order(case, path, answer) else [f"{shown}: events of a subject in another order: {answer}"]

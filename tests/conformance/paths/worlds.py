@@ -225,11 +225,11 @@ async def _take(reader: Reader, count: int, quiet_s: float | None = None) -> Non
             return
 
 
-def expected(world: World, asked: Question) -> int:
-    """Return the number of notifications that a live subscription with a question gets."""
+def expected(world: World, asked: Question, *, is_away: bool = False) -> int:
+    """Return the number of notifications that a live subscription with a question gets; ``is_away`` if its user is."""
     if asked.language == PATTERN and world.case.is_of_the_future:
         return 0
-    right = right_answer(world.case, asked, "events")
+    right = right_answer(world.case, asked, "events", is_away=is_away)
     assert isinstance(right, list)
     return len(right)
 
