@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bench.domain_model import DOMAIN, KEY
 from harness.reporting import Goal, goal
-from wanderbus.broker.messages import DirectInterestChanged, InterestCounts, RoutesAnswered, RoutesArrived
+from wanderbus.broker.messages import DirectInterestChanged, InterestEffective, RoutesAnswered, RoutesArrived
 from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
@@ -91,7 +91,7 @@ class InterestDomain:
                     answer = self._routes[name].receive(leader, message, 0.0).answer
                     if answer is not None:
                         self._queue.append((name, RoutesAnswered(leader, link, answer)))
-                case InterestCounts(names=names):
+                case InterestEffective(names=names):
                     self.counting |= set(names)
 
 

@@ -15,7 +15,7 @@ from wanderbus.broker.messages import (
     ArrivalsTaken,
     EventArrived,
     InterestChanged,
-    InterestCounts,
+    InterestEffective,
     LinkOpened,
 )
 from wanderbus.broker.servers.server_users import server_user
@@ -39,7 +39,7 @@ class EngineAccessDesk(EngineDesk, AccessDesk):
         super().perform(outputs)
         for each in outputs:
             if isinstance(each, InterestChanged):
-                self.give(InterestCounts(tuple(each.added)))
+                self.give(InterestEffective(tuple(each.added)))
 
     def match_all(self) -> None:
         """Let the engine match everything that is durable."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB
-from wanderbus.broker.messages import ArrivalMatched, InterestCounts, LinkOpened
+from wanderbus.broker.messages import ArrivalMatched, InterestEffective, LinkOpened
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.protocol import Attach, Done, NotifyServer, Renew, Subscribe, Unsubscribe
 from wanderbus.records import Arrived
@@ -38,10 +38,10 @@ def begun(desk: AccessDesk) -> list[str]:
 
 def counts(desk: AccessDesk, *names: str) -> None:
     """Report subscriptions as counting at all leaders."""
-    desk.give(InterestCounts(names))
+    desk.give(InterestEffective(names))
 
 
-def test_it_is_answered_when_it_counts(desk: AccessDesk) -> None:
+def test_it_is_answered_when_effective(desk: AccessDesk) -> None:
     alice = desk.attach()
     desk.send(alice, subscribe(1, "N > 1"))
     (change,) = desk.changes()

@@ -11,7 +11,7 @@ from tests.broker.desk import ALICE, BOB
 from tests.broker.test_publisher_filters import LEASE_S, done, publisher, requested, subscribe, wants
 from wanderbus.broker.interest import leader_filters
 from wanderbus.broker.interest.leader_filters import REST_S_MIN
-from wanderbus.broker.messages import FiltersArrived, InterestCounts, LeaderLinkChanged, SendToLeader
+from wanderbus.broker.messages import FiltersArrived, InterestEffective, LeaderLinkChanged, SendToLeader
 from wanderbus.machine import Output
 from wanderbus.protocol import Attach, ConfirmFilters, Filters, Kick, ReleaseFilters, RequestFilters
 from wanderbus.protocol.leased_filters import LEASE_MARGIN, RENEWED_AFTER, RETRY_S
@@ -270,7 +270,7 @@ def test_subscriptions_here_are_the_business_of_the_leader(desk: LedDesk) -> Non
     bob, alice = desk.filtering(), desk.attach()
     subscribe(desk, alice, 1, "N == 2", subject=NORTHERN)
     (change,) = desk.changes()
-    desk.give(InterestCounts(tuple(change.added)))
+    desk.give(InterestEffective(tuple(change.added)))
     assert done(desk, alice) == [1]
     assert len(desk.received(bob, Filters)) == 1
     subscribe(desk, alice, 2, "N == 3", subject=OWN)

@@ -12,7 +12,7 @@ from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import named, rows_of
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.history.leader_pieces import RETRY_S
-from wanderbus.broker.messages import ArrivalsLost, AskLeader, EventArrived, InterestCounts, LeaderAnswered
+from wanderbus.broker.messages import ArrivalsLost, AskLeader, EventArrived, InterestEffective, LeaderAnswered
 from wanderbus.broker.state.exported_session import decode_export, encode_export, export_session
 from wanderbus.broker.state.replays import continued
 from wanderbus.broker.state.rows import LogSpan
@@ -75,7 +75,7 @@ class PastDesk(AccessDesk):
 
     def count(self) -> None:
         """Let all subscriptions count that were reported since the last call."""
-        self.give(*[InterestCounts((name,)) for change in self.changes() for name in change.added])
+        self.give(*[InterestEffective((name,)) for change in self.changes() for name in change.added])
 
     def since(self, link: int, since: Since | None = None, **options: Any) -> None:
         """Request a subscription that begins in the past."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.domain.town import SERVERS, Town
-from wanderbus.broker.messages import CausalMessageArrived, DiskFreed, DiskFull, InterestCounts, LinkDropped
+from wanderbus.broker.messages import CausalMessageArrived, DiskFreed, DiskFull, InterestEffective, LinkDropped
 from wanderbus.channels.causal.interface import Hello
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX
 from wanderbus.channels.interest.interest_set import MODES
@@ -192,7 +192,7 @@ def test_nothing_is_sent_before_it_is_durable(town: Town) -> None:
     assert post.accepted(bob) == [1]
 
 
-def test_a_subscription_is_answered_when_it_counts_everywhere(town: Town) -> None:
+def test_a_subscription_is_answered_when_effective_everywhere(town: Town) -> None:
     alice = town["s2"].attach(ALICE)
     town.kill("s3")
     post = town["s2"]
@@ -373,7 +373,7 @@ def test_a_subscription_of_both_models_waits_for_both() -> None:
     post.send(alice, Subscribe(7, "*", "", None, (), this_device_only=False))
     town.run()
     assert not post.received(alice, Done)
-    post.give(InterestCounts(tuple(post.broker._interest._held)))
+    post.give(InterestEffective(tuple(post.broker._interest._held)))
     assert [each.request for each in post.received(alice, Done)] == [7]
 
 

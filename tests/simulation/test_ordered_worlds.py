@@ -125,7 +125,7 @@ def unsubscribe_before_the_replacement_is_confirmed(patch: Patch) -> None:
 
 
 def answer_a_subscription_at_once(patch: Patch) -> None:
-    patch.setattr(InterestRequests, "when_it_counts", lambda self, subscription, link, answer: answer())
+    patch.setattr(InterestRequests, "when_effective", lambda self, subscription, link, answer: answer())
 
 
 def repeat_no_publish(patch: Patch) -> None:
@@ -308,7 +308,7 @@ def forget_the_seam_in_a_restart(patch: Patch) -> None:
 
 
 def read_the_past_before_it_counts(patch: Patch) -> None:
-    patch.setattr(InterestRequests, "has_counted", lambda self, subscription: True)
+    patch.setattr(InterestRequests, "is_effective", lambda self, subscription: True)
 
 
 def switch_to_live_behind_each_piece(patch: Patch) -> None:
@@ -335,8 +335,8 @@ def ask_no_leader_again(patch: Patch) -> None:
     patch.setattr(CatchUp, "_let_read_at", lambda self, identity, at: None)
 
 
-def read_nothing_when_it_counts(patch: Patch) -> None:
-    patch.setattr(CatchUp, "counts", lambda self: None)
+def read_nothing_when_effective(patch: Patch) -> None:
+    patch.setattr(CatchUp, "became_effective", lambda self: None)
 
 
 def pass_over_an_event_behind_each_piece(patch: Patch) -> None:
@@ -386,7 +386,7 @@ SABOTAGES = [
     (hold_what_the_leader_has_read, "twice", range(1, 2)),
     (hold_nothing_while_the_leader_reads, "lacks", range(1, 2)),
     (ask_no_leader_again, "has not caught up", range(21, 22)),
-    (read_nothing_when_it_counts, "has not caught up", range(1, 2)),
+    (read_nothing_when_effective, "has not caught up", range(1, 2)),
     (pass_over_an_event_behind_each_piece, "lacks", range(21, 22)),
     (end_a_past_whose_leader_is_away, "although", range(6, 7)),
     (forget_what_other_leaders_refused, "waits for answers", range(101133, 101134)),

@@ -45,7 +45,7 @@ from wanderbus.broker.messages import (
     FiltersArrived,
     HistoryRead,
     ImportSession,
-    InterestCounts,
+    InterestEffective,
     KernelLoaded,
     LeaderAnswered,
     LeaderLinkChanged,
@@ -193,7 +193,7 @@ class Broker:
         below: Callable[[str], tuple[str, ...]],
         leader_pieces: LeaderPieces,
     ) -> CatchUp:
-        places = lambda: self._engine_events.matched_below, below, leader_pieces, self._interest.has_counted
+        places = lambda: self._engine_events.matched_below, below, leader_pieces, self._interest.is_effective
         return CatchUp(self.state, self._journal, self._links, queue_limits, self.config, kinds, *places)
 
     def _make_filters(self, channels: OwnChannels | None, phases: PhaseCounts) -> PublisherFilters:
@@ -321,14 +321,14 @@ class Broker:
         self._report_failures()
         return [*self._journal.drain(), *self._journal.tally.take(now)]
 
-    def _on_interest(self, given: InterestCounts | InterestMerged) -> None:
+    def _on_interest(self, given: InterestEffective | InterestMerged) -> None:
         """Take a report about subscriptions from the layer below."""
         if isinstance(given, InterestMerged):
             self._subscribe_pacing.pay(given)
             return
-        self._interest.counts(given.names)
-        self._catch_up.counts()
-        self._advertisements.counts(given.names)
+        self._interest.became_effective(given.names)
+        self._catch_up.became_effective()
+        self._advertisements.became_effective(given.names)
 
     def _take_arrivals(self, several: list[EventArrived]) -> None:
         self._links.pace.note(SERVERS)
@@ -399,7 +399,7 @@ class Broker:
                     self._rollback.found_by(given.leader)
             case PublishAnswered() | LeaderTrouble():
                 self._forwarding.take(given)
-            case InterestCounts() | InterestMerged():
+            case InterestEffective() | InterestMerged():
                 self._on_interest(given)
             case CausalMessageArrived() | DirectLinkOpened() | DirectLinkClosed() | RoutesArrived():
                 self._links.pace.note(SERVERS)

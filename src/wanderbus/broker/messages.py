@@ -156,16 +156,16 @@ class PublishAnswered(Input, frozen=True):
 class InterestChanged(Output, frozen=True):
     """Subscriptions here that begin, each with the subject and filter of its entries, and those that end.
 
-    Each has a name that is used once. :class:`InterestCounts` reports when those that begin count at all leaders of
-    their subjects.
+    Each has a name that is used once. :class:`InterestEffective` reports when those that begin are effective at
+    all leaders of their subjects.
     """
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
     removed: tuple[str, ...] = ()
 
 
-class InterestCounts(Input, frozen=True):
-    """The subscriptions of these names count at every server that leads one of their subjects.
+class InterestEffective(Input, frozen=True):
+    """The subscriptions of these names are effective at every server that leads one of their subjects.
 
     One that was also reported by :class:`DirectInterestChanged` gets two of these.
     """
@@ -228,7 +228,7 @@ class DirectInterestChanged(Output, frozen=True):
 class AdvertisementsChanged(Output, frozen=True):
     """Advertisements here that begin, each with its subject and filter, and those that end, for decentralised channels.
 
-    :class:`InterestCounts` reports by their names when this server has what all servers want of these events.
+    :class:`InterestEffective` reports by their names when this server has what all servers want of these events.
     """
 
     added: Mapping[str, tuple[str, Filter]]

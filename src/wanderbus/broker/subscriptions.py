@@ -145,7 +145,7 @@ class Subscriptions:
             self._links.send(link, admission.refusal(request.request, error))
         else:
             if isinstance(request, protocol.Subscribe | protocol.Renew):
-                self._interest.when_it_counts(done[0].id, link, lambda: self._accept_when_used(link, request, done))
+                self._interest.when_effective(done[0].id, link, lambda: self._accept_when_used(link, request, done))
             elif isinstance(request, protocol.Query) and link.is_server:
                 # To another server, a subscription that it finds here counts.
                 self.when_used(done, lambda: self._list(link, request))

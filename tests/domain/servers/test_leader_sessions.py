@@ -18,7 +18,7 @@ from wanderbus.broker.messages import (
     FiltersArrived,
     ForwardPublish,
     InterestChanged,
-    InterestCounts,
+    InterestEffective,
     LeaderAnswered,
     LeaderLinkChanged,
     PublishAnswered,
@@ -323,7 +323,7 @@ def test_a_subscription_counts_when_all_leaders_have_confirmed_it(south: South) 
     south.attached("east")
     assert south.subscribe("both", ("North", "x < 3"), ("East", ""), ("Own", "")) == []
     assert south.confirm() == []
-    assert south.confirm("east") == [InterestCounts(("both",))]
+    assert south.confirm("east") == [InterestEffective(("both",))]
 
 
 def test_a_subscription_to_every_subject_goes_to_every_leader(south: South) -> None:
@@ -334,7 +334,7 @@ def test_a_subscription_to_every_subject_goes_to_every_leader(south: South) -> N
     asked = [*south.on_link[south.links["north"]], *south.on_link[south.links["east"]]]
     assert [each.subject for each in asked if isinstance(each, protocol.Subscribe)] == ["*", "*"]
     assert south.confirm() == []
-    assert south.confirm("east") == [InterestCounts(("every",))]
+    assert south.confirm("east") == [InterestEffective(("every",))]
 
 
 def test_the_work_of_merging_a_subscription_is_charged_but_not_that_of_a_restart(south: South) -> None:
@@ -362,7 +362,7 @@ def test_a_subscription_that_the_leader_has_already_counts_without_a_request(sou
     south.open()
     south.taken()
     counted = south.answers("north", protocol.Attachment(STREAM), protocol.Done(0, (row("North", "x < 3"),)))
-    assert counted == [InterestCounts(("one",))]
+    assert counted == [InterestEffective(("one",))]
     assert south.taken() == []
 
 
@@ -375,7 +375,7 @@ def test_a_refused_subscription_is_requested_again_after_a_pause(south: South) -
     refusals = [protocol.RequestRefused(each.request, "full", limit="disk_full") for each in (first, second)]
     assert south.answers("north", *refusals) == [SetTimer("north", RETRY_S)]
     south.give(TimerFired("north"))
-    assert south.confirm() == [InterestCounts(("one", "two"))]
+    assert south.confirm() == [InterestEffective(("one", "two"))]
 
 
 def test_a_subscription_that_the_leader_ends_is_requested_again(south: South) -> None:

@@ -82,14 +82,14 @@ class CatchUp:
         matched_below: Callable[[], int],
         below: Callable[[str], tuple[str, ...]],
         leader_pieces: LeaderPieces,
-        has_counted: Callable[[str], bool],
+        is_effective: Callable[[str], bool],
     ) -> None:
         """Create it.
 
         :param matched_below: returns the offset below which the matching engine has matched its events
         :param below: returns a subject and all subjects below it
         :param leader_pieces: reads in the logs of leaders
-        :param has_counted: returns whether a subscription counts at all leaders of its subjects
+        :param is_effective: returns whether a subscription is effective at all leaders of its subjects
         """
         self.is_paused = False
         """True if nothing is read because the disk has no room for the records."""
@@ -103,7 +103,7 @@ class CatchUp:
         self._matched_below = matched_below
         self._below = below
         self._leader_pieces = leader_pieces
-        self._has_counted = has_counted
+        self._is_effective = is_effective
         self._pieces = 0
         self._asked: dict[str, AskedPiece] = {}
         """The piece that is being read at each place."""
@@ -111,7 +111,7 @@ class CatchUp:
         """Offsets up to which nothing matched since the cursor was written."""
         self._turns: dict[str, Turns] = {_HERE: Turns()}
         """Those that may read, by the place of their log."""
-        self._uncounted: list[str] = []
+        self._ineffective: list[str] = []
         """Those that do not count at their leader yet."""
         self._paced: list[tuple[float, str]] = []
         """Those that have to wait until a monotonic second."""
@@ -130,7 +130,7 @@ class CatchUp:
             self._let_read(identity)
 
     def _is_known(self, identity: str) -> bool:
-        waiting = [*self._full.values(), [each for _, each in self._paced], self._uncounted]
+        waiting = [*self._full.values(), [each for _, each in self._paced], self._ineffective]
         has_turn = any(identity in several for several in self._turns.values())
         return has_turn or any(identity in several for several in waiting)
 
@@ -164,10 +164,10 @@ class CatchUp:
             turns = self._turns.setdefault(_HERE if span is None else span.server, Turns())
             turns.add(row.subscription.owner, identity)
 
-    def counts(self) -> None:
-        """Let subscriptions read that may count at their leaders now."""
-        uncounted, self._uncounted = self._uncounted, []
-        for identity in uncounted:
+    def became_effective(self) -> None:
+        """Let subscriptions read that may be effective at their leaders now."""
+        ineffective, self._ineffective = self._ineffective, []
+        for identity in ineffective:
             self._let_read(identity)
 
     def lost(self, leader: str) -> None:
@@ -231,10 +231,10 @@ class CatchUp:
                 continue
             if (span := leader_span(row, self._state.server)) is None:
                 self._ask(session, row)
-            elif self._has_counted(identity):
+            elif self._is_effective(identity):
                 self._ask_leader(session, row, span.server)
             else:
-                self._uncounted.append(identity)
+                self._ineffective.append(identity)
                 continue
             return
 

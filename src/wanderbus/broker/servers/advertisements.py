@@ -71,7 +71,7 @@ class Advertisements:
                     self._withdraw([row.id])
                 self._links.send(link, protocol.Done(request.request, ()))
             else:
-                self._when_it_counts(self._advertise(link, request), link, request.request)
+                self._when_effective(self._advertise(link, request), link, request.request)
         except (FilterError, LimitExceeded, Refused) as error:
             self._links.send(link, admission.refusal(request.request, error))
 
@@ -85,7 +85,7 @@ class Advertisements:
         if touched := self._state.advertisements.take_touched():
             self._follow(touched)
 
-    def counts(self, names: Iterable[str]) -> None:
+    def became_effective(self, names: Iterable[str]) -> None:
         """Take a report that advertisements of these names count now, and answer the requests that waited for that."""
         self.go_on()
         several = [identity for identity in map(self._identity, names) if identity in self._held]
@@ -170,7 +170,7 @@ class Advertisements:
         self._journal.write(ended, urgent=True)
         self.go_on()
 
-    def _when_it_counts(self, identity: str, link: Link, request: int) -> None:
+    def _when_effective(self, identity: str, link: Link, request: int) -> None:
         if (held := self._held.get(identity)) is None:
             self._links.send(link, protocol.Done(request, ()))
         else:

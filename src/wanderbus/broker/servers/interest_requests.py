@@ -101,8 +101,8 @@ class InterestRequests:
             )
         return "".join(leaders - {channels.server})
 
-    def has_counted(self, subscription: str) -> bool:
-        """Return whether a subscription counts at all leaders of its subjects: they send every new event."""
+    def is_effective(self, subscription: str) -> bool:
+        """Return whether a subscription is effective at all leaders of its subjects: they send every new event."""
         name = self._reported.get(subscription)
         return name is not None and name not in self._held
 
@@ -114,8 +114,8 @@ class InterestRequests:
             if self._channels is not None and self._channels.direct is not None:
                 self._journal.emit(DirectInterestChanged({}, (name,)))
 
-    def when_it_counts(self, subscription: str, link: Link, answer: Answer) -> None:
-        """Call ``answer`` when the subscription counts at all leaders of its subjects: now, unless it is on its way.
+    def when_effective(self, subscription: str, link: Link, answer: Answer) -> None:
+        """Call ``answer`` when the subscription is effective at all leaders: now, unless it is on its way.
 
         It is not called once ``link`` is closed.
         """
@@ -125,7 +125,7 @@ class InterestRequests:
             held[:] = [each for each in held if self._links.is_open(each[0])]
             held.append((link, answer))
 
-    def counts(self, names: Iterable[str]) -> None:
+    def became_effective(self, names: Iterable[str]) -> None:
         """Take a report about the subscriptions of these names; give the answers that have waited for the last one."""
         for each in names:
             if each in self._missing:
@@ -137,7 +137,7 @@ class InterestRequests:
         """Take the report that all servers have the present file of the domain."""
         self.waits_for_others = False
         waiting, self._waiting = self._waiting, []
-        self.counts(waiting)
+        self.became_effective(waiting)
 
     def _give(self, names: Iterable[str]) -> None:
         for each in names:

@@ -45,7 +45,7 @@ class OutLink:
         """Highest settled mark that the server was told, in a header too."""
         self._encoder = HeaderEncoder()
         self._in_flight = 0
-        self._told: dict[tuple[int, Origin], int] = {}
+        self._announced: dict[tuple[int, Origin], int] = {}
         """Knowledge of the server by this link: for each other server and origin, the last event."""
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class OutLink:
         """Return whether the server has events that it does not know to be settled."""
         return self.is_welcomed and self.mark_known < min(settled, self.before)
 
-    def heard(self, entries: Iterable[Entry]) -> None:
+    def learned(self, entries: Iterable[Entry]) -> None:
         """Note entries that the server itself knew."""
         for entry in entries:
             self._mark_told(entry.servers, entry.origin, entry.number)
@@ -112,7 +112,7 @@ class OutLink:
         """Note what the server knows now; return those of ``servers`` for which it is new."""
         new = 0
         for server in members(servers):
-            if self._told.get((server, origin), 0) < number:
-                self._told[server, origin] = number
+            if self._announced.get((server, origin), 0) < number:
+                self._announced[server, origin] = number
                 new |= 1 << server
         return new

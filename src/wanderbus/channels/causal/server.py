@@ -157,7 +157,7 @@ class CausalServer:
             case Carried(header=data, payload=payload):
                 link = self.outgoing.link(server)
                 header = link.decoder.decode(data)
-                link.heard((*header.entries, Entry(header.origin, header.number, header.servers)))
+                link.learned((*header.entries, Entry(header.origin, header.number, header.servers)))
                 self._on_event(header, payload, server, now)
             case Acked(incarnation=incarnation, number=number):
                 if incarnation == self.origin[1]:

@@ -3,7 +3,7 @@
 ::
 
     broker ──DirectInterestChanged, RoutesAnswered──▶ ┌────────────────┐ ──▶ messages on links to leaders, from others
-    broker ◀─InterestCounts, RoutesArrived─────────── │ DirectInterest │ ◀── messages, links open and close
+    broker ◀─InterestEffective, RoutesArrived─────────── │ DirectInterest │ ◀── messages, links open and close
                                                       └────────────────┘
 
 A server sends its interest on its own link to each leader. The leader confirms it there once it counts everywhere, and
@@ -25,7 +25,7 @@ from wanderbus.broker.messages import (
     AdvertisementsChanged,
     DirectArrivalMatched,
     DirectInterestChanged,
-    InterestCounts,
+    InterestEffective,
     RoutesAnswered,
     RoutesArrived,
 )
@@ -314,7 +314,7 @@ class DirectInterest:
         for name in counting:
             del self._pending[name]
         if counting:
-            self._outputs.append(InterestCounts(tuple(counting)))
+            self._outputs.append(InterestEffective(tuple(counting)))
         times = [each.repeat_at() for each in self._sources.values()]
         times += [each.repeat_at() for each in self._proxies]
         at = min((each for each in times if each is not None), default=None)

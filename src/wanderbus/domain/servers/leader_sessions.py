@@ -4,7 +4,7 @@
 
     broker ──InterestChanged, ForwardPublish, ArrivalsTaken──▶ ┌────────────────┐ ──▶ messages on links to leaders
            ──AskLeader, SendToLeader─────────────────────────▶ │ LeaderSessions │
-    broker ◀─InterestCounts, PublishAnswered, EventArrived──── │                │ ◀── messages, links open and close
+    broker ◀─InterestEffective, PublishAnswered, EventArrived──── │                │ ◀── messages, links open and close
            ◀─LeaderAnswered, FiltersArrived, LeaderLinkChanged └────────────────┘
 """
 
@@ -21,7 +21,7 @@ from wanderbus.broker.messages import (
     AskLeader,
     ForwardPublish,
     InterestChanged,
-    InterestCounts,
+    InterestEffective,
     LeaderAnswered,
     SendToLeader,
 )
@@ -191,4 +191,4 @@ class LeaderSessions:
                     del self._pending[subscription]
                     counting.append(subscription)
         if counting:
-            self._outputs.append(InterestCounts(tuple(counting)))
+            self._outputs.append(InterestEffective(tuple(counting)))
