@@ -10,6 +10,7 @@ from tests.agent.town import DATA_ADDRESS, SIP_PORTS, Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.broker.messages import SendOnLink
 from wanderbus.broker.readers import Link
+from wanderbus.broker.state.rows import device_key
 from wanderbus.client.machine.messages import (
     Acknowledge,
     AgentStatusChanged,
@@ -135,17 +136,25 @@ def test_d09_the_reinvite_goes_past_the_proxy(town: Town) -> None:
 
 
 @over_both
-def test_d11_a_publisher_moves_in_mid_stream(town: Town, over: Over) -> None:
+def test_d11_a_publisher_and_a_subscriber_move_in_mid_stream(town: Town, over: Over) -> None:
     alice = connected(town, data_transport=over)
     bob = connected(town, "bob", number=2, data_transport=over)
-    for n in range(1, 11):
+    for n in range(1, 21):
         bob.publish(n)
         if n % 3 == 0:
             bob.move(f"10.2.0.{10 + n}")
+        if n % 4 == 0:
+            alice.move(f"10.1.0.{10 + n}")
         town.run(0.003)
     town.run(2.0)
-    assert alice.received == list(range(1, 11))
-    assert [settled.number for settled in bob.all_of(PublishSettled)] == list(range(1, 11))
+    assert alice.received == list(range(1, 21))
+    assert [settled.number for settled in bob.all_of(PublishSettled)] == list(range(1, 21))
+    for phone in (alice, bob):
+        assert phone.statuses[-1] == town.access.broker.status(phone.uri) == "CONNECTED"
+        row = town.access.broker.state.devices[device_key(phone.uri, phone.properties.device)]
+        assert row.address is not None
+        assert row.address.startswith(f"{phone.ip}:")
+        assert {"REGISTER", "INVITE"} <= {each.method for each in town.sent if each.source[0] == phone.ip}
 
 
 def test_g01_c14_an_agent_that_cannot_send_is_disconnected_and_its_sip_session_stays(town: Town) -> None:

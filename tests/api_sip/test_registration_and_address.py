@@ -66,8 +66,10 @@ def test_a_registrar_that_does_not_answer_is_waited_for_only_so_long() -> None:
         async with SIPServers(DOMAIN, PASSWORDS, port=0) as gone:
             place = gone.place
         async with SIPMobility(properties("alice", place, wait_s_max=0.2)) as mobility:
+            begun = asyncio.get_running_loop().time()
             with pytest.raises(Unreachable, match="could not be registered"):
                 await mobility.register()
+            assert 0.2 <= asyncio.get_running_loop().time() - begun < 4
             # The BYE gets no response either; the test does not wait for it.
             await mobility.helper.close(0.01)
 
@@ -112,6 +114,35 @@ def test_d05_a_change_of_the_route_is_followed(monkeypatch: pytest.MonkeyPatch) 
                 assert remote_media(bob.mobility.sessions[session.id])[0].address == "127.0.0.5"
                 assert noted.names.count("local_ip_changed") == 1
             assert "local_ip_changed" not in still.callbacks.names, "a given address is kept"
+
+    run(scenario())
+
+
+def test_c06_a_user_is_registered_followed_moved_and_unregistered(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = ["127.0.0.1"]
+    monkeypatch.setattr(addresses, "address_towards", lambda server: here[0])
+
+    async def scenario() -> None:
+        async with (
+            SIPServers(DOMAIN, PASSWORDS, port=0) as servers,
+            SIPMobility(properties("alice", servers.place, local_address=None, poll_s=0.02)) as mobility,
+        ):
+            noted, manager = Recorder(), mobility.registration_manager
+            mobility.add_listener(noted)
+            assert not manager.registered
+            assert await mobility.register() == pytest.approx(60, abs=1)
+            for here[0] in ("127.0.0.5", "127.0.0.6"):
+                await until(lambda: mobility.address[0] == here[0] and manager.registered)
+            assert noted.names == ["registered", *["local_ip_changed", "registered"] * 2]
+            await mobility.rebind("127.0.0.7")
+            assert not manager.registered, "the binding is for the former address"
+            await until(lambda: manager.registered)
+            here[0] = "127.0.0.8"
+            await asyncio.sleep(0.1)
+            assert mobility.address[0] == "127.0.0.7", "the route is followed no more"
+            await mobility.unregister()
+            assert not manager.registered
+            assert noted.names[-1] == "unregistered"
 
     run(scenario())
 

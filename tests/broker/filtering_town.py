@@ -213,13 +213,28 @@ class Town:
             self._await(device, number)
 
     def _await(self, device: TownDevice, request: int) -> None:
-        """Wait for the answer: at once, or until the leases of agents that are away, or gone, have run out."""
+        """Wait for the answer: at once, or until the leases of agents that are away, or gone, have run out.
+
+        As soon as it is there, the others publish, before they get anything more, and those who are away as well.
+        """
+        while request not in device.answered and (device.hear() or sum([each.hear() for each in self.devices])):
+            pass
+        if is_at_once := request in device.answered:
+            self._publish_all(device)
         self.settle()
         if any(each.is_cut for each in self.devices) or self.desk.now < self._crashed_at + self.lease_s:
             self.desk.later(self.lease_s)
             self.settle()
         if request not in device.answered:
             self.problems.append(f"request {request} of {device.name} has no answer")
+        if not is_at_once:
+            self._publish_all(device)
+
+    def _publish_all(self, apart_from: TownDevice) -> None:
+        for each in self.devices:
+            if each is not apart_from:
+                self._events += 1
+                each.publish(self.draw.choice(SUBJECTS), self.draw.randrange(10), f"e{self._events}")
 
     def _reconnect(self, device: TownDevice) -> None:
         if device.is_cut:

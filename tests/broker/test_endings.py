@@ -50,17 +50,31 @@ def test_g10_g09_a_discard_is_reported_to_other_devices(desk: Desk) -> None:
 @pytest.mark.parametrize("keep_queue", [False, True])
 def test_g09_x20_queues_are_discarded_with_the_subscriptions_or_kept(desk: Desk, keep_queue: bool) -> None:
     phone = desk.attach()
-    subscription = desk.subscribed(phone)
+    ended = [desk.subscribed(phone).id, desk.subscribed(phone, "N > 0", this_device_only=True).id]
     desk.close(phone)
     bob = desk.attach(BOB)
     desk.publish(bob, 1)
     again = desk.open(ALICE, "phone")
     desk.send(again, Attach(2, "default", None, keep=False, keep_queue=keep_queue))
     desk.publish(bob, 2)
-    desk.read(again, subscription.id)
+    desk.read(again, *ended)
     assert desk.stream(again) == ([1] if keep_queue else [])
     assert query(desk, again) == []
-    assert [(r.subscription, r.reason) for r in desk.written(records.Unsubscribed)] == [(subscription.id, "discarded")]
+    ends = {each.subscription: (each.reason, each.abandoned_by) for each in desk.written(records.Unsubscribed)}
+    assert ends == dict.fromkeys(ended, ("discarded", "" if keep_queue else "phone"))
+    assert desk.broker.state.sessions[f"{ALICE}/default"].dropped == ({} if keep_queue else {"discarded": 2})
+    desk.subscribed(again)
+    desk.publish(bob, 3)
+    assert desk.stream(again)[-1] == 3
+
+
+def test_g09_subscriptions_of_another_device_are_kept(desk: Desk) -> None:
+    laptop = desk.attach(device="laptop")
+    kept = desk.subscribed(laptop, this_device_only=True)
+    desk.publish(desk.attach(BOB), 1)
+    phone = desk.attach(keep=False)
+    assert query(desk, phone) == [kept]
+    assert desk.stream(laptop) == [1]
 
 
 def test_g09_a_device_that_keeps_finds_all_of_it(desk: Desk) -> None:

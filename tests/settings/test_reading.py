@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -118,11 +119,36 @@ def test_the_sample_loads_and_has_the_defaults(kind: type[msgspec.Struct]) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_q01_a_changed_value_of_the_sample_is_used(kind: type[msgspec.Struct]) -> None:
+    """Every number and every switch of it is changed in turn; those of a feature that is off have no value."""
+    lines = sample(kind).splitlines()
+    keys = {key.name: key for key in table_of(kind).all_keys() if key.path[0] not in OPTIONAL}
+    table, used = "", 0
+    for place, line in enumerate(lines):
+        if heading := re.fullmatch(r"\[(.+)\]", line):
+            table = f"{heading[1]}."
+        name, _, _ = line.partition(" = ")
+        if (key := keys.get(table + name)) is None or type(key.default) not in (bool, int, float):
+            continue
+        default: Any = key.default
+        changed = not default if type(default) is bool else default + 1 if type(default) is int else default * 0.999
+        text = "\n".join([*lines[:place], f"{name} = {toml(changed)}", *lines[place + 1 :]])
+        settings: Any = make(kind, read(kind, text, FILE))
+        for each in key.path:
+            settings = getattr(settings, each)
+        assert settings == changed, key.name
+        used += 1
+    assert used > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_key_is_explained_and_is_in_the_sample(kind: type[msgspec.Struct]) -> None:
     text = sample(kind)
+    words = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("# "))
     for key in table_of(kind).all_keys():
         assert len(key.doc) > 10, key.name
         assert f"{key.path[-1]} = " in text or f"[{key.name}]" in text
+        assert key.doc.replace("``", "").split(". ")[0].split(" (")[0].rstrip(".") in words, key.name
 
 
 @pytest.mark.parametrize(

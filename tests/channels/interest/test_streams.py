@@ -228,6 +228,9 @@ class Domain:
         self.to_resolution(name, outputs)
         return version
 
+    def unsubscribe(self, name: str, id: str) -> None:
+        self.to_resolution(name, self.sources[name].update({}, [id], 0.0)[1])
+
     def advertise(self, name: str, id: str, text: str, subject: str | None = "s") -> None:
         self.to_resolution(name, added(self.offers[name], id, text, subject)[1])
 
@@ -250,6 +253,39 @@ def test_j03_the_channel_holds_a_smaller_and_more_generic_table_than_its_servers
         assert len(held) == 12
         forms = [normal_form(each) for each in held]
         assert all(any(covers(form, normal_form(parse(text))) for form in forms) for text in texts)
+
+
+def test_k05_the_table_at_every_other_server_follows_each_change() -> None:
+    domain = Domain("a", "b", "c", advertised=False)
+    domain.subscribe("a", "wide", "x < 9")
+    domain.subscribe("a", "narrow", "x < 5 and y == 1")
+    assert domain.routes("b", "a") == domain.routes("c", "a") == {"s: x < 9"}
+    domain.unsubscribe("a", "wide")
+    assert domain.routes("b", "a") == domain.routes("c", "a") == {"s: x < 5 and y == 1"}
+    domain.proxies.link_down("c", is_dead=False)
+    domain.unsubscribe("a", "narrow")
+    versions = {"a": domain.subscribe("a", "new", "x == 7"), "b": domain.subscribe("b", "own", "z == 1")}
+    assert (domain.routes("b", "a"), domain.routes("a", "b")) == ({"s: x == 7"}, {"s: z == 1"})
+    assert (domain.routes("c", "a"), domain.routes("c", "b")) == ({"s: x < 5 and y == 1"}, set()), "it has no link"
+    for name, version in versions.items():
+        assert not domain.sources[name].outgoing.is_effective(version), "c may still publish by what it has"
+    domain.held = {"c"}
+    domain.deliver(domain.proxies.link_up("c", 0.0))
+    domain.held = set()
+    domain.deliver(domain.proxies.repeat(RETRY_S))
+    assert (domain.routes("c", "a"), domain.routes("c", "b")) == ({"s: x == 7"}, {"s: z == 1"})
+    for name, version in versions.items():
+        assert domain.sources[name].outgoing.is_effective(version)
+    assert [domain.routes(name, name) for name in "abc"] == [set()] * 3
+
+
+def test_a_server_that_comes_later_gets_what_is_known() -> None:
+    domain = Domain("a", "b", advertised=False)
+    domain.proxies.link_down("b", is_dead=True)
+    domain.subscribe("a", "1", "x < 3")
+    assert domain.routes("b", "a") == set()
+    domain.deliver(domain.proxies.link_up("b", 0.0))
+    assert domain.routes("b", "a") == {"s: x < 3"}
 
 
 def test_interest_goes_only_where_an_advertisement_can_match() -> None:
