@@ -39,7 +39,7 @@ def replayed(first: int, *subjects: str) -> Replayed:
 
 
 def matched(first: int, *subjects: str) -> Matched:
-    """Return the record of one event of each subject for the subscription s3."""
+    """Return the record of one event of each subject for the subscription s3, and one that notified nobody."""
     events = [
         MatchedEvent(
             EventId("wb", 1, number),
@@ -49,7 +49,8 @@ def matched(first: int, *subjects: str) -> Matched:
         )
         for number, subject in enumerate(subjects, first)
     ]
-    return Matched(at_us=9, next=9, events=tuple(events))
+    unnoticed = MatchedEvent(EventId("wb", 1, 99), 1, msgspec.Raw(encode_event(Event("Nobody", {}))))
+    return Matched(at_us=9, next=9, events=(unnoticed, *events))
 
 
 def test_events_of_the_past_matches_of_the_engine_and_detections_generate_notifications_too() -> None:

@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.lake_offsets import NUMBER_SHIFT
+from wanderbus.pipeline.source.partial_records import DeliveryRecord
 from wanderbus.records import (
     Attached,
-    Delivery,
     Detected,
     Forgotten,
     Matched,
@@ -59,11 +59,7 @@ _NAMES: Final = [column.split()[0] for column in ENTRY.split(", ")]
 _MARK_NAMES: Final = [column.split()[0] for column in MARK.split(", ")]
 
 
-class _Published(msgspec.Struct, gc=False):
-    delivery: Delivery = Delivery()
-
-
-_published: Final = msgspec.msgpack.Decoder(_Published)
+_deliveries: Final = msgspec.msgpack.Decoder(DeliveryRecord)
 
 
 def marks(records: DataFrame) -> DataFrame:
@@ -96,7 +92,7 @@ _ARROW: Final = {name: pa.string() for name in ("kind", "user", "session", "devi
 
 def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
     if kind in ("published", "arrived"):
-        for identity, _ in _published.decode(payload).delivery.restricted:
+        for identity, _ in _deliveries.decode(payload).delivery.restricted:
             yield {"kind": "restricted", "subscriptions": [identity], "number": 1}
         return
     match decode_record(payload):

@@ -11,6 +11,7 @@ from wanderbus.errors import LogCorrupt
 from wanderbus.event import Event
 from wanderbus.pipeline.engine.worker_index import WorkerIndex
 from wanderbus.pipeline.source.log_files import Slice, corrupt, read_slice
+from wanderbus.pipeline.source.partial_records import EventRecord
 from wanderbus.records import SPARK
 from wanderbus.runtime.services.engine import EventMatches
 
@@ -38,30 +39,14 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     matches: bytes
 
 
-class _WithEvent(msgspec.Struct, gc=False):
-    event: msgspec.Raw
-
-
-class _Record(msgspec.Struct, gc=False):
-    """The fields of a record that tell whether the engine matches its event, and that event."""
-
-    kind: str
-    engine: str = ""
-    acceptance: _WithEvent | None = None
-    arrival: _WithEvent | None = None
-
-
-_records: Final = msgspec.msgpack.Decoder(_Record)
+_records: Final = msgspec.msgpack.Decoder(EventRecord[msgspec.Raw])
 _events: Final = msgspec.msgpack.Decoder(Event)
 
 
 def engine_event(payload: bytes) -> Event | None:
     """Return the event of a record if the engine has to match it; ``msgspec.DecodeError`` if it cannot be decoded."""
     record = _records.decode(payload)
-    if record.engine != SPARK:
-        return None
-    found = record.arrival if record.kind == "arrived" else record.acceptance if record.kind == "published" else None
-    return None if found is None else _events.decode(found.event)
+    return _events.decode(record.receipt.event) if record.engine == SPARK else None
 
 
 def chunks_of(index: WorkerIndex, parts: Iterable[Slice]) -> Iterator[Chunk]:

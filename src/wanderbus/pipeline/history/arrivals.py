@@ -9,36 +9,13 @@ import msgspec
 import pyarrow as pa
 
 from wanderbus.errors import StorageError
+from wanderbus.pipeline.source.partial_records import EventRecord, Subject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_COLUMNS: Final = "offset bigint, at_us bigint, received_us bigint, subject string, record binary"
-_SCHEMA: Final = pa.schema(
-    [
-        *((name, pa.int64()) for name in ("offset", "at_us", "received_us")),
-        ("subject", pa.string()),
-        ("record", pa.binary()),
-    ]
-)
-_encoder: Final = msgspec.msgpack.Encoder()
-
-
-class _Arrival(msgspec.Struct, gc=False):
-    event: msgspec.Raw
-    received_us: int | None = None
-
-
-class _Arrived(msgspec.Struct, gc=False):
-    arrival: _Arrival
-
-
-class _Event(msgspec.Struct, gc=False):
-    subject: str
-
-
-_arrivals: Final = msgspec.msgpack.Decoder(_Arrived)
-_events: Final = msgspec.msgpack.Decoder(_Event)
+_COLUMNS: Final = "offset bigint, at_us bigint, subject string, record binary"
+_records: Final = msgspec.msgpack.Decoder(EventRecord[Subject])
 
 
 def arrivals(records: DataFrame) -> DataFrame:
@@ -54,22 +31,12 @@ def arrivals(records: DataFrame) -> DataFrame:
 def arrived_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the events in batches of records of arrivals; :class:`StorageError` for a record that is none."""
     for batch in batches:
-        offsets, times = batch.column("offset"), batch.column("at_us")
-        found = []
-        for row, payload in enumerate(batch.column("record").to_pylist()):
+        offsets, times, records = (batch.column(name) for name in ("offset", "at_us", "record"))
+        subjects = []
+        for row, payload in enumerate(records.to_pylist()):
             try:
-                found.append(_arrivals.decode(payload).arrival)
+                subjects.append(_records.decode(payload).receipt.event.subject)
             except (msgspec.DecodeError, TypeError) as error:
                 raise StorageError(f"record {offsets[row]} is not that of an arrived event: {error}") from None
-        received = [
-            at_us if each.received_us is None else each.received_us
-            for at_us, each in zip(times.to_pylist(), found, strict=True)
-        ]
-        columns = [
-            offsets,
-            times,
-            pa.array(received, pa.int64()),
-            pa.array([_events.decode(each.event).subject for each in found], pa.string()),
-            pa.array([_encoder.encode({"acceptance": {"event": each.event}}) for each in found], pa.binary()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+        columns = [offsets, times, pa.array(subjects, pa.string()), records]
+        yield pa.RecordBatch.from_arrays(columns, names=["offset", "at_us", "subject", "record"])

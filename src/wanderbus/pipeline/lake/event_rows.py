@@ -12,11 +12,12 @@ from wanderbus.broker.state.drops import displaced_by
 from wanderbus.event import EventId
 from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads, Rows
 from wanderbus.pipeline.lake_offsets import base_below
+from wanderbus.pipeline.source.partial_records import Content, Subject
 from wanderbus.pipeline.source.variants import variant_of
 from wanderbus.pipeline.tables.catalogue import DELIVERIES, EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
 from wanderbus.pipeline.tables.specification import Table, Type
-from wanderbus.records import Drop, Notified
+from wanderbus.records import Delivery, Detected, Drop, Matched, Notified, Replayed
 from wanderbus.subject_schemas import typed
 
 EVENT_KINDS: Final = {
@@ -38,10 +39,8 @@ _FITTING: Final[Mapping[Type, frozenset[type]]] = {
 }
 
 
-class _Event(msgspec.Struct, gc=False):
+class _Event(Content, gc=False, kw_only=True):
     subject: str
-    attributes: dict[str, Any]
-    published_us: int | None = None
 
 
 class _Acceptance(msgspec.Struct, gc=False):
@@ -54,65 +53,24 @@ class _Acceptance(msgspec.Struct, gc=False):
     received_us: int | None = None
 
 
-class _Delivery(msgspec.Struct, frozen=True, gc=False):
-    notified: tuple[Notified, ...] = ()
-    displaced: dict[str, tuple[int, ...]] = {}
-    dropped: tuple[Drop, ...] = ()
-
-
 class _Published(msgspec.Struct, gc=False, tag_field="kind", tag="published"):
     acceptance: _Acceptance
-    delivery: _Delivery = _Delivery()
+    delivery: Delivery = Delivery()
 
 
-class _Subject(msgspec.Struct, gc=False):
-    subject: str
-
-
-class _ArrivedEvent(msgspec.Struct, gc=False):
+class _Arrival(msgspec.Struct, gc=False):
     id: EventId
-    event: _Subject
+    event: Subject
 
 
 class _Arrived(msgspec.Struct, gc=False, tag_field="kind", tag="arrived"):
-    arrival: _ArrivedEvent
-    delivery: _Delivery = _Delivery()
+    arrival: _Arrival
+    delivery: Delivery = Delivery()
 
 
-class _MatchedEvent(msgspec.Struct, array_like=True, gc=False):
-    id: EventId
-    at_us: int
-    event: _Subject
-    notified: tuple[Notified, ...] = ()
-    restricted: msgspec.Raw = msgspec.Raw(b"\x90")
-    arrived: int = 0
+_AnyRecord: TypeAlias = _Published | _Arrived | Matched | Detected | Replayed
 
-
-class _Matched(msgspec.Struct, gc=False, tag_field="kind", tag="matched"):
-    events: tuple[_MatchedEvent, ...] = ()
-    dropped: tuple[Drop, ...] = ()
-
-
-class _Detected(_Matched, gc=False, tag_field="kind", tag="detected"):
-    pass
-
-
-class _ReplayedEvent(msgspec.Struct, array_like=True, gc=False):
-    id: EventId
-    at_us: int
-    event: _Subject
-
-
-class _Replayed(msgspec.Struct, gc=False, tag_field="kind", tag="replayed"):
-    user: str
-    session: str
-    subscription: str
-    first: int
-    events: tuple[_ReplayedEvent, ...] = ()
-    dropped: tuple[Drop, ...] = ()
-
-
-_AnyRecord: TypeAlias = _Published | _Arrived | _Matched | _Detected | _Replayed
+_subject: Final = msgspec.msgpack.Decoder(Subject)
 
 
 def event_decoder(declared: Declared, table: Table, bases: Mapping[str, int] = {}) -> Callable[[], Decode]:
@@ -229,17 +187,17 @@ def _notifications(found: Sequence[tuple[int, int, _AnyRecord]], bases: Mapping[
             subjects += [record.arrival.event.subject] * len(own)
             events += [None] * (len(offsets) - len(events))
             events += [_lake_offset(record.arrival.id, bases)] * len(own)
-        elif isinstance(record, _Matched):
+        elif isinstance(record, Matched | Detected):
             own = [notified for each in record.events for notified in each.notified]
-            subjects += [each.event.subject for each in record.events for _ in each.notified]
             events += [None] * (len(offsets) - len(events))
             base = base_below(offset)
             for each in record.events:
                 of_event = _lake_offset(each.id, bases) if each.arrived else base + each.id.number
                 events += [of_event] * len(each.notified)
+                subjects += [_subject_of(each.event)] * len(each.notified)
         else:
             own = _replayed(record)
-            subjects += [each.event.subject for each in record.events]
+            subjects += [_subject_of(each.event) for each in record.events]
         offsets += [offset] * len(own)
         times += [at_us] * len(own)
         notified += own
@@ -270,6 +228,10 @@ def _drops_of(record: _AnyRecord) -> Sequence[Drop]:
     return (*displaced_by(delivery.notified, delivery.displaced), *delivery.dropped)
 
 
+def _subject_of(event: msgspec.Raw) -> str:
+    return _subject.decode(event).subject
+
+
 def _lake_offset(id: EventId, bases: Mapping[str, int]) -> int | None:
     """Return the lake offset of the record that accepted an event; None if the lake does not have its log.
 
@@ -280,7 +242,7 @@ def _lake_offset(id: EventId, bases: Mapping[str, int]) -> int | None:
     return bases[f"{id.origin}-{max(of_server)}"] + id.number if of_server else None
 
 
-def _replayed(record: _Replayed) -> list[Notified]:
+def _replayed(record: Replayed) -> list[Notified]:
     """Return the notification of each event of the past, numbered from the first."""
     own = (record.subscription,)
     return [

@@ -8,27 +8,11 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import StorageError
-from wanderbus.event import EventId
 from wanderbus.pipeline.source.log_files import LogFiles, read_slice
+from wanderbus.records import Acceptance, Published, Started, decode_record
 from wanderbus.runtime.segment_files import durable_end, read_log_name
 
 _RECORDS_AT_ONCE: Final = 4_096
-
-
-class _Acceptance(msgspec.Struct):
-    id: EventId
-
-
-class _Identifying(msgspec.Struct):
-    """The fields of records that identify the log: its start, or an event that its server accepted."""
-
-    kind: str
-    server: str | None = None
-    incarnation: int | None = None
-    acceptance: _Acceptance | None = None
-
-
-_decoder: Final = msgspec.msgpack.Decoder(_Identifying)
 
 
 def log_identity(log: Path) -> str:
@@ -47,11 +31,12 @@ def log_identity(log: Path) -> str:
 
 def _identity(payload: bytes) -> str | None:
     try:
-        record = _decoder.decode(payload)
+        record = decode_record(payload)
     except msgspec.DecodeError:
         return None
-    if record.kind == "started" and record.server is not None:
-        return f"{record.server}-{record.incarnation}"
-    if record.kind == "published" and record.acceptance is not None:
-        return f"{record.acceptance.id.origin}-{record.acceptance.id.incarnation}"
+    match record:
+        case Started():
+            return f"{record.server}-{record.incarnation}"
+        case Published(acceptance=Acceptance(id=id)):
+            return f"{id.origin}-{id.incarnation}"
     return None

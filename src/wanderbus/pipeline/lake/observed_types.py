@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from wanderbus.event import TypeName
 from wanderbus.pipeline.lake.delta import LakeTable
+from wanderbus.pipeline.source.record_columns import content_of
 from wanderbus.pipeline.tables import RECORDS
 
 _NAMES: Final[Mapping[type, TypeName]] = {
@@ -26,18 +27,6 @@ _NAMES: Final[Mapping[type, TypeName]] = {
     bool: "Boolean",
     datetime: "Date",
 }
-
-
-class _Event(msgspec.Struct, gc=False):
-    attributes: dict[str, Any]
-
-
-class _Acceptance(msgspec.Struct, gc=False):
-    event: _Event
-
-
-class _Published(msgspec.Struct, gc=False):
-    acceptance: _Acceptance
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -52,7 +41,6 @@ def observed_types(
 ) -> Observed:
     """Count the types in the events of ``subject``; ``on_progress`` gets the files read and the number of all."""
     target = LakeTable(lake, RECORDS)
-    decode = msgspec.msgpack.Decoder(_Published).decode
     types: dict[str, Counter[str]] = {}
     events = 0
     files = target.files(target.load())
@@ -63,7 +51,7 @@ def observed_types(
         )
         for record in rows.column("record").to_pylist():
             events += 1
-            for name, value in decode(record).acceptance.event.attributes.items():
+            for name, value in content_of(record).attributes.items():
                 types.setdefault(name, Counter())[_NAMES.get(type(value), "List")] += 1
         on_progress(done, len(files))
     return Observed(events, types)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.reading import table
+from wanderbus.pipeline.source.partial_records import DeliveryRecord
 from wanderbus.pipeline.workers import settle
 from wanderbus.planning import Activity
 
@@ -63,16 +64,8 @@ def _by_subject(counts: DataFrame) -> dict[str, Activity]:
     return {row["subject"]: Activity(**{name: row[name] for name in names}) for row in rows}
 
 
-class _Delivery(msgspec.Struct, frozen=True, gc=False):
-    notified: tuple[msgspec.Raw, ...] = ()
-
-
-class _Published(msgspec.Struct, gc=False):
-    delivery: _Delivery = _Delivery()
-
-
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    decode = msgspec.msgpack.Decoder(_Published).decode
+    decode = msgspec.msgpack.Decoder(DeliveryRecord).decode
     settle()
     for batch in batches:
         records = batch.column("record")
