@@ -22,7 +22,7 @@ Counts = Mapping[str, Mapping[str, int]]
 A reason of drops is a name, and ``given_up`` stands for those that somebody asked for.
 """
 
-SHARE: Final = 4
+SHARE: Final = 7
 """One of so many sources that need Spark is asked for a case."""
 
 DISPLACED: Final = "subscription.queue.notifications_max"
