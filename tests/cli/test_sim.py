@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.cli.shell import Shell, one_line
 from wanderbus.cli import sim
 from wanderbus.cli.application import run
-from wanderbus.simulation.system.scenario import Result
+from wanderbus.simulation.layers import SCENARIOS, Layer
+from wanderbus.simulation.scenario import Result, Scenario
 
 pytestmark = pytest.mark.integration
 
@@ -61,20 +61,23 @@ def test_the_layer_of_weeks_counts_what_happened_in_them(shell: Shell) -> None:
 def test_a_broken_promise_is_exit_status_1_and_names_its_replay(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Broken:
-        def __init__(self, seed: int, *, keep_trace: bool) -> None:
-            self.seed = seed
+    class Broken(Scenario):
+        def _play(self) -> None:
+            self.problems.append("event 7 was lost")
 
-        def run(self) -> Result:
-            fields = dict.fromkeys(Result.__struct_fields__, 0)
-            return Result(**(fields | {"seed": self.seed, "problems": ["event 7 was lost"]}))  # type: ignore[arg-type]
+        def _check_promises(self) -> None:
+            raise RuntimeError("no state")
 
-    kind = msgspec.structs.replace(sim._KINDS[sim.Layer.BROKER], scenario=Broken)
-    monkeypatch.setitem(sim._KINDS, sim.Layer.BROKER, kind)
+        def counts(self) -> dict[str, float]:
+            return {}
+
+    monkeypatch.setitem(SCENARIOS, Layer.BROKER, Broken)
     assert run(["sim", "--seed", "9"]) == 1
     printed = capsys.readouterr()
+    line = Broken._check_promises.__code__.co_firstlineno + 1
     assert printed.err.splitlines() == [
         "wanderbus: seed 9: event 7 was lost",
+        f"wanderbus: seed 9: RuntimeError: no state in _check_promises, test_sim.py:{line}",
         "wanderbus: replay with: wanderbus sim --seed 9 --trace FILE",
     ]
     assert printed.out.startswith("1 seeds, 1 failed; ")

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
+
+from wanderbus.simulation.scenario import Result
 
 OTHERS: Final = range(1, 121)
-
-
-class Result(Protocol):
-    """The result of one world."""
-
-    @property
-    def problems(self) -> list[str]: ...
 
 
 def is_noticed(run_seed: Callable[[int], Result], known: Iterable[int], problem: str = "") -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.noticing import is_noticed
 from wanderbus.mobility.session.callers import Callers
-from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
+from wanderbus.simulation.sip.domains_scenario import DomainsScenario
 from wanderbus.sip.proxy.asserted_identity import SenderAuthentication
 from wanderbus.sip.proxy.domain_routes import DomainRoutes
 
@@ -24,7 +24,7 @@ def test_every_promise_holds(seed: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    assert run_domains_seed(2) == run_domains_seed(2)
+    assert DomainsScenario.run_seed(2) == DomainsScenario.run_seed(2)
 
 
 def assert_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -47,10 +47,10 @@ def learn_nothing(patch: pytest.MonkeyPatch) -> None:
 def test_callers_of_other_domains_are_believed_over_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     """RFC 3325: without a note of the connection to the server, each assertion on it counts as forged."""
     monkeypatch.setattr(Callers, "note", lambda self, item: None)
-    assert is_noticed(run_domains_seed, (3,), "403 despite the right password")
+    assert is_noticed(DomainsScenario.run_seed, (3,), "403 despite the right password")
 
 
 @pytest.mark.parametrize("sabotage", [assert_nothing, believe_no_server, learn_nothing])
 def test_faults_are_detected(sabotage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    assert any(run_domains_seed(seed).problems for seed in SEEDS)
+    assert any(DomainsScenario.run_seed(seed).problems for seed in SEEDS)

@@ -10,7 +10,7 @@ from wanderbus.broker.engine.requests import EngineRequests
 from wanderbus.broker.history import catch_up
 from wanderbus.broker.state import engine_events, state
 from wanderbus.records import Matched, decode_record
-from wanderbus.simulation.system.engine_scenario import EngineScenario, run_engine_seed
+from wanderbus.simulation.system.engine_scenario import EngineScenario
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
@@ -26,11 +26,11 @@ def test_t06_small_pieces_and_few_held_events_change_nothing(seed: int, monkeypa
     monkeypatch.setattr(catch_up, "PIECE_RECORDS_MAX", 20)
     monkeypatch.setattr(catch_up, "PIECE_EVENTS_MAX", 5)
     monkeypatch.setattr(catch_up, "HELD_MAX", 3)
-    assert run_engine_seed(seed).problems == []
+    assert EngineScenario.run_seed(seed).problems == []
 
 
 def problems() -> Iterator[str]:
-    return (problem for seed in range(1, 7) for problem in run_engine_seed(seed).problems)
+    return (problem for seed in range(1, 7) for problem in EngineScenario.run_seed(seed).problems)
 
 
 def test_t06_the_checker_finds_a_watermark_that_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

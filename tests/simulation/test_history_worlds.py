@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wanderbus.broker.history import catch_up
-from wanderbus.simulation.system.history_scenario import HistoryScenario, run_history_seed
+from wanderbus.simulation.system.history_scenario import HistoryScenario
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
@@ -21,7 +21,7 @@ def test_t05_small_pieces_and_few_held_events_change_nothing(seed: int, monkeypa
     monkeypatch.setattr(catch_up, "PIECE_RECORDS_MAX", 20)
     monkeypatch.setattr(catch_up, "PIECE_EVENTS_MAX", 5)
     monkeypatch.setattr(catch_up, "HELD_MAX", 3)
-    assert run_history_seed(seed).problems == []
+    assert HistoryScenario.run_seed(seed).problems == []
 
 
 def test_t05_the_checker_finds_a_seam_that_forgets_the_held_events(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ def test_t05_the_checker_finds_a_seam_that_forgets_the_held_events(monkeypatch: 
         return take(self, session, row, taken, events if is_history else [], is_history=is_history)
 
     monkeypatch.setattr(catch_up.CatchUp, "_take", forgetful)
-    problems = [problem for seed in (1, 2, 4) for problem in run_history_seed(seed).problems]
+    problems = [problem for seed in (1, 2, 4) for problem in HistoryScenario.run_seed(seed).problems]
     assert any("lost" in problem for problem in problems)
 
 
@@ -43,5 +43,5 @@ def test_t05_the_checker_finds_a_cursor_that_is_off_by_one(monkeypatch: pytest.M
 
     monkeypatch.setattr(catch_up.CatchUp, "_write", early)
     monkeypatch.setattr(catch_up, "PIECE_EVENTS_MAX", 5)
-    problems = [problem for seed in (1, 2, 4) for problem in run_history_seed(seed).problems]
+    problems = [problem for seed in (1, 2, 4) for problem in HistoryScenario.run_seed(seed).problems]
     assert any("lost" in problem for problem in problems)

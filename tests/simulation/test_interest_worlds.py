@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.channels.interest import incoming_streams, outgoing_stream, proxy_channels
 from wanderbus.channels.interest.covering_set import CoveringSet
-from wanderbus.simulation.domains.interest_scenario import InterestScenario, run_interest_seed
+from wanderbus.simulation.domains.interest_scenario import InterestScenario
 
 Patch = pytest.MonkeyPatch
 SEEDS = range(1, 9)
@@ -16,7 +16,7 @@ SEEDS = range(1, 9)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_interest_spreads(seed: int) -> None:
-    assert run_interest_seed(seed).problems == ()
+    assert InterestScenario.run_seed(seed).problems == []
 
 
 def test_a_seed_repeats_itself() -> None:
@@ -79,7 +79,7 @@ def test_the_simulator_notices(sabotage: Callable[[Patch], None], monkeypatch: P
     sabotage(monkeypatch)
     for seed in range(1, 31):
         try:
-            problems = run_interest_seed(seed).problems
+            problems = InterestScenario.run_seed(seed).problems
         except KeyError:
             return
         if problems:

@@ -13,17 +13,17 @@ from wanderbus.broker.state.pattern_states import PatternStates
 from wanderbus.broker.state.rows import PatternRow
 from wanderbus.event import EventId
 from wanderbus.records import Arrived, Published
-from wanderbus.simulation.weeks.move_scenario import run_move_seed
+from wanderbus.simulation.weeks.move_scenario import MoveScenario
 
 SEEDS = range(1, 13)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_t07_moved_patterns_miss_and_repeat_nothing(seed: int) -> None:
-    result = run_move_seed(seed)
+    result = MoveScenario.run_seed(seed)
     assert result.problems == []
-    assert result.moves
-    assert result.detections > 10
+    assert result.counts["moves"]
+    assert result.counts["detections"] > 10
 
 
 def begin_again(patch: pytest.MonkeyPatch) -> None:
@@ -53,4 +53,4 @@ def trust_the_clock_of_the_next_owner(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sabotage", [begin_again, trust_the_clock_of_the_next_owner])
 def test_worlds_of_moves_notice(sabotage: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
     sabotage(monkeypatch)
-    assert is_noticed(run_move_seed, [59])
+    assert is_noticed(MoveScenario.run_seed, [59])

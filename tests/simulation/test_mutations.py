@@ -28,7 +28,7 @@ from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.records import AnyRecord, Started
 from wanderbus.rudp.sending import Sender
-from wanderbus.simulation.system.scenario import run_seed
+from wanderbus.simulation.system.scenario import SystemScenario
 from wanderbus.tcp.sending import Sender as StreamSender
 
 pytestmark = pytest.mark.integration
@@ -159,7 +159,7 @@ def never_register_again(patch: Patch) -> None:
 def some_seed_fails(seeds: Iterable[int]) -> bool:
     for seed in seeds:
         try:
-            if run_seed(seed).problems:
+            if SystemScenario.run_seed(seed).problems:
                 return True
         except (AssertionError, KeyError):
             return True

@@ -13,7 +13,7 @@ from wanderbus.broker.state.pattern_states import PatternStates
 from wanderbus.broker.state.running_pattern import RunningPattern
 from wanderbus.event import EventId
 from wanderbus.records import Arrived, Detected, Published, decode_record
-from wanderbus.simulation.system.pattern_scenario import PatternScenario, run_pattern_seed
+from wanderbus.simulation.system.pattern_scenario import PatternScenario
 
 SEEDS = range(1, 9)
 
@@ -27,7 +27,7 @@ def test_t07_nothing_is_lost_repeated_or_reordered(seed: int) -> None:
 
 
 def problems() -> Iterator[str]:
-    return (problem for seed in SEEDS for problem in run_pattern_seed(seed).problems)
+    return (problem for seed in SEEDS for problem in PatternScenario.run_seed(seed).problems)
 
 
 def forgets_the_watermark(patch: pytest.MonkeyPatch) -> None:

@@ -19,30 +19,31 @@ from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.leader_session import LeaderSession
 from wanderbus.protocol import Attachment
 from wanderbus.protocol.session_stream import SessionStream
-from wanderbus.simulation.restored.scenario import RestoreScenario, run_restore_seed
+from wanderbus.simulation.restored.scenario import RestoreScenario
+from wanderbus.simulation.scenario import Result
 
 SEEDS = range(1, 25)
 Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(scope="module")
-def results() -> list[Any]:
-    return [run_restore_seed(seed) for seed in SEEDS]
+def results() -> list[Result]:
+    return [RestoreScenario.run_seed(seed) for seed in SEEDS]
 
 
-def test_every_promise_holds(results: list[Any]) -> None:
+def test_every_promise_holds(results: list[Result]) -> None:
     assert [(each.seed, each.problems) for each in results if each.problems] == []
 
 
-def test_two_dozen_seeds_have_enough_happening_in_them(results: list[Any]) -> None:
+def test_two_dozen_seeds_have_enough_happening_in_them(results: list[Result]) -> None:
     for field, least in (("events", 2_000), ("due", 5_000), ("in_gaps", 50), ("restores", 20), ("noticed", 15)):
-        assert sum(getattr(result, field) for result in results) > least, field
-    assert {result.model for result in results} == {"ordered", "decentralised", "both"}
+        assert sum(result.counts[field] for result in results) > least, field
+    assert {RestoreScenario(seed).model for seed in SEEDS} == {"ordered", "decentralised", "both"}
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    assert run_restore_seed(5) == run_restore_seed(5)
-    assert RestoreScenario(5, keep_trace=True).run().fingerprint == run_restore_seed(5).fingerprint
+    assert RestoreScenario.run_seed(5) == RestoreScenario.run_seed(5)
+    assert RestoreScenario(5, keep_trace=True).run().fingerprint == RestoreScenario.run_seed(5).fingerprint
 
 
 def believe_every_position(patch: Patch) -> None:
@@ -139,4 +140,4 @@ def test_a_server_or_agent_without_a_safeguard_is_noticed(
     monkeypatch: Patch, sabotage: Callable[[Patch], None], problem: str, seeds: range
 ) -> None:
     sabotage(monkeypatch)
-    assert is_noticed(run_restore_seed, seeds, problem)
+    assert is_noticed(RestoreScenario.run_seed, seeds, problem)

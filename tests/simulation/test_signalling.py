@@ -6,7 +6,7 @@ import re
 
 from wanderbus.client.machine.core import SIP_SOCKET
 from wanderbus.simulation.signalling import SHARES, UDP_ONLY, SignallingDraw
-from wanderbus.simulation.system.scenario import Scenario
+from wanderbus.simulation.system.scenario import SystemScenario
 from wanderbus.simulation.world import World
 
 CLOSED = re.compile(rf"user\d+ < StreamClosed\(socket='{SIP_SOCKET}'.* reason='([^']*)'")
@@ -29,7 +29,7 @@ def test_without_a_share_for_tcp_all_is_udp() -> None:
 
 def test_u07_connections_of_agents_break_in_every_way() -> None:
     found: set[str] = set()
-    for scenario in (Scenario(seed, keep_trace=True) for seed in range(1, 121)):
+    for scenario in (SystemScenario(seed, keep_trace=True) for seed in range(1, 121)):
         if any(traveller.transport == "TCP" for traveller in scenario.travellers):
             scenario.run()
             found |= {match[1] for line in scenario.world.trace or () if (match := CLOSED.search(line))}

@@ -45,7 +45,7 @@ from wanderbus.event import Loss
 from wanderbus.machine import Output
 from wanderbus.protocol import Notify
 from wanderbus.records import AnyRecord, Changed, Detected, Matched, Published, Started
-from wanderbus.simulation.weeks.scenario import run_weeks_seed
+from wanderbus.simulation.weeks.scenario import WeeksScenario
 from wanderbus.subscription import PATTERN, Daily, QueuePolicy
 
 pytestmark = pytest.mark.integration
@@ -518,4 +518,4 @@ _NOTICED_BY: Final[dict[Callable[[Patch], None], int]] = {
 )
 def test_the_worlds_of_weeks_notice(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
-    assert is_noticed(run_weeks_seed, [_NOTICED_BY.get(sabotage, 1)])
+    assert is_noticed(WeeksScenario.run_seed, [_NOTICED_BY.get(sabotage, 1)])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,322 +17,10 @@ from rich.progress import track
 
 from wanderbus.cli.output import check_writable, machine, print_error, print_line, write_json
 from wanderbus.errors import ConfigurationError
-from wanderbus.simulation.domains.causal_scenario import CausalResult, CausalScenario, run_causal_seed
-from wanderbus.simulation.domains.direct_scenario import DirectResult, DirectScenario, run_direct_seed
-from wanderbus.simulation.domains.interest_scenario import InterestResult, InterestScenario, run_interest_seed
-from wanderbus.simulation.domains.links_scenario import LinksResult, LinksScenario, run_links_seed
-from wanderbus.simulation.domains.ordered_scenario import OrderedResult, OrderedScenario, run_ordered_seed
-from wanderbus.simulation.moved_channels import MovedResult, MovedScenario, run_moved_seed
-from wanderbus.simulation.nat.scenario import NATScenario, run_nat_seed
-from wanderbus.simulation.relay.hostile_scenario import HostileRelayResult, HostileRelayScenario, run_hostile_relay_seed
-from wanderbus.simulation.relay.scenario import RelayResult, RelayScenario, run_relay_seed
-from wanderbus.simulation.restored.scenario import RestoreResult, RestoreScenario, run_restore_seed
-from wanderbus.simulation.rudp.scenario import RudpResult, RudpScenario, run_rudp_seed
-from wanderbus.simulation.sip.domains_scenario import DomainsScenario, run_domains_seed
-from wanderbus.simulation.sip.scenario import HEAL_RTT_GOAL, SIPResult, SIPScenario, run_sip_seed
-from wanderbus.simulation.system.history_scenario import HistoryScenario, run_history_seed
-from wanderbus.simulation.system.scenario import Result, Scenario, run_seed
-from wanderbus.simulation.weeks.scenario import WeeksResult, WeeksScenario, run_weeks_seed
-
-AnyScenario = (
-    type[Scenario]
-    | type[SIPScenario]
-    | type[RudpScenario]
-    | type[RelayScenario]
-    | type[HostileRelayScenario]
-    | type[WeeksScenario]
-    | type[CausalScenario]
-    | type[InterestScenario]
-    | type[LinksScenario]
-    | type[OrderedScenario]
-    | type[DirectScenario]
-    | type[RestoreScenario]
-    | type[MovedScenario]
-)
-AnyResult = (
-    Result
-    | SIPResult
-    | RudpResult
-    | RelayResult
-    | HostileRelayResult
-    | WeeksResult
-    | CausalResult
-    | InterestResult
-    | LinksResult
-    | OrderedResult
-    | DirectResult
-    | RestoreResult
-    | MovedResult
-)
-
-
-class Layer(StrEnum):
-    """Part of the system that is simulated."""
-
-    BROKER = "broker"
-    HISTORY = "history"
-    SIP = "sip"
-    DOMAINS = "domains"
-    RUDP = "rudp"
-    RELAY = "relay"
-    HOSTILE_RELAY = "hostile-relay"
-    NAT = "nat"
-    WEEKS = "weeks"
-    CAUSAL = "causal"
-    INTEREST = "interest"
-    LINKS = "links"
-    ORDERED = "ordered"
-    DIRECT = "direct"
-    RESTORE = "restore"
-    MOVED = "moved"
-
-
-class _Kind(msgspec.Struct, frozen=True):
-    """Scenario of one layer, its function for one seed, and its counters: field of the result to printed name."""
-
-    scenario: AnyScenario
-    run_seed: Callable[[int], AnyResult]
-    counted: Mapping[str, str]
-
-
-_KINDS: Final = {
-    Layer.BROKER: _Kind(
-        Scenario,
-        run_seed,
-        {
-            "events": "events",
-            "notifications": "notifications",
-            "address_changes": "address changes",
-            "agent_kills": "agents killed",
-            "server_crashes": "server crashes",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.HISTORY: _Kind(
-        HistoryScenario,
-        run_history_seed,
-        {
-            "events": "events",
-            "notifications": "notifications",
-            "address_changes": "address changes",
-            "agent_kills": "agents killed",
-            "server_crashes": "server crashes",
-        },
-    ),
-    Layer.SIP: _Kind(
-        SIPScenario,
-        run_sip_seed,
-        {
-            "parties": "parties",
-            "calls": "calls",
-            "address_changes": "address changes",
-            "kills": "parties killed",
-            "server_restarts": "server restarts",
-            "heals": "undisturbed moves measured",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.DOMAINS: _Kind(
-        DomainsScenario,
-        run_domains_seed,
-        {
-            "parties": "parties",
-            "calls": "calls",
-            "address_changes": "address changes",
-            "kills": "parties killed",
-            "server_restarts": "server restarts",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.RUDP: _Kind(
-        RudpScenario,
-        run_rudp_seed,
-        {
-            "connections": "connections",
-            "messages": "messages",
-            "moves": "announced moves",
-            "rebindings": "others",
-            "learnt": "of them challenged",
-            "failures": "failures",
-            "resets": "resets",
-            "injected": "injected datagrams",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.RELAY: _Kind(
-        RelayScenario,
-        run_relay_seed,
-        {
-            "messages": "messages",
-            "moves": "announced moves",
-            "rebindings": "others",
-            "restarts": "relays killed",
-            "learnt": "parties found elsewhere",
-            "injected": "datagrams of strangers",
-            "refused": "refused",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.HOSTILE_RELAY: _Kind(
-        HostileRelayScenario,
-        run_hostile_relay_seed,
-        {
-            "messages": "messages",
-            "failures": "failures",
-            "harmed": "datagrams harmed",
-            "flooded": "made up",
-            "forged": "not opened",
-            "learnt": "parties led elsewhere",
-            "to_bystanders": "bytes to bystanders",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.NAT: _Kind(
-        NATScenario,
-        run_nat_seed,
-        {
-            "events": "events",
-            "notifications": "notifications",
-            "address_changes": "address changes",
-            "moves_into_nat": "of them into NATs",
-            "moves_out_of_nat": "out of them",
-            "moves_behind_firewall": "of them behind firewalls",
-            "nat_restarts": "NATs restarted",
-            "relay_restarts": "relays killed",
-            "server_crashes": "server crashes",
-            "relayed": "datagrams relayed",
-            "filtered": "kept out by NATs",
-            "dropped": "dropped by firewalls",
-        },
-    ),
-    Layer.WEEKS: _Kind(
-        WeeksScenario,
-        run_weeks_seed,
-        {
-            "days": "days",
-            "devices": "devices",
-            "events": "events",
-            "matches": "matches",
-            "restricted": "restricted",
-            "dropped": "dropped",
-            "subscriptions": "subscriptions",
-            "links": "links",
-            "server_crashes": "server crashes",
-            "clock_jumps": "clocks set",
-            "engine_events": "matched by an engine",
-            "detections": "compound events",
-        },
-    ),
-    Layer.CAUSAL: _Kind(
-        CausalScenario,
-        run_causal_seed,
-        {
-            "events": "events",
-            "deliveries": "deliveries",
-            "replies": "replies",
-            "crashes": "server crashes",
-            "wipes": "of them with the disk",
-            "partitions": "partitions",
-            "joins": "servers joined",
-            "leaves": "left",
-            "moves": "sessions moved",
-            "gaps": "gaps",
-            "causal_violations": "causal violations",
-        },
-    ),
-    Layer.INTEREST: _Kind(
-        InterestScenario,
-        run_interest_seed,
-        {
-            "servers": "access servers",
-            "changes": "changes of filters",
-            "covered": "covered subscriptions",
-            "messages": "messages",
-            "checks": "checks of a table",
-            "kills": "servers killed",
-            "cuts": "servers cut off",
-        },
-    ),
-    Layer.LINKS: _Kind(
-        LinksScenario,
-        run_links_seed,
-        {
-            "openings": "links opened",
-            "closings": "links closed",
-            "messages": "messages",
-            "crashes": "servers killed",
-            "partitions": "partitions",
-            "injected": "injected datagrams",
-            "datagrams": "datagrams",
-        },
-    ),
-    Layer.ORDERED: _Kind(
-        OrderedScenario,
-        run_ordered_seed,
-        {
-            "servers": "servers",
-            "events": "events",
-            "arrivals": "arrivals at other servers",
-            "deliveries": "notifications",
-            "subscriptions": "subscriptions",
-            "crashes": "server crashes",
-            "device_crashes": "devices killed",
-            "breaks": "broken links",
-            "partitions": "partitions",
-            "full_disks": "full disks",
-            "gaps": "gaps",
-            "held_back": "events held back by publishers",
-            "held_back_apart": "of channels led elsewhere",
-            "pasts": "subscriptions that began in the past",
-            "pasts_elsewhere": "of them at another server than the leader",
-        },
-    ),
-    Layer.DIRECT: _Kind(
-        DirectScenario,
-        run_direct_seed,
-        {
-            "servers": "servers",
-            "events": "events",
-            "replies": "replies",
-            "notifications": "notifications",
-            "subscriptions": "subscriptions",
-            "refused": "refused publishes",
-            "advertisements": "advertisements",
-            "not_advertised": "publishes without one",
-            "crashes": "server crashes",
-            "partitions": "partitions",
-            "held_back": "events held back by publishers",
-            "multicast": "changes of interest by multicast",
-            "repaired": "of them repaired by links",
-        },
-    ),
-    Layer.RESTORE: _Kind(
-        RestoreScenario,
-        run_restore_seed,
-        {
-            "servers": "servers",
-            "events": "acknowledged events",
-            "due": "due to subscriptions",
-            "in_gaps": "of them in gaps",
-            "restores": "servers restored from a copy",
-            "noticed": "times noticed",
-        },
-    ),
-    Layer.MOVED: _Kind(
-        MovedScenario,
-        run_moved_seed,
-        {
-            "servers": "servers",
-            "changes": "changes of the file",
-            "mistakes": "starts with a former file",
-            "events": "events",
-            "notifications": "notifications",
-            "subscriptions": "subscriptions",
-            "refused": "refused publishes",
-            "crashes": "stops and crashes of servers",
-        },
-    ),
-}
+from wanderbus.simulation.layers import SCENARIOS, Layer, replay_command
+from wanderbus.simulation.scenario import Result, Scenario
+from wanderbus.simulation.sip.scenario import HEAL_RTT_GOAL, SIPScenario
+from wanderbus.simulation.system.scenario import SystemScenario
 
 PROGRESS_EACH_S: Final = 5.0
 
@@ -378,34 +65,34 @@ def sim(
         if path is not None:
             check_writable(path)
     started = time.monotonic()
-    kind = _KINDS[layer]
+    scenario = SCENARIOS[layer]
     if seed is not None:
-        results = [_replay(kind, seed, trace)]
+        results = [_replay(scenario, seed, trace)]
     else:
         wanted = range(first_seed, first_seed + seeds)
-        results = list(_with_progress(_in_parallel(kind, wanted), seeds))
+        results = list(_with_progress(_in_parallel(scenario, wanted), seeds))
     failed = [result for result in results if result.problems]
-    _print_failures(failed, "" if layer is Layer.BROKER else f" --layer {layer}")
-    summary = _summary(kind, results, time.monotonic() - started)
-    counts = ", ".join(f"{summary[name]} {words}" for name, words in kind.counted.items())
+    _print_failures(layer, failed)
+    summary = _summary(scenario, results, time.monotonic() - started)
+    counts = ", ".join(f"{summary[name]} {words}" for name, words in scenario.counted.items())
     print_line(f"{summary['seeds']} seeds, {len(failed)} failed; {counts}, {summary['wall_s']} s")
     if json is not None:
-        goals = _goals(results, len(failed))
+        goals = _goals(scenario, results, len(failed))
         report = {"command": "sim", "layer": layer, "machine": machine(), "summary": summary}
-        write_json(json, {**report, "results": results, "goals": goals})
+        write_json(json, {**report, "results": [_row(result) for result in results], "goals": goals})
     if failed:
         raise typer.Exit(1)
 
 
-def _print_failures(failed: Sequence[AnyResult], option: str) -> None:
+def _print_failures(layer: Layer, failed: Sequence[Result]) -> None:
     for result in failed:
         for problem in result.problems:
             print_error(f"seed {result.seed}: {problem}")
-        print_error(f"replay with: wanderbus sim{option} --seed {result.seed} --trace FILE")
+        print_error(f"replay with: {replay_command(layer, result.seed)}")
 
 
-def _replay(kind: _Kind, seed: int, trace: Path | None) -> AnyResult:
-    scenario = kind.scenario(seed, keep_trace=trace is not None)
+def _replay(kind: type[Scenario], seed: int, trace: Path | None) -> Result:
+    scenario = kind(seed, keep_trace=trace is not None)
     result = scenario.run()
     if trace is not None:
         try:
@@ -415,12 +102,12 @@ def _replay(kind: _Kind, seed: int, trace: Path | None) -> AnyResult:
     return result
 
 
-def _in_parallel(kind: _Kind, seeds: Iterable[int]) -> Iterator[AnyResult]:
+def _in_parallel(scenario: type[Scenario], seeds: Iterable[int]) -> Iterator[Result]:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(kind.run_seed, seeds, chunksize=4)
+        yield from pool.map(scenario.run_seed, seeds, chunksize=4)
 
 
-def _with_progress(results: Iterable[AnyResult], seeds: int) -> Iterator[AnyResult]:
+def _with_progress(results: Iterable[Result], seeds: int) -> Iterator[Result]:
     """Show progress: a bar on a terminal, elsewhere a line every :data:`PROGRESS_EACH_S` seconds."""
     if sys.stderr.isatty():
         yield from track(results, "simulating", seeds, console=Console(stderr=True), transient=True)
@@ -436,21 +123,24 @@ def _with_progress(results: Iterable[AnyResult], seeds: int) -> Iterator[AnyResu
         yield result
 
 
-def _summary(kind: _Kind, results: Sequence[AnyResult], wall_s: float) -> dict[str, float]:
-    totals: dict[str, float] = {name: sum(getattr(result, name) for result in results) for name in kind.counted}
+def _summary(scenario: type[Scenario], results: Sequence[Result], wall_s: float) -> dict[str, float]:
+    totals = {name: sum(result.counts[name] for result in results) for name in scenario.counted}
     return {"seeds": len(results), **totals, "wall_s": round(wall_s, 1)}
 
 
-def _goals(results: Sequence[AnyResult], failed: int) -> list[dict[str, object]]:
+def _row(result: Result) -> dict[str, object]:
+    """Return a result for a file, with its counters beside the other fields."""
+    fields = msgspec.structs.asdict(result)
+    del fields["counts"]
+    return {**fields, **result.counts}
+
+
+def _goals(scenario: type[Scenario], results: Sequence[Result], failed: int) -> list[dict[str, object]]:
     """Return the goals of the run, with the values that it reached."""
-    if any(isinstance(result, Result) for result in results):
-        return [{"name": "failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}]
-    goals: list[dict[str, object]] = [
-        {"name": "worlds_failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}
-    ]
-    if any(isinstance(result, SIPResult) for result in results):
-        heals = [result.heal_rtt for result in results if isinstance(result, SIPResult) and result.heals]
-        longest = max(heals, default=None)
+    name = "failed" if issubclass(scenario, SystemScenario) else "worlds_failed"
+    goals: list[dict[str, object]] = [{"name": name, "value": failed, "unit": "seeds", "goal": 0, "met": not failed}]
+    if issubclass(scenario, SIPScenario):
+        longest = max((result.counts["heal_rtt"] for result in results if result.counts["heals"]), default=None)
         met = longest is not None and longest <= HEAL_RTT_GOAL
         goals.append({"name": "heal_rtt", "value": longest, "unit": "round trips", "goal": HEAL_RTT_GOAL, "met": met})
     return goals

@@ -6,11 +6,9 @@ Servers with different files have no links. Whatever was accepted still reaches 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -25,7 +23,7 @@ from wanderbus.simulation.domains.direct_checkers import DeliveryTruth
 from wanderbus.simulation.domains.direct_device import DirectDevice, Interest
 from wanderbus.simulation.domains.direct_node import DirectNode
 from wanderbus.simulation.domains.domain_links import DomainLink, PolledLinks
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 
 CHANGE_S: Final = 20.0
 """Time between two changes of the file."""
@@ -34,26 +32,6 @@ APART_S: Final = 8.0
 SETTLE_S: Final = 90.0
 SUBJECTS: Final = ("A", "B", "C")
 _KEY: Final = bytes(32)
-
-
-class MovedResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    servers: int
-    changes: int
-    """Changes of the file."""
-    mistakes: int
-    """Starts with a former file after another server had started with the new one."""
-    events: int
-    notifications: int
-    subscriptions: int
-    refused: int
-    crashes: int
-    lost: int
-    """Events without a notification or a gap, counted for each subscription."""
-    fingerprint: str
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -115,13 +93,23 @@ class _Node(DirectNode):
         return link.source is self or self.was_full
 
 
-class MovedScenario:
+class MovedScenario(Scenario):
     """A world with a domain whose file changes, set up by the seed."""
 
+    counted: ClassVar = {
+        "servers": "servers",
+        "changes": "changes of the file",
+        "mistakes": "starts with a former file",
+        "events": "events",
+        "notifications": "notifications",
+        "subscriptions": "subscriptions",
+        "refused": "refused publishes",
+        "crashes": "stops and crashes of servers",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
-        self.problems: list[str] = []
+        super().__init__(seed, keep_trace=keep_trace)
+        self._truth: DeliveryTruth | None = None
         self.mistakes = self._sequence = self._events = 0
         draw = self._draw = Random(f"moved {seed}")
         self.names = [f"s{number}" for number in range(1, draw.choice([2, 2, 3, 4]) + 1)]
@@ -154,32 +142,24 @@ class MovedScenario:
         self._sequence += 1
         return self._sequence
 
-    def run(self) -> MovedResult:
-        """Run the world, and check the promises; an exception is a broken promise too."""
-        truth: DeliveryTruth | None = None
-        try:
-            self._play()
-            truth = DeliveryTruth(self.nodes, self.devices)
-            self.problems += truth.problems
-            self.problems += self._check_rest()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return MovedResult(
-            seed=self.seed,
-            problems=self.problems,
-            servers=len(self.nodes),
-            changes=len(self.layouts) - 1,
-            mistakes=self.mistakes,
-            events=0 if truth is None else len(truth.published),
-            notifications=0 if truth is None else len(truth.notified),
-            subscriptions=sum(len(device.subscriptions) for device in self.devices.values()),
-            refused=sum(device.refused for device in self.devices.values()),
-            crashes=sum(node.crashes for node in self.nodes.values()),
-            lost=0 if truth is None else truth.lost,
-            fingerprint=self.world.fingerprint(),
-        )
+    def _check_promises(self) -> None:
+        self._truth = truth = DeliveryTruth(self.nodes, self.devices)
+        self.problems += truth.problems
+        self.problems += self._check_rest()
+
+    def counts(self) -> dict[str, float]:
+        truth = self._truth
+        return {
+            "servers": len(self.nodes),
+            "changes": len(self.layouts) - 1,
+            "mistakes": self.mistakes,
+            "events": 0 if truth is None else len(truth.published),
+            "notifications": 0 if truth is None else len(truth.notified),
+            "subscriptions": sum(len(device.subscriptions) for device in self.devices.values()),
+            "refused": sum(device.refused for device in self.devices.values()),
+            "crashes": sum(node.crashes for node in self.nodes.values()),
+            "lost": 0 if truth is None else truth.lost,
+        }
 
     def _check_rest(self) -> Iterator[str]:
         for node in self.nodes.values():
@@ -279,8 +259,3 @@ class MovedScenario:
     def _partition(self) -> None:
         self.links.partition({name: self._draw.randrange(2) for name in self.nodes})
         self.world.after(self._draw.uniform(0.1, 5.0), lambda: self.links.partition({}))
-
-
-def run_moved_seed(seed: int) -> MovedResult:
-    """Return the result of ``seed``; the same every time."""
-    return MovedScenario(seed).run()

@@ -7,11 +7,7 @@ twice, nothing out of its publisher's order, and that nothing is lost once all i
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.channels.causal.header import Origin
 from wanderbus.channels.causal.interface import (
@@ -28,7 +24,7 @@ from wanderbus.channels.causal.interface import (
 from wanderbus.machine import Output
 from wanderbus.simulation.domains.causal_checkers import CausalTruth
 from wanderbus.simulation.domains.causal_node import CausalLinks, CausalNode
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 
 ACTIVE_S: Final = 12.0
 SETTLE_S: Final = 60.0
@@ -36,40 +32,27 @@ EVENTS_MAX: Final = 2_000
 """Number of events, divided by that of servers, after which nobody replies any more."""
 
 
-class CausalResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    causal_violations: int
-    lost: int
-    repeated: int
-    out_of_order: int
-    servers: int
-    events: int
-    deliveries: int
-    replies: int
-    crashes: int
-    wipes: int
-    """Servers that lost their disks."""
-    partitions: int
-    moves: int
-    """Sessions that moved to another server."""
-    joins: int
-    leaves: int
-    gaps: int
-    virtual_s: float
-    fingerprint: str
-
-
-class CausalScenario:
+class CausalScenario(Scenario):
     """A world with a domain of servers, set up by the seed."""
 
+    counted: ClassVar = {
+        "events": "events",
+        "deliveries": "deliveries",
+        "replies": "replies",
+        "crashes": "server crashes",
+        "wipes": "of them with the disk",
+        "partitions": "partitions",
+        "joins": "servers joined",
+        "leaves": "left",
+        "moves": "sessions moved",
+        "gaps": "gaps",
+        "causal_violations": "causal violations",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.problems: list[str] = []
+        self._truth, self.lost = CausalTruth((), ()), 0
         self.replies = self.crashes = self.wipes = self.partitions = self.moves = self.joins = self.leaves = 0
         self.gaps: list[tuple[int, GapFound]] = []
         self.size = draw.choice([2, 3, 3, 4, 4, 5, 6, 8, 10, 14]) if draw.random() < 0.97 else draw.randint(20, 50)
@@ -102,40 +85,31 @@ class CausalScenario:
         self._sequence += 1
         return self._sequence
 
-    def run(self) -> CausalResult:
-        """Run the world, and check the promises of causal order; an exception is a broken promise too."""
-        truth, lost = CausalTruth((), ()), 0
-        try:
-            self._play()
-            history = [each for node in self.nodes.values() for each in node.history()]
-            truth = CausalTruth(history, self._exports)
-            self.problems += truth.problems
-            lost = self._check_the_end(truth)
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return CausalResult(
-            seed=self.seed,
-            problems=self.problems,
-            causal_violations=truth.violations,
-            lost=lost,
-            repeated=truth.repeated,
-            out_of_order=truth.out_of_order,
-            servers=len(self.nodes),
-            events=len(truth.published),
-            deliveries=sum(map(len, truth.delivered.values())),
-            replies=self.replies,
-            crashes=self.crashes,
-            wipes=self.wipes,
-            partitions=self.partitions,
-            moves=self.moves,
-            joins=self.joins,
-            leaves=self.leaves,
-            gaps=len(self.gaps),
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+    def _check_promises(self) -> None:
+        history = [each for node in self.nodes.values() for each in node.history()]
+        self._truth = truth = CausalTruth(history, self._exports)
+        self.problems += truth.problems
+        self.lost = self._check_the_end(truth)
+
+    def counts(self) -> dict[str, float]:
+        truth = self._truth
+        return {
+            "causal_violations": truth.violations,
+            "lost": self.lost,
+            "repeated": truth.repeated,
+            "out_of_order": truth.out_of_order,
+            "servers": len(self.nodes),
+            "events": len(truth.published),
+            "deliveries": sum(map(len, truth.delivered.values())),
+            "replies": self.replies,
+            "crashes": self.crashes,
+            "wipes": self.wipes,
+            "partitions": self.partitions,
+            "moves": self.moves,
+            "joins": self.joins,
+            "leaves": self.leaves,
+            "gaps": len(self.gaps),
+        }
 
     def reported(self, node: CausalNode, output: Output) -> None:
         """Take a durable output of a server."""
@@ -308,8 +282,3 @@ class CausalScenario:
             self.problems.append(f"server {node.server} still holds {sorted(map(str, machine.held.items))}")
         if machine.outgoing.retained:
             self.problems.append(f"server {node.server} still retains {sorted(machine.outgoing.retained)}")
-
-
-def run_causal_seed(seed: int) -> CausalResult:
-    """Return the result of ``seed``; the same every time."""
-    return CausalScenario(seed).run()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
 from functools import partial
-from pathlib import Path
 from random import Random
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.channels.direct_channels import DirectChannels
 from wanderbus.channels.directory import Directory, first_table
@@ -32,7 +28,7 @@ from wanderbus.simulation.domains.domain_links import PolledLinks
 from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.engines import Engines
 from wanderbus.simulation.domains.multicast_network import GROUP, DrawnRandom, MulticastNetwork
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 
 ACTIVE_S: Final = 40.0
 SETTLE_S: Final = 60.0
@@ -47,38 +43,29 @@ SUBJECTS: Final = ("A", "B", "C")
 """Subjects of decentralised channels."""
 
 
-class DirectResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    servers: int
-    events: int
-    notifications: int
-    replies: int
-    refused: int
-    subscriptions: int
-    crashes: int
-    partitions: int
-    held_back: int
-    fingerprint: str
-    advertisements: int
-    not_advertised: int
-    """Events that were refused because they were not advertised."""
-    multicast: int = 0
-    """Datagrams with a change of interest for several servers."""
-    repaired: int = 0
-    """Changes for one server that its link had to repair."""
-
-
-class DirectScenario:
+class DirectScenario(Scenario):
     """A world with a domain of servers, set up by the seed."""
 
+    counted: ClassVar = {
+        "servers": "servers",
+        "events": "events",
+        "replies": "replies",
+        "notifications": "notifications",
+        "subscriptions": "subscriptions",
+        "refused": "refused publishes",
+        "advertisements": "advertisements",
+        "not_advertised": "publishes without one",
+        "crashes": "server crashes",
+        "partitions": "partitions",
+        "held_back": "events held back by publishers",
+        "multicast": "changes of interest by multicast",
+        "repaired": "of them repaired by links",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.problems: list[str] = []
+        self._truth: DeliveryTruth | None = None
         self.partitions = self.replies = self.held_back = self.advertisements = self._events = self._sequence = 0
         has_multicast = seed % 5 in (2, 3)
         size = draw.choice([2, 3, 3, 4, 5]) + 2 * has_multicast
@@ -140,43 +127,34 @@ class DirectScenario:
         self._sequence += 1
         return self._sequence
 
-    def run(self) -> DirectResult:
-        """Run the world, and check the promises; an exception is a broken promise too."""
-        notifications = events = 0
-        try:
-            self._play()
-            causal, delivery = causal_truth(self.nodes), DeliveryTruth(self.nodes, self.devices)
-            self.problems += [*causal.problems, *delivery.problems]
-            self.problems += [f"{dot} was lost for a server" for dot in causal.lost({})]
-            for node in self.nodes.values():
-                self.problems += [*node.problems, *node.check_rows(), *node.check_nothing_waits()]
-            is_exact = self.mode in ("none", "perfect")
-            self.problems += check_routes(self.nodes, self.devices, is_exact=is_exact)
-            self.problems += check_advertised(self.nodes, self.devices)
-            self.problems += check_interest_goes_to_advertisers(self.nodes, self.devices)
-            notifications, events = len(delivery.notified), len(delivery.published)
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return DirectResult(
-            seed=self.seed,
-            problems=self.problems,
-            servers=len(self.nodes),
-            events=events,
-            notifications=notifications,
-            replies=self.replies,
-            refused=sum(device.refused for device in self.devices.values()),
-            subscriptions=sum(len(device.subscriptions) for device in self.devices.values()),
-            crashes=sum(node.crashes for node in self.nodes.values()),
-            partitions=self.partitions,
-            held_back=self.held_back,
-            fingerprint=self.world.fingerprint(),
-            advertisements=self.advertisements,
-            not_advertised=sum(len(device.refusals) for device in self.devices.values()),
-            multicast=0 if self.multicast is None else self.multicast.datagrams,
-            repaired=sum(node.repaired_changes() for node in self.nodes.values()),
-        )
+    def _check_promises(self) -> None:
+        causal = causal_truth(self.nodes)
+        self._truth = delivery = DeliveryTruth(self.nodes, self.devices)
+        self.problems += [*causal.problems, *delivery.problems]
+        self.problems += [f"{dot} was lost for a server" for dot in causal.lost({})]
+        for node in self.nodes.values():
+            self.problems += [*node.problems, *node.check_rows(), *node.check_nothing_waits()]
+        is_exact = self.mode in ("none", "perfect")
+        self.problems += check_routes(self.nodes, self.devices, is_exact=is_exact)
+        self.problems += check_advertised(self.nodes, self.devices)
+        self.problems += check_interest_goes_to_advertisers(self.nodes, self.devices)
+
+    def counts(self) -> dict[str, float]:
+        return {
+            "servers": len(self.nodes),
+            "events": 0 if self._truth is None else len(self._truth.published),
+            "notifications": 0 if self._truth is None else len(self._truth.notified),
+            "replies": self.replies,
+            "refused": sum(device.refused for device in self.devices.values()),
+            "subscriptions": sum(len(device.subscriptions) for device in self.devices.values()),
+            "crashes": sum(node.crashes for node in self.nodes.values()),
+            "partitions": self.partitions,
+            "held_back": self.held_back,
+            "advertisements": self.advertisements,
+            "not_advertised": sum(len(device.refusals) for device in self.devices.values()),
+            "multicast": 0 if self.multicast is None else self.multicast.datagrams,
+            "repaired": sum(node.repaired_changes() for node in self.nodes.values()),
+        }
 
     def _play(self) -> None:
         world, draw = self.world, self.world.random
@@ -290,8 +268,3 @@ class DirectScenario:
 
     def _break(self) -> None:
         self.links.break_some()
-
-
-def run_direct_seed(seed: int) -> DirectResult:
-    """Return the result of ``seed``; the same every time."""
-    return DirectScenario(seed).run()

@@ -7,9 +7,7 @@ again, the resolution server without its tables. After a while everything is rep
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.channels.interest.incoming_streams import IncomingStreams
 from wanderbus.channels.interest.interest_set import MODES, Wanted
@@ -33,27 +31,11 @@ from wanderbus.simulation.domains.interest_hosts import (
 )
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 
 ROUGH_S: Final = 20.0
 REPAIRED_S: Final = 200.0
 SUBJECTS: Final = ("Flights", "Gates", None)
-
-
-class InterestResult(msgspec.Struct, frozen=True):
-    """Result of one seed."""
-
-    seed: int
-    problems: tuple[str, ...]
-    servers: int
-    changes: int
-    covered: int
-    """Subscriptions that were covered when they came."""
-    messages: int
-    checks: int
-    """Times that the tables were compared with an event that is wanted."""
-    kills: int
-    cuts: int
 
 
 class AccessServer:
@@ -95,12 +77,21 @@ class AccessServer:
         return {id: wanted for id, wanted in self.filters[kind].items() if (kind, id) not in self.waiting}
 
 
-class InterestScenario:
+class InterestScenario(Scenario):
     """One world, set up by its seed."""
 
+    counted: ClassVar = {
+        "servers": "access servers",
+        "changes": "changes of filters",
+        "covered": "covered subscriptions",
+        "messages": "messages",
+        "checks": "checks of a table",
+        "kills": "servers killed",
+        "cuts": "servers cut off",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.seed = seed
-        self.world = World(seed, keep_trace=keep_trace)
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
         rough = Conditions(
             loss=draw.choice([0.0, 0.05, 0.3]),
@@ -117,15 +108,13 @@ class InterestScenario:
             name: AccessServer(name, f"10.0.1.{number}") for number, name in enumerate(f"a{n}" for n in range(count))
         }
         self.resolution: Node | None = None
-        self.problems: list[str] = []
         self.changes = self.covered = self.kills = self.cuts = self.checks = 0
         self._past_messages = self._lives = self._ids = 0
         self._addresses: dict[str, Address] = {}
         self._links: dict[str, int] = {}
         self._is_rough = True
 
-    def run(self) -> InterestResult:
-        """Run the world to its end."""
+    def _play(self) -> None:
         self._start_resolution()
         for server in self.access.values():
             self._start(server)
@@ -133,6 +122,8 @@ class InterestScenario:
         self.world.run(ROUGH_S)
         self._repair()
         self._settle()
+
+    def _check_promises(self) -> None:
         if not self.problems:
             self.problems += check_tables(self.access, self.proxies, advertised=self.advertised)
             self.problems += check_minimal(self.access, self.proxies, self.mode, self.spread_mode)
@@ -142,18 +133,19 @@ class InterestScenario:
                 self._update(server, kind, {}, list(server.filters[kind]))
         self._settle()
         self.problems += check_nothing_left(self.access, self.proxies)
+        self.problems = list(dict.fromkeys(self.problems))
+
+    def counts(self) -> dict[str, float]:
         hosts = [self._host_of(node) for node in self._nodes() if node.alive]
-        return InterestResult(
-            self.seed,
-            tuple(dict.fromkeys(self.problems)),
-            len(self.access),
-            self.changes,
-            self.covered,
-            self._past_messages + sum(host.messages for host in hosts),
-            self.checks,
-            self.kills,
-            self.cuts,
-        )
+        return {
+            "servers": len(self.access),
+            "changes": self.changes,
+            "covered": self.covered,
+            "messages": self._past_messages + sum(host.messages for host in hosts),
+            "checks": self.checks,
+            "kills": self.kills,
+            "cuts": self.cuts,
+        }
 
     @property
     def proxies(self) -> ResolutionHost:
@@ -349,8 +341,3 @@ class InterestScenario:
             for kind in ("interest", "advertisements"):
                 if len(server.effective(kind)) < len(server.filters[kind]):
                     self.problems.append(f"{server.name}: some {kind} never counted")
-
-
-def run_interest_seed(seed: int) -> InterestResult:
-    """Return the result of ``seed``; the same every time."""
-    return InterestScenario(seed).run()

@@ -7,12 +7,8 @@ is repaired: every wanted link must open, stay open whatever the attacker does, 
 
 from __future__ import annotations
 
-import traceback
 from itertools import count
-from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.domain.servers.link_parameters import PENDING_S
 from wanderbus.simulation.domains.links_attackers import STRANGER, PathAttacker, start_stranger
@@ -20,6 +16,7 @@ from wanderbus.simulation.domains.links_checkers import LinkRecord, check_delive
 from wanderbus.simulation.domains.links_server import LinkedServer
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.world import World
 
 ROUGH_S: Final = 20.0
@@ -30,26 +27,6 @@ NOTICED_S: Final = 6.5
 """Time in which every link to a dead server is closed."""
 RESTARTED_S: Final = 2.5
 """Time in which every link of a server that has restarted with its reset key is open again."""
-
-
-class LinksResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    servers: int
-    openings: int
-    closings: int
-    messages: int
-    crashes: int
-    partitions: int
-    injected: int
-    """Datagrams of the attacker on the path."""
-    dropped: int
-    """Offers, answers and first packets that a server dropped in its last life."""
-    datagrams: int
-    virtual_s: float
-    fingerprint: str
 
 
 class _DividedNetwork(Network):
@@ -66,14 +43,22 @@ class _DividedNetwork(Network):
         return super().conditions_of(source, destination)
 
 
-class LinksScenario:
+class LinksScenario(Scenario):
     """A world with a domain of servers, set up by the seed."""
 
+    counted: ClassVar = {
+        "openings": "links opened",
+        "closings": "links closed",
+        "messages": "messages",
+        "crashes": "servers killed",
+        "partitions": "partitions",
+        "injected": "injected datagrams",
+        "datagrams": "datagrams",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.seed = seed
-        self.world = World(seed, keep_trace=keep_trace)
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.problems: list[str] = []
         self.records: dict[int, LinkRecord] = {}
         self.openings = self.closings = self.messages = self.crashes = self.partitions = 0
         self.network = _DividedNetwork(self.world, self._rough_conditions())
@@ -104,29 +89,18 @@ class LinksScenario:
         """Return the next number of a link; no two links of the world have the same."""
         return next(self._numbers)
 
-    def run(self) -> LinksResult:
-        """Run the world, repair it, and check the promises; an exception is a broken promise too."""
-        try:
-            self._play()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return LinksResult(
-            seed=self.seed,
-            problems=self.problems,
-            servers=len(self.servers),
-            openings=self.openings,
-            closings=self.closings,
-            messages=self.messages,
-            crashes=self.crashes,
-            partitions=self.partitions,
-            injected=self.attacker.injected,
-            dropped=sum(each.machine.dropped.total() for each in self.servers.values() if each.is_alive),
-            datagrams=self.network.delivered,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+    def counts(self) -> dict[str, float]:
+        return {
+            "servers": len(self.servers),
+            "openings": self.openings,
+            "closings": self.closings,
+            "messages": self.messages,
+            "crashes": self.crashes,
+            "partitions": self.partitions,
+            "injected": self.attacker.injected,
+            "dropped": sum(each.machine.dropped.total() for each in self.servers.values() if each.is_alive),
+            "datagrams": self.network.delivered,
+        }
 
     def _play(self) -> None:
         world, draw = self.world, self.world.random
@@ -142,6 +116,8 @@ class LinksScenario:
         self._run(ROUGH_S)
         self._repair()
         self._run(SETTLE_S)
+
+    def _check_promises(self) -> None:
         self.problems += check_open(self.servers)
         self._stay_calm()
         self._restart_one()
@@ -239,8 +215,3 @@ class LinksScenario:
         for server in self.servers.values():
             for link in list(server.links.values()):
                 server.send(link, 2)
-
-
-def run_links_seed(seed: int) -> LinksResult:
-    """Return the result of ``seed``; the same every time."""
-    return LinksScenario(seed).run()

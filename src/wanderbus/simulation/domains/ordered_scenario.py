@@ -7,12 +7,8 @@ before; and when all is quiet, the leaders have what the servers want.
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
 from random import Random
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
@@ -26,7 +22,7 @@ from wanderbus.simulation.domains.ordered_checkers import OrderedTruth, check_ta
 from wanderbus.simulation.domains.ordered_device import OrderedDevice
 from wanderbus.simulation.domains.ordered_history import ChannelReader
 from wanderbus.simulation.domains.ordered_node import OrderedNode
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.subscription import Since
 
 ACTIVE_S: Final = 15.0
@@ -47,52 +43,31 @@ _SUBJECTS: Final = ("Air", "Gate", "Rail", "Road", "Sea", "Tram")
 _PARENTS: Final = {"Gate": "Air", "Stand": "Gate", "Tram": "Rail"}
 
 
-class OrderedResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    servers: int
-    devices: int
-    subscriptions: int
-    events: int
-    arrivals: int
-    deliveries: int
-    crashes: int
-    device_crashes: int
-    breaks: int
-    partitions: int
-    full_disks: int
-    gaps: int
-    held_back: int
-    """Events that devices have held back."""
-    held_back_apart: int
-    """Those of them whose channel another server leads than the device's."""
-    suspensions: int
-    kicks: int
-    """Devices that were removed while they had a link."""
-    virtual_s: float
-    fingerprint: str
-    listed: int
-    """Events that readers of channels have read by number."""
-    refusals: int
-    """Refusals of such requests, while a leader could not be reached."""
-    pasts: int
-    """Subscriptions that began in the past."""
-    pasts_elsewhere: int
-    """Those of them that have caught up with the log of another server."""
-    pieces: int
-    """Pieces of the past with notifications, or with a switch to live."""
-
-
-class OrderedScenario:
+class OrderedScenario(Scenario):
     """A world with an ordered domain, set up by the seed."""
 
+    counted: ClassVar = {
+        "servers": "servers",
+        "events": "events",
+        "arrivals": "arrivals at other servers",
+        "deliveries": "notifications",
+        "subscriptions": "subscriptions",
+        "crashes": "server crashes",
+        "device_crashes": "devices killed",
+        "breaks": "broken links",
+        "partitions": "partitions",
+        "full_disks": "full disks",
+        "gaps": "gaps",
+        "held_back": "events held back by publishers",
+        "held_back_apart": "of channels led elsewhere",
+        "pasts": "subscriptions that began in the past",
+        "pasts_elsewhere": "of them at another server than the leader",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.problems: list[str] = []
+        self._truth: OrderedTruth | None = None
         self.breaks = self.partitions = self.full_disks = self.device_crashes = self.events = self.subscriptions = 0
         self.suspensions = self.kicks = 0
         self._spared: dict[str, float] = {}
@@ -139,59 +114,50 @@ class OrderedScenario:
             for number in range(draw.choice([2, 4, 8]) if seed % _WITH_READERS == 0 else 0)
         ]
 
-    def run(self) -> OrderedResult:
-        """Run the world, and check the promises; an exception is a broken promise too."""
-        truth: OrderedTruth | None = None
-        try:
-            self._play()
-            self._settle()
-            truth = OrderedTruth(self.nodes, self.devices)
-            truth.check()
-            self.problems += truth.problems
-            self._check_readers()
-            self._check_rest(is_empty=False)
-            for device in self.devices:
-                device.unsubscribe_all()
-            self._wait()
-            self._check_rest(is_empty=True)
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        servers = [] if truth is None else list(truth.servers.values())
+    def _check_promises(self) -> None:
+        self._settle()
+        self._truth = truth = OrderedTruth(self.nodes, self.devices)
+        truth.check()
+        self.problems += truth.problems
+        self._check_readers()
+        self._check_rest(is_empty=False)
+        for device in self.devices:
+            device.unsubscribe_all()
+        self._wait()
+        self._check_rest(is_empty=True)
+
+    def counts(self) -> dict[str, float]:
+        servers = [] if self._truth is None else list(self._truth.servers.values())
+        pasts = [each.past for server in servers for each in server.followed.values()]
         held_back = [
             (device.node, each.event.subject)
             for device in self.devices
             for each in device.published.values()
             if each.held_back
         ]
-        return OrderedResult(
-            seed=self.seed,
-            problems=self.problems,
-            servers=len(self.nodes),
-            devices=len(self.devices),
-            subscriptions=sum(len(each.followed) for each in servers),
-            events=sum(len(each.published) for each in servers),
-            arrivals=sum(len(numbers) for each in servers for numbers in each.arrived.values()),
-            deliveries=sum(each.deliveries for each in servers),
-            crashes=sum(node.crashes for node in self.nodes.values()),
-            device_crashes=self.device_crashes,
-            breaks=self.breaks,
-            partitions=self.partitions,
-            full_disks=self.full_disks,
-            gaps=sum(len(each.losses) for each in servers),
-            held_back=len(held_back),
-            held_back_apart=sum(not node.channels.leads(subject) for node, subject in held_back),
-            suspensions=self.suspensions,
-            kicks=self.kicks,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-            listed=sum(len(each.found) for each in self.readers),
-            refusals=sum(each.refusals for each in self.readers),
-            pasts=sum(each.past.first is not None for server in servers for each in server.followed.values()),
-            pasts_elsewhere=sum(each.past.is_elsewhere for server in servers for each in server.followed.values()),
-            pieces=sum(each.past.pieces for server in servers for each in server.followed.values()),
-        )
+        return {
+            "servers": len(self.nodes),
+            "devices": len(self.devices),
+            "subscriptions": sum(len(each.followed) for each in servers),
+            "events": sum(len(each.published) for each in servers),
+            "arrivals": sum(len(numbers) for each in servers for numbers in each.arrived.values()),
+            "deliveries": sum(each.deliveries for each in servers),
+            "crashes": sum(node.crashes for node in self.nodes.values()),
+            "device_crashes": self.device_crashes,
+            "breaks": self.breaks,
+            "partitions": self.partitions,
+            "full_disks": self.full_disks,
+            "gaps": sum(len(each.losses) for each in servers),
+            "held_back": len(held_back),
+            "held_back_apart": sum(not node.channels.leads(subject) for node, subject in held_back),
+            "suspensions": self.suspensions,
+            "kicks": self.kicks,
+            "listed": sum(len(each.found) for each in self.readers),
+            "refusals": sum(each.refusals for each in self.readers),
+            "pasts": sum(each.first is not None for each in pasts),
+            "pasts_elsewhere": sum(each.is_elsewhere for each in pasts),
+            "pieces": sum(each.pieces for each in pasts),
+        }
 
     def _merging_of(self, subject: str) -> Merging:
         return self._merging[self._top(subject)]
@@ -466,8 +432,3 @@ class OrderedScenario:
         for device in self.devices:
             if not device.is_settled:
                 self.problems.append(f"{device.user}/{device.name} waits for answers")
-
-
-def run_ordered_seed(seed: int) -> OrderedResult:
-    """Return the result of ``seed``; the same every time."""
-    return OrderedScenario(seed).run()

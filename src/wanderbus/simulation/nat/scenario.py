@@ -10,9 +10,7 @@ directly otherwise. The relay has no state left once all agents are gone.
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET
 from wanderbus.client.machine.messages import Disconnect
@@ -26,7 +24,7 @@ from wanderbus.simulation.relay.relay_host import NG_PORT, RelayHost
 from wanderbus.simulation.server import SERVER_IP
 from wanderbus.simulation.signalling import UDP_ONLY
 from wanderbus.simulation.system.calling import call_all
-from wanderbus.simulation.system.scenario import ACTIVE_S, Result, Scenario
+from wanderbus.simulation.system.scenario import ACTIVE_S, SystemScenario
 from wanderbus.simulation.system.traveller import Traveller
 
 PORTS: Final = range(30_000, 30_200)
@@ -38,22 +36,6 @@ lost.
 
 IDLE_S: Final = (30.0, 60.0, 300.0)
 """Time for which NATs keep a mapping; the worst give UDP half a minute (RFC 4787 4.3 requires two minutes)."""
-
-
-class NATResult(Result, frozen=True):
-    """Result of one seed: the result without NATs, and the counters of the NATs and the relay."""
-
-    moves_into_nat: int
-    moves_out_of_nat: int
-    moves_behind_firewall: int
-    nat_restarts: int
-    relay_restarts: int
-    relayed: int
-    """Datagrams of data that the relay forwarded."""
-    filtered: int
-    """Datagrams that NATs dropped for want of a mapping."""
-    dropped: int
-    """Datagrams and connection attempts that firewalls dropped."""
 
 
 class NATTraveller(Traveller):
@@ -82,8 +64,23 @@ class NATTraveller(Traveller):
         return {SIP_SOCKET: (INSIDE_IP, 5060), DATA_SOCKET: (INSIDE_IP, 40_000)}
 
 
-class NATScenario(Scenario):
+class NATScenario(SystemScenario):
     """A world with one server, one relay, and a few travellers inside and outside NATs."""
+
+    counted: ClassVar = {
+        "events": "events",
+        "notifications": "notifications",
+        "address_changes": "address changes",
+        "moves_into_nat": "of them into NATs",
+        "moves_out_of_nat": "out of them",
+        "moves_behind_firewall": "of them behind firewalls",
+        "nat_restarts": "NATs restarted",
+        "relay_restarts": "relays killed",
+        "server_crashes": "server crashes",
+        "relayed": "datagrams relayed",
+        "filtered": "kept out by NATs",
+        "dropped": "dropped by firewalls",
+    }
 
     traveller_class = NATTraveller
     relay_addresses = ((RELAY_IP, NG_PORT),)
@@ -93,7 +90,6 @@ class NATScenario(Scenario):
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
         self.into = self.out_of = self.behind_firewall = self.nat_restarts = 0
-        self.problems: list[str] = []
         self.nats: list[NAT] = []
         self.relays = [self._new_relay()]
         for traveller in self.travellers:
@@ -101,19 +97,17 @@ class NATScenario(Scenario):
             if self.world.random.random() < 0.7:
                 traveller.nat = self._new_nat()
 
-    def run(self) -> NATResult:
-        """Let the world happen, mend it, let it come to rest, and check it."""
-        return NATResult(
-            **msgspec.structs.asdict(super().run()),
-            moves_into_nat=self.into,
-            moves_out_of_nat=self.out_of,
-            moves_behind_firewall=self.behind_firewall,
-            nat_restarts=self.nat_restarts,
-            relay_restarts=len(self.relays) - 1,
-            relayed=sum(host.relay.figures.datagrams for host in self.relays),
-            filtered=sum(nat.filtered for nat in self.nats),
-            dropped=self.network.dropped,
-        )
+    def counts(self) -> dict[str, float]:
+        return super().counts() | {
+            "moves_into_nat": self.into,
+            "moves_out_of_nat": self.out_of,
+            "moves_behind_firewall": self.behind_firewall,
+            "nat_restarts": self.nat_restarts,
+            "relay_restarts": len(self.relays) - 1,
+            "relayed": sum(host.relay.figures.datagrams for host in self.relays),
+            "filtered": sum(nat.filtered for nat in self.nats),
+            "dropped": self.network.dropped,
+        }
 
     def plan(self, traveller: Traveller) -> None:
         """Also lose the mappings of the traveller's NAT, and the relay."""
@@ -138,7 +132,7 @@ class NATScenario(Scenario):
             self.travellers,
             lambda traveller, firewall: self.move_to(traveller, firewall=firewall),
         )
-        self.problems = [*tour.problems()]
+        self.problems += tour.problems()
         for traveller in self.travellers:
             self.move_to(traveller, self._new_nat() if self.world.random.random() < 0.6 else None)
         self._settle()
@@ -160,7 +154,7 @@ class NATScenario(Scenario):
     def check(self) -> list[str]:
         """Check that everybody can be called, data pass the relay only for agents behind NAT, and no state is left."""
         names = [traveller.name for traveller in self.travellers]
-        problems = [*self.problems, *call_all(self.world, self.network, names, REGISTERED_S)]
+        problems = call_all(self.world, self.network, names, REGISTERED_S)
         for traveller in self.travellers:
             assert isinstance(traveller, NATTraveller)
             where = RELAY_IP if traveller.nat is not None else traveller.ip
@@ -194,8 +188,3 @@ class NATScenario(Scenario):
     def _restart_relay(self) -> None:
         self.relays[-1].kill()
         self.relays.append(self._new_relay())
-
-
-def run_nat_seed(seed: int) -> NATResult:
-    """Return the result of ``seed``; the same every time."""
-    return NATScenario(seed).run()

@@ -9,11 +9,7 @@ bytes than came in its name, and the memory of the ends is bounded.
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.machine import Address, Output
 from wanderbus.rudp import (
@@ -31,8 +27,9 @@ from wanderbus.rudp.interface import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.rudp.wire import HEADER_BYTES, KIND_OFFSET, RESET, SEALED
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.weight import weight_bytes
-from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.simulation.world import SeededRandom
 
 HOSTILE_S: Final = 180.0
 SETTLE_S: Final = 90.0
@@ -47,29 +44,6 @@ MESSAGE_BYTES: Final = 600
 RELAY_IP: Final = "198.51.100.1"
 BYSTANDERS: Final[tuple[Address, ...]] = (("203.0.113.66", 6_666), ("203.0.113.67", 53))
 _NUMBER_OFFSET: Final = 20
-
-
-class HostileRelayResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    messages: int
-    harmed: int
-    """Datagrams of the parties that the relay tampered with."""
-    flooded: int
-    """Datagrams that the relay made up."""
-    forged: int
-    """Datagrams that a party could not decrypt."""
-    learnt: int
-    """Number of times that a party was misled to another port of the relay."""
-    to_bystanders: int
-    """Bytes sent to bystanders; each gets at most the bytes that came in its name."""
-    failures: int
-    """Connections that failed."""
-    datagrams: int
-    virtual_s: float
-    fingerprint: str
 
 
 class Party:
@@ -188,13 +162,22 @@ class HostileRelay:
         self._network.carry(source, party.address, data, delay_s)
 
 
-class HostileRelayScenario:
+class HostileRelayScenario(Scenario):
     """A world with two calls and the relay between all four parties, set up by the seed."""
 
+    counted: ClassVar = {
+        "messages": "messages",
+        "failures": "failures",
+        "harmed": "datagrams harmed",
+        "flooded": "made up",
+        "forged": "not opened",
+        "learnt": "parties led elsewhere",
+        "to_bystanders": "bytes to bystanders",
+        "datagrams": "datagrams",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
-        self.problems: list[str] = []
+        super().__init__(seed, keep_trace=keep_trace)
         self.network = Network(self.world, Conditions(delay_min_s=0.02, delay_max_s=0.02))
         self.network.tap = self._check_datagram
         self.parties = [Party(self, number) for number in range(4)]
@@ -203,28 +186,17 @@ class HostileRelayScenario:
         """True if the parties leave the relay, which then continues as before."""
         self._sent_to: dict[Address, int] = dict.fromkeys(BYSTANDERS, 0)
 
-    def run(self) -> HostileRelayResult:
-        """Run the world, and check the promises of the ends; an exception is a broken promise too."""
-        try:
-            self._play()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return HostileRelayResult(
-            seed=self.seed,
-            problems=self.problems,
-            messages=sum(len(party.received) for party in self.parties),
-            harmed=self.relay.harmed,
-            flooded=self.relay.flooded,
-            forged=sum(party.endpoint.counters.forged for party in self.parties),
-            learnt=sum(party.endpoint.counters.paths for party in self.parties),
-            to_bystanders=sum(self._sent_to.values()),
-            failures=sum(party.failed_at is not None for party in self.parties),
-            datagrams=self.network.delivered,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+    def counts(self) -> dict[str, float]:
+        return {
+            "messages": sum(len(party.received) for party in self.parties),
+            "harmed": self.relay.harmed,
+            "flooded": self.relay.flooded,
+            "forged": sum(party.endpoint.counters.forged for party in self.parties),
+            "learnt": sum(party.endpoint.counters.paths for party in self.parties),
+            "to_bystanders": sum(self._sent_to.values()),
+            "failures": sum(party.failed_at is not None for party in self.parties),
+            "datagrams": self.network.delivered,
+        }
 
     def _play(self) -> None:
         world, draw = self.world, self.world.random
@@ -240,7 +212,6 @@ class HostileRelayScenario:
             self.relay.hostile = False
             self._renegotiate()
         world.run(HOSTILE_S + SETTLE_S)
-        self._check()
 
     def _open(self) -> None:
         for first in (0, 2):
@@ -287,7 +258,7 @@ class HostileRelayScenario:
                 self.problems.append(f"{party.name} keeps {weight} bytes, more than {most}, at {self.world.now:.1f}")
         self.world.after(2.0, self._weigh)
 
-    def _check(self) -> None:
+    def _check_promises(self) -> None:
         for party in self.parties:
             peer = self.parties[party.number ^ 1]
             got, ends = party.received, [each.failed_at for each in (party, peer) if each.failed_at is not None]
@@ -299,8 +270,3 @@ class HostileRelayScenario:
                 self.problems.append(f"{party.name}: the relay reset the connection")
             if ends and min(ends) > HOSTILE_S:
                 self.problems.append(f"{party.name}: the connection failed after all was mended")
-
-
-def run_hostile_relay_seed(seed: int) -> HostileRelayResult:
-    """Return the result of ``seed``; the same every time."""
-    return HostileRelayScenario(seed).run()

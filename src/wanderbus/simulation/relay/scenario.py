@@ -8,11 +8,7 @@ again. Still every message arrives once and in order, strangers are sent nothing
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from wanderbus.datachannel import ChannelEnd, describe_end
 from wanderbus.machine import Address, DatagramReceived, Output
@@ -31,7 +27,8 @@ from wanderbus.rudp.interface import Secrets
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.relay.relay_host import RelayHost
-from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.simulation.scenario import Scenario
+from wanderbus.simulation.world import SeededRandom
 from wanderbus.sip.message.sdp import SessionDescription
 
 ACTIVE_S: Final = 30.0
@@ -43,27 +40,6 @@ PROXY: Final[Address] = ("198.51.100.2", 5_060)
 STRANGER: Final[Address] = ("203.0.113.66", 6_666)
 PORTS: Final = range(30_000, 30_012)
 CALL: Final = "call"
-
-
-class RelayResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    messages: int
-    moves: int
-    rebindings: int
-    """Changes of address that were not announced."""
-    restarts: int
-    learnt: int
-    """Number of times that the relay learnt another address of a party."""
-    injected: int
-    """Datagrams of the attacker."""
-    refused: int
-    """Datagrams that the relay discarded: they came from an unknown source and named no connection."""
-    datagrams: int
-    virtual_s: float
-    fingerprint: str
 
 
 class Party:
@@ -130,13 +106,22 @@ class RelayNode(RelayHost):
             super()._transmit(source, destination, data)
 
 
-class RelayScenario:
+class RelayScenario(Scenario):
     """A world with two parties, a relay, and a proxy that sends commands, set up by the seed."""
 
+    counted: ClassVar = {
+        "messages": "messages",
+        "moves": "announced moves",
+        "rebindings": "others",
+        "restarts": "relays killed",
+        "learnt": "parties found elsewhere",
+        "injected": "datagrams of strangers",
+        "refused": "refused",
+        "datagrams": "datagrams",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
-        self.problems: list[str] = []
+        super().__init__(seed, keep_trace=keep_trace)
         self.moves = self.rebindings = self.restarts = self.injected = 0
         draw = self.world.random
         delay_s = draw.choice([0.005, 0.03, 0.1])
@@ -157,29 +142,18 @@ class RelayScenario:
         self._cookies = 0
         self._active = True
 
-    def run(self) -> RelayResult:
-        """Run the world, and check the promises of the relay; an exception is a broken promise too."""
-        try:
-            self._play()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
+    def counts(self) -> dict[str, float]:
         figures = [node.relay.figures for node in self.relays]
-        return RelayResult(
-            seed=self.seed,
-            problems=self.problems,
-            messages=sum(len(party.had) for party in self.parties),
-            moves=self.moves,
-            rebindings=self.rebindings,
-            restarts=self.restarts,
-            learnt=sum(each.learnt for each in figures),
-            injected=self.injected,
-            refused=sum(each.unknown_source for each in figures),
-            datagrams=self.network.delivered,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+        return {
+            "messages": sum(len(party.had) for party in self.parties),
+            "moves": self.moves,
+            "rebindings": self.rebindings,
+            "restarts": self.restarts,
+            "learnt": sum(each.learnt for each in figures),
+            "injected": self.injected,
+            "refused": sum(each.unknown_source for each in figures),
+            "datagrams": self.network.delivered,
+        }
 
     def _play(self) -> None:
         world, draw = self.world, self.world.random
@@ -197,7 +171,6 @@ class RelayScenario:
         self._active = False
         self.network.conditions.loss = self.network.conditions.spike = 0.0
         world.run(ACTIVE_S + SETTLE_S)
-        self._check()
 
     # Events --------------------------------------------------------------------------------------------------------
 
@@ -289,7 +262,7 @@ class RelayScenario:
 
     # Checks --------------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _check_promises(self) -> None:
         for party, peer in (self.parties, self.parties[::-1]):
             if party.failed:
                 self.problems.append(f"{party.tag}: the connection failed")
@@ -302,8 +275,3 @@ class RelayScenario:
         self.world.run(self.world.now + 120.0, done=lambda: not node.timer_keys)
         if node.timer_keys:
             self.problems.append("the relay does not come to rest")
-
-
-def run_relay_seed(seed: int) -> RelayResult:
-    """Return the result of ``seed``; the same every time."""
-    return RelayScenario(seed).run()

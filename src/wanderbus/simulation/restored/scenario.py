@@ -7,12 +7,8 @@ at each subscription that was confirmed before, or a gap follows it; once all is
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Final, Literal
-
-import msgspec
+from typing import ClassVar, Final, Literal
 
 from wanderbus import filters
 from wanderbus.channels.direct_channels import DirectChannels
@@ -26,7 +22,7 @@ from wanderbus.simulation.domains.domain_links import DomainLink, RequestedLinks
 from wanderbus.simulation.domains.ordered_device import Published
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.restored.device import Item, RestoreDevice
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 
 Model = Literal["ordered", "decentralised", "both"]
 
@@ -37,25 +33,6 @@ _SUBJECTS: Final = ("Air", "Rail", "Road", "Sea")
 _ORDERED_OF_BOTH: Final = ("Air", "Rail")
 
 
-class RestoreResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    model: Model
-    servers: int
-    events: int
-    """Acknowledged events."""
-    due: int
-    """Pairs of an acknowledged event and a subscription that is due it."""
-    in_gaps: int
-    """Those of them that a gap stands for."""
-    restores: int
-    noticed: int
-    """Times that a server has noticed that its log is an earlier copy."""
-    fingerprint: str
-
-
 class RestoredNode(OrderedNode):
     """A server that may close links: its order of messages with the others begins again after a rollback."""
 
@@ -63,14 +40,23 @@ class RestoredNode(OrderedNode):
         return True
 
 
-class RestoreScenario:
+class RestoreScenario(Scenario):
     """A world with a domain of one to four servers, set up by the seed."""
 
+    counted: ClassVar = {
+        "servers": "servers",
+        "events": "acknowledged events",
+        "due": "due to subscriptions",
+        "in_gaps": "of them in gaps",
+        "restores": "servers restored from a copy",
+        "noticed": "times noticed",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
-        self.problems: list[str] = []
+        self.due = self.in_gaps = 0
+        """Pairs of an acknowledged event and a subscription that is due it, and those that a gap stands for."""
         self.restores = self._moment = self._events = self._subscriptions = 0
         names = [f"s{number}" for number in range(1, draw.choice([1, 2, 2, 3, 4]) + 1)]
         self.model: Model = draw.choice(["ordered", "decentralised", "both"]) if len(names) > 1 else "ordered"
@@ -108,30 +94,20 @@ class RestoreScenario:
         self._moment += 1
         return self._moment
 
-    def run(self) -> RestoreResult:
-        """Run the world, and check the promises; an exception is a broken promise too."""
-        due = in_gaps = 0
-        try:
-            self._play()
-            due, in_gaps = self._check()
-            for node in self.nodes.values():
-                self.problems += [*node.problems, *node.check_rows()]
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return RestoreResult(
-            seed=self.seed,
-            problems=self.problems,
-            model=self.model,
-            servers=len(self.nodes),
-            events=sum(each.accepted is not None for device in self.devices for each in device.published.values()),
-            due=due,
-            in_gaps=in_gaps,
-            restores=self.restores,
-            noticed=sum(len(node.rollbacks) for node in self.nodes.values()),
-            fingerprint=self.world.fingerprint(),
-        )
+    def _check_promises(self) -> None:
+        self.due, self.in_gaps = self._check()
+        for node in self.nodes.values():
+            self.problems += [*node.problems, *node.check_rows()]
+
+    def counts(self) -> dict[str, float]:
+        return {
+            "servers": len(self.nodes),
+            "events": sum(each.accepted is not None for device in self.devices for each in device.published.values()),
+            "due": self.due,
+            "in_gaps": self.in_gaps,
+            "restores": self.restores,
+            "noticed": sum(len(node.rollbacks) for node in self.nodes.values()),
+        }
 
     # Events of the world --------------------------------------------------------------------------------------------
 
@@ -277,8 +253,3 @@ def _repeated(device: RestoreDevice) -> Iterator[str]:
         ids = [each.id for each in items if each.id is not None]
         for each in {one for one in ids if ids.count(one) > 1}:
             yield f"{each} came twice to {identity} of {device.user}/{device.name}"
-
-
-def run_restore_seed(seed: int) -> RestoreResult:
-    """Return the result of ``seed``; the same every time."""
-    return RestoreScenario(seed).run()

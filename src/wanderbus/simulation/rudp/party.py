@@ -157,7 +157,7 @@ class Party:
         self.conditions = conditions
         self.think_s = think_s
         self.ends: list[End] = []
-        self.problems: list[str] = []
+        self.problems = watch.problems
         self.resets = self.failures = self.learnt = 0
         self._world = world
         self._network = network

@@ -8,10 +8,8 @@ connection. Both kinds have attackers.
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -23,51 +21,37 @@ from wanderbus.simulation.rudp.checkers import check_finished, check_retired, ch
 from wanderbus.simulation.rudp.party import Channel, End, Party
 from wanderbus.simulation.rudp.plans import plan, plan_traffic
 from wanderbus.simulation.rudp.watch import Watch
-from wanderbus.simulation.world import World
+from wanderbus.simulation.scenario import Scenario
 
 ACTIVE_S: Final = 30.0
 """Seconds with planned events."""
-
-
-class RudpResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    connections: int
-    messages: int
-    kilobytes: int
-    moves: int
-    rebindings: int
-    """Changes of address that were not announced."""
-    learnt: int
-    """Number of times that an endpoint found its peer's new address by a challenge."""
-    failures: int
-    resets: int
-    injected: int
-    """Datagrams of attackers."""
-    datagrams: int
-    settle_share: float
-    """Longest time to settle, as a share of its bound."""
-    virtual_s: float
-    fingerprint: str
 
 
 NARROW_BYTES: Final = 972
 """Size above which some paths drop datagrams: packets of more than 1,000 bytes over IPv4."""
 
 
-class RudpScenario:
+class RudpScenario(Scenario):
     """A world with two parties, set up by the seed."""
 
+    counted: ClassVar = {
+        "connections": "connections",
+        "messages": "messages",
+        "moves": "announced moves",
+        "rebindings": "others",
+        "learnt": "of them challenged",
+        "failures": "failures",
+        "resets": "resets",
+        "injected": "injected datagrams",
+        "datagrams": "datagrams",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
         self.calm = draw.random() < 0.35
         self.sealed = draw.random() < 0.75
         self.moves = self.rebindings = 0
-        self.problems: list[str] = []
         self.channels: list[Channel] = []
         self.network = Network(self.world, Conditions())
         self.settle_share = 0.0
@@ -78,7 +62,7 @@ class RudpScenario:
         """Time after which no connection may fail any more, in the repaired network."""
         self._rtt_s = math.exp(draw.uniform(math.log(0.04), math.log(2.0)))
         config = self._config()
-        self.watch = Watch(config)
+        self.watch = Watch(config, self.problems)
         self.parties = [self._party(number, config) for number in (1, 2)]
         chance = draw.choice([0.0, 0.02, 0.1])
         self.attacker = Attacker(self.world, self.network, chance, draw.choice([0.0, 2.0, 10.0]))
@@ -127,37 +111,26 @@ class RudpScenario:
             conditions.damage = draw.choice([0.0, 0.02]) if self.sealed else 0.0
         return conditions
 
-    def run(self) -> RudpResult:
-        """Run the world, repair it, and check the promises of every connection.
+    def _check_promises(self) -> None:
+        self.settle_share = check_settled(self)
+        check_finished(self)
+        check_retired(self)
 
-        An exception out of an endpoint ends the world: that is a broken promise too.
-        """
-        try:
-            self._play()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        for found in (self.watch.problems, *(party.problems for party in self.parties)):
-            self.problems += found
+    def counts(self) -> dict[str, float]:
         taken = [message for end in self.ends for message in end.peer.sent[: end.taken]]
-        return RudpResult(
-            seed=self.seed,
-            problems=self.problems,
-            connections=len(self.channels),
-            messages=len(taken),
-            kilobytes=sum(map(len, taken)) // 1_000,
-            moves=self.moves,
-            rebindings=self.rebindings,
-            learnt=sum(party.learnt for party in self.parties),
-            failures=sum(party.failures for party in self.parties),
-            resets=sum(party.resets for party in self.parties),
-            injected=self.attacker.injected,
-            datagrams=self.network.delivered,
-            settle_share=round(self.settle_share, 3),
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+        return {
+            "connections": len(self.channels),
+            "messages": len(taken),
+            "kilobytes": sum(map(len, taken)) // 1_000,
+            "moves": self.moves,
+            "rebindings": self.rebindings,
+            "learnt": sum(party.learnt for party in self.parties),
+            "failures": sum(party.failures for party in self.parties),
+            "resets": sum(party.resets for party in self.parties),
+            "injected": self.attacker.injected,
+            "datagrams": self.network.delivered,
+            "settle_share": round(self.settle_share, 3),
+        }
 
     @property
     def ends(self) -> list[End]:
@@ -170,9 +143,6 @@ class RudpScenario:
         self.attacker.begin(lambda: [party.address for party in self.parties])
         self.world.run(ACTIVE_S)
         self._end_disturbances()
-        self.settle_share = check_settled(self)
-        check_finished(self)
-        check_retired(self)
 
     # Actions of the plans ------------------------------------------------------------------------------------------
 
@@ -278,8 +248,3 @@ class RudpScenario:
             conditions.loss = conditions.duplication = conditions.spike = conditions.damage = 0.0
             conditions.delay_min_s = conditions.delay_max_s
         self.world.run(max(ACTIVE_S, self._known_at) + max(spikes_s, default=0.0))
-
-
-def run_rudp_seed(seed: int) -> RudpResult:
-    """Return the result of ``seed``; the same every time."""
-    return RudpScenario(seed).run()

@@ -148,10 +148,10 @@ class Direction:
 
 
 class Watch:
-    """All connections of a world, and the addresses that belong to nobody."""
+    """All connections of a world, and the addresses that belong to nobody; it adds to the world's ``problems``."""
 
-    def __init__(self, config: RudpConfig) -> None:
-        self.problems: list[str] = []
+    def __init__(self, config: RudpConfig, problems: list[str]) -> None:
+        self.problems = problems
         self.repeats = 0
         self._config = config
         self._directions: dict[tuple[int, int], Direction] = {}

@@ -13,7 +13,7 @@ from wanderbus.machine import Output
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, password_of
 from wanderbus.simulation.sip.party import Home, SIPParty
-from wanderbus.simulation.sip.scenario import SIPResult, SIPScenario
+from wanderbus.simulation.sip.scenario import SIPScenario
 from wanderbus.simulation.world import SeededRandom
 from wanderbus.sip.message.targets import PORTS, Target
 from wanderbus.sip.proxy.bindings import Binding
@@ -135,8 +135,3 @@ class DomainsScenario(SIPScenario):
     def _new_party(self, number: int) -> SIPParty:
         home = HOMES[number % len(HOMES)]
         return SIPParty(f"user{number}", self._fresh_ip(), self._manner(), self.world, self.network, home)
-
-
-def run_domains_seed(seed: int) -> SIPResult:
-    """Return the result of ``seed``; the same every time."""
-    return DomainsScenario(seed).run()

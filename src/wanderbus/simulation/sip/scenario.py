@@ -8,22 +8,21 @@ both sides.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from wanderbus.machine import Output
 from wanderbus.simulation.network import Conditions, Network
 from wanderbus.simulation.node import Node
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.server import DOMAIN, SERVER_ADDRESS, SERVER_IP, password_of
 from wanderbus.simulation.signalling import SHARES, SignallingDraw, Stream
 from wanderbus.simulation.sip.checkers import check_left_over, check_mended
 from wanderbus.simulation.sip.party import Manner, SIPParty
 from wanderbus.simulation.sip.plans import plan_calm, plan_rough
-from wanderbus.simulation.world import SeededRandom, World
+from wanderbus.simulation.world import SeededRandom
 from wanderbus.sip.proxy.bindings import Binding
 from wanderbus.sip.proxy.sip_server import SOCKET, SIPServer
 
@@ -46,27 +45,18 @@ HEAL_RTT_MAX: Final = 1.05
 """Round trips in which both sides must know an undisturbed move: one, and the grain of the clock."""
 
 
-class SIPResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    parties: int
-    calls: int
-    address_changes: int
-    kills: int
-    server_restarts: int
-    heals: int
-    """Undisturbed moves of a session that were measured."""
-    heal_rtt: float
-    """Round trips of the longest of these."""
-    datagrams: int
-    virtual_s: float
-    fingerprint: str
-
-
-class SIPScenario:
+class SIPScenario(Scenario):
     """A world with one SIP server and two to fifty parties, set up by the seed."""
+
+    counted: ClassVar = {
+        "parties": "parties",
+        "calls": "calls",
+        "address_changes": "address changes",
+        "kills": "parties killed",
+        "server_restarts": "server restarts",
+        "heals": "undisturbed moves measured",
+        "datagrams": "datagrams",
+    }
 
     calm_share = 0.25
     """Share of calm seeds, in which nothing goes wrong."""
@@ -75,13 +65,11 @@ class SIPScenario:
     signalling_stream: Stream = "TCP"
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         self.calm = self.world.random.random() < self.calm_share
         self.network = Network(self.world, self._conditions())
         self.moves = self.kills = self.restarts = self.calls = self.heals = 0
         self.heal_rtt = 0.0
-        self.problems: list[str] = []
         self._left: list[str] = []
         self._places = 0
         self._moved_at: dict[tuple[str, str], float] = {}
@@ -109,31 +97,17 @@ class SIPScenario:
         """Return the running SIP servers, by domain."""
         return {DOMAIN: self.server}
 
-    def run(self) -> SIPResult:
-        """Run the world, repair it, let it come to rest, and check it.
-
-        An exception out of a machine ends the world: that is a broken promise too.
-        """
-        try:
-            self._play()
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            self.problems.append(what)
-        return SIPResult(
-            seed=self.seed,
-            problems=self.problems,
-            parties=len(self.parties),
-            calls=self.calls,
-            address_changes=self.moves,
-            kills=self.kills,
-            server_restarts=self.restarts,
-            heals=self.heals,
-            heal_rtt=round(self.heal_rtt, 3),
-            datagrams=self.network.delivered,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+    def counts(self) -> dict[str, float]:
+        return {
+            "parties": len(self.parties),
+            "calls": self.calls,
+            "address_changes": self.moves,
+            "kills": self.kills,
+            "server_restarts": self.restarts,
+            "heals": self.heals,
+            "heal_rtt": round(self.heal_rtt, 3),
+            "datagrams": self.network.delivered,
+        }
 
     def _conditions(self) -> Conditions:
         draw = self.world.random
@@ -180,6 +154,8 @@ class SIPScenario:
         (plan_calm if self.calm else plan_rough)(self, ACTIVE_S)
         self.world.run(ACTIVE_S)
         self._end_disturbances()
+
+    def _check_promises(self) -> None:
         broken = self._wait(ACTIVE_S, SETTLE_S)
         if not broken:
             self.world.run(self.world.now + REST_S)
@@ -324,8 +300,3 @@ class SIPScenario:
         self.heal_rtt = max(self.heal_rtt, round_trips)
         if round_trips > HEAL_RTT_MAX or not peer.talks_to(party, id):
             self.problems.append(f"{party.name}: session {id} took {round_trips:.2f} round trips to heal")
-
-
-def run_sip_seed(seed: int) -> SIPResult:
-    """Return the result of ``seed``; the same every time."""
-    return SIPScenario(seed).run()

@@ -6,7 +6,7 @@ import msgspec
 
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.simulation.system.history_scenario import HistoryScenario
-from wanderbus.simulation.system.scenario import ACTIVE_S, Result
+from wanderbus.simulation.system.scenario import ACTIVE_S
 
 
 class EngineScenario(HistoryScenario):
@@ -41,8 +41,3 @@ class EngineScenario(HistoryScenario):
     def _end_disturbances(self) -> None:
         super()._end_disturbances()
         self._return()
-
-
-def run_engine_seed(seed: int) -> Result:
-    """Return the result of ``seed``; the same every time."""
-    return EngineScenario(seed).run()

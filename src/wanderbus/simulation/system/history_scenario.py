@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from wanderbus.simulation.system.scenario import ACTIVE_S, Result, Scenario
+from wanderbus.simulation.system.scenario import ACTIVE_S, SystemScenario
 from wanderbus.simulation.system.traveller import Traveller
 from wanderbus.subscription import Since
 
@@ -15,7 +15,7 @@ BURST: Final = 60
 BURST_S: Final = 0.3
 
 
-class HistoryScenario(Scenario):
+class HistoryScenario(SystemScenario):
     """The usual world; some subscriptions begin late, from a point in the past on, often during a burst or a crash."""
 
     def plan(self, traveller: Traveller) -> None:
@@ -47,8 +47,3 @@ class HistoryScenario(Scenario):
             case _:
                 since = Since()
         traveller.begin(place, since)
-
-
-def run_history_seed(seed: int) -> Result:
-    """Return the result of ``seed``; the same every time."""
-    return HistoryScenario(seed).run()

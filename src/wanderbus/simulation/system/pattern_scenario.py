@@ -10,7 +10,7 @@ from wanderbus.patterns import Pattern, Seen, compile_pattern
 from wanderbus.patterns.state import BEFORE_ALL_US
 from wanderbus.records import Published, Subscribed, decode_record
 from wanderbus.simulation.system.checkers import check_items
-from wanderbus.simulation.system.scenario import EXPRESSIONS, STOCKS, Result, Scenario
+from wanderbus.simulation.system.scenario import EXPRESSIONS, STOCKS, SystemScenario
 from wanderbus.simulation.system.traveller import Traveller
 from wanderbus.subscription import PATTERN
 
@@ -27,7 +27,7 @@ LATE_S_MAX: Final = 5.0
 """Time by which an event's own time is before that of its publishing, at most: longer than the lateness above."""
 
 
-class PatternScenario(Scenario):
+class PatternScenario(SystemScenario):
     """The usual world; most subscriptions are to patterns, of all four kinds."""
 
     expressions = (*PATTERNS, EXPRESSIONS[0])
@@ -90,8 +90,3 @@ def _in_time(pattern: Pattern, events: list[tuple[int, Published]]) -> tuple[lis
                 kept.append(seen)
             latest_us = max(latest_us, seen.time_us)
     return kept, pattern.watermark_us(latest_us)
-
-
-def run_pattern_seed(seed: int) -> Result:
-    """Return the result of ``seed``; the same every time."""
-    return PatternScenario(seed).run()

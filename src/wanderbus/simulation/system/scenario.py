@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -14,13 +12,13 @@ from wanderbus.mobility.flow import KEEP_ALIVE_S, PONG_WITHIN_S, RECOVER_S_MAX
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.simulation.network import Conditions, Network
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.server import SERVER_IP, SimulatedServer
 from wanderbus.simulation.signalling import SHARES, SignallingDraw
 from wanderbus.simulation.status_watch import StatusWatch
 from wanderbus.simulation.system.calling import call_all
 from wanderbus.simulation.system.checkers import check_all
 from wanderbus.simulation.system.traveller import Traveller
-from wanderbus.simulation.world import World
 from wanderbus.subscription import QueuePolicy
 
 EXPRESSIONS: Final = (
@@ -54,23 +52,17 @@ SETTLE_ROUNDS_MAX: Final = 5
 """Number of times that it may come to rest and leave it again: there are four transports for data."""
 
 
-class Result(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    events: int
-    notifications: int
-    address_changes: int
-    agent_kills: int
-    server_crashes: int
-    datagrams: int
-    virtual_s: float
-    fingerprint: str
-
-
-class Scenario:
+class SystemScenario(Scenario):
     """A world with one server and a few travellers, set up by the seed."""
+
+    counted: ClassVar = {
+        "events": "events",
+        "notifications": "notifications",
+        "address_changes": "address changes",
+        "agent_kills": "agents killed",
+        "server_crashes": "server crashes",
+        "datagrams": "datagrams",
+    }
 
     traveller_class: type[Traveller] = Traveller
     expressions: Sequence[str] = EXPRESSIONS
@@ -82,8 +74,7 @@ class Scenario:
     """Shares of travellers that signal over TCP."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         self.moves = 0
         self.kills = 0
         self._cuts = 0
@@ -122,32 +113,19 @@ class Scenario:
         )
         self.world.on_step = lambda: self.watch.look(self.world.now)
 
-    def run(self) -> Result:
-        """Run the world, repair it, let it come to rest, and check it.
+    def _check_promises(self) -> None:
+        self.problems += [*check_all(self.server, self.travellers), *self._call_over_tcp(), *self.check()]
+        self.problems += self.watch.problems
 
-        An exception out of a machine ends the world: that is a broken promise too.
-        """
-        try:
-            self._play()
-            problems = [*check_all(self.server, self.travellers), *self._call_over_tcp(), *self.check()]
-            problems += self.watch.problems
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            problems = [f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"]
-        return Result(
-            seed=self.seed,
-            problems=problems,
-            events=sum(len(traveller.accepted) for traveller in self.travellers),
-            notifications=sum(
-                len(items) for traveller in self.travellers for items in traveller.committed.items.values()
-            ),
-            address_changes=self.moves,
-            agent_kills=self.kills,
-            server_crashes=self.server.crashes,
-            datagrams=self.network.delivered,
-            virtual_s=round(self.world.now, 3),
-            fingerprint=self.world.fingerprint(),
-        )
+    def counts(self) -> dict[str, float]:
+        return {
+            "events": sum(len(traveller.accepted) for traveller in self.travellers),
+            "notifications": sum(len(items) for each in self.travellers for items in each.committed.items.values()),
+            "address_changes": self.moves,
+            "agent_kills": self.kills,
+            "server_crashes": self.server.crashes,
+            "datagrams": self.network.delivered,
+        }
 
     def tour(self) -> None:
         """Let more happen in the repaired world, before it is checked."""
@@ -314,8 +292,3 @@ class Scenario:
         return not state.queue and all(
             traveller.connected and traveller.settled and not traveller.is_updating for traveller in self.travellers
         )
-
-
-def run_seed(seed: int) -> Result:
-    """Return the result of ``seed``; the same every time."""
-    return Scenario(seed).run()

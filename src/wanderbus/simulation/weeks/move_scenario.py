@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
 from wanderbus import protocol
 from wanderbus.broker.messages import DropExport, FenceSession, ImportSession, SessionExported, SessionOwned
 from wanderbus.broker.state.rows import session_key
@@ -16,11 +14,11 @@ from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.patterns import compile_pattern
 from wanderbus.records import AnyRecord, Detected, Published, SessionFenced, SessionImported, Subscribed, decode_record
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.weeks.clock import WallClock
 from wanderbus.simulation.weeks.pattern_truth import Followed
 from wanderbus.simulation.weeks.plans import DAY_S, HOUR_S, LATE_S_MAX, PATTERNS, STARTS_S, draw_event
 from wanderbus.simulation.weeks.server import WeeksServer
-from wanderbus.simulation.world import World
 from wanderbus.subscription import PATTERN
 
 _USER: Final = "sip:alice@sim.test"
@@ -35,23 +33,11 @@ Seen = tuple[str, tuple[str, ...]]
 """Subject of a detection, and the ids of its events."""
 
 
-class MoveResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    moves: int
-    events: int
-    detections: int
-    server_crashes: int
-
-
-class MoveScenario:
+class MoveScenario(Scenario):
     """One user, who is away, has one subscription to each pattern; an event goes to the owner of the session."""
 
-    def __init__(self, seed: int) -> None:
-        self.world = World(seed)
-        self.seed = seed
+    def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
+        super().__init__(seed, keep_trace=keep_trace)
         draw, start_us = self.world.random, STARTS_S[2] * 1_000_000
         apart_us = round(draw.uniform(-1, 1) * draw.choice([1.0, HOUR_S]) * 1e6)
         self._clocks = [WallClock(self.world, start_us + ahead_us) for ahead_us in (0, apart_us)]
@@ -64,9 +50,9 @@ class MoveScenario:
         self._owner: int | None = 0
         """Server that has the session; None while it moves."""
         self._links = 0
+        self._detected: list[Seen] = []
 
-    def run(self) -> MoveResult:
-        """Publish and move for a week, then let every pattern end, and read all that was detected."""
+    def _play(self) -> None:
         draw, world = self.world.random, self.world
         for place, server in enumerate(self.servers):
             server.on_output = lambda output, place=place: self._moved(place, output)  # type: ignore[misc]
@@ -79,16 +65,23 @@ class MoveScenario:
         for _ in range(draw.randint(1, 20)):
             world.at(draw.uniform(0.1, 7) * DAY_S, self._move)
         world.run(12 * DAY_S)
-        problems = [problem for server in self.servers for problem in (*server.problems, *server.check_rows())]
-        detected, expected = self._detections()
-        if detected != expected:
-            problems.append(f"detected were {detected}, it should be {expected}")
+
+    def _check_promises(self) -> None:
+        self.problems += [problem for server in self.servers for problem in (*server.problems, *server.check_rows())]
+        self._detected, expected = self._detections()
+        if self._detected != expected:
+            self.problems.append(f"detected were {self._detected}, it should be {expected}")
         received = self._read_all()
-        if received != detected:
-            problems.append(f"received were {received}, it should be {detected}")
-        crashes = sum(server.crashes for server in self.servers)
-        events = sum(isinstance(record, Published) for server in self.servers for record in _log(server))
-        return MoveResult(self.seed, problems, self.moves, events, len(detected), crashes)
+        if received != self._detected:
+            self.problems.append(f"received were {received}, it should be {self._detected}")
+
+    def counts(self) -> dict[str, float]:
+        return {
+            "moves": self.moves,
+            "events": sum(isinstance(record, Published) for server in self.servers for record in _log(server)),
+            "detections": len(self._detected),
+            "server_crashes": sum(server.crashes for server in self.servers),
+        }
 
     # Servers ----------------------------------------------------------------------------------------------------
 
@@ -205,8 +198,3 @@ def _log(server: WeeksServer) -> list[AnyRecord]:
 
 def _seen(event: Event) -> Seen:
     return event.subject, tuple(str(each) for each in event.get_all("events"))
-
-
-def run_move_seed(seed: int) -> MoveResult:
-    """Return the result of ``seed``; the same every time."""
-    return MoveScenario(seed).run()

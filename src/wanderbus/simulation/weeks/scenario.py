@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -15,6 +13,7 @@ from wanderbus.broker.messages import DiskFreed, DiskFull
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.records import Detected, Published, decode_record
+from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.weeks.checkers import check_weeks
 from wanderbus.simulation.weeks.clock import WallClock
 from wanderbus.simulation.weeks.device import WeeksDevice
@@ -35,40 +34,31 @@ from wanderbus.simulation.weeks.plans import (
 )
 from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.visits import draw_visited, plan_visits
-from wanderbus.simulation.world import World
 
 SETTLE_S: Final = 2 * DAY_S
 """Seconds in which a repaired world has to come to rest."""
 
 
-class WeeksResult(msgspec.Struct, frozen=True):
-    """Result of one seed; ``problems`` is empty if every promise held."""
-
-    seed: int
-    problems: list[str]
-    days: int
-    devices: int
-    events: int
-    matches: int
-    """Notifications generated, each counted once for every subscription that it was for."""
-    restricted: int
-    dropped: int
-    subscriptions: int
-    links: int
-    server_crashes: int
-    clock_jumps: int
-    engine_events: int
-    """Events that a matching engine beside the broker matched."""
-    detections: int
-    fingerprint: str
-
-
-class WeeksScenario:
+class WeeksScenario(Scenario):
     """A world with one broker and a few people, set up by the seed."""
 
+    counted: ClassVar = {
+        "days": "days",
+        "devices": "devices",
+        "events": "events",
+        "matches": "matches",
+        "restricted": "restricted",
+        "dropped": "dropped",
+        "subscriptions": "subscriptions",
+        "links": "links",
+        "server_crashes": "server crashes",
+        "clock_jumps": "clocks set",
+        "engine_events": "matched by an engine",
+        "detections": "compound events",
+    }
+
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
-        self.world = World(seed, keep_trace=keep_trace)
-        self.seed = seed
+        super().__init__(seed, keep_trace=keep_trace)
         draw = self.world.random
         self.days = draw.choice([7, 7, 14, 28])
         self.clock = WallClock(self.world, (draw.choice(STARTS_S) + draw.randrange(86_400)) * 1_000_000)
@@ -92,40 +82,27 @@ class WeeksScenario:
         ]
         self._visitors: list[WeeksDevice] = []
         """Devices that come once, and are other ones each time."""
-        self._problems: list[str] = []
 
-    def run(self) -> WeeksResult:
-        """Run the weeks, repair everything, let it come to rest, and check it.
+    def _check_promises(self) -> None:
+        self.problems += check_weeks(self.server, [*self.devices, *self._visitors])
 
-        An exception out of a machine ends the world: that is a broken promise too.
-        """
-        try:
-            self._play()
-            self._problems += check_weeks(self.server, [*self.devices, *self._visitors])
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            self._problems.append(
-                f"{type(error).__name__}: {error} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-            )
+    def counts(self) -> dict[str, float]:
         log = [decode_record(payload) for _, _, payload in self.server.disk.log]
         sessions = list(self.server.broker.state.sessions.values()) if self.server.broker else []
-        return WeeksResult(
-            seed=self.seed,
-            problems=self._problems,
-            days=self.days,
-            devices=len(self.devices),
-            events=sum(len(device.accepted) for device in self.devices),
-            matches=sum(row.generated for row in sessions),
-            restricted=sum(row.restricted for row in sessions),
-            dropped=sum(sum(row.dropped.values()) for row in sessions),
-            subscriptions=sum(len(device.subscriptions) for device in self.devices),
-            links=len(self.server.offsets),
-            server_crashes=self.server.crashes,
-            clock_jumps=self.clock.jumps,
-            engine_events=sum(isinstance(each, Published) and bool(each.engine) for each in log),
-            detections=sum(len(each.events) for each in log if isinstance(each, Detected)),
-            fingerprint=self.world.fingerprint(),
-        )
+        return {
+            "days": self.days,
+            "devices": len(self.devices),
+            "events": sum(len(device.accepted) for device in self.devices),
+            "matches": sum(row.generated for row in sessions),
+            "restricted": sum(row.restricted for row in sessions),
+            "dropped": sum(sum(row.dropped.values()) for row in sessions),
+            "subscriptions": sum(len(device.subscriptions) for device in self.devices),
+            "links": len(self.server.offsets),
+            "server_crashes": self.server.crashes,
+            "clock_jumps": self.clock.jumps,
+            "engine_events": sum(isinstance(each, Published) and bool(each.engine) for each in log),
+            "detections": sum(len(each.events) for each in log if isinstance(each, Detected)),
+        }
 
     def _play(self) -> None:
         draw, world = self.world.random, self.world
@@ -147,11 +124,11 @@ class WeeksScenario:
         self._end_disturbances()
         world.run(world.now + SETTLE_S, self._at_rest)
         if not self._at_rest():
-            self._problems.append(f"{SETTLE_S / DAY_S:g} days after everything was mended it has not come to rest")
+            self.problems.append(f"{SETTLE_S / DAY_S:g} days after everything was mended it has not come to rest")
         world.run(world.now + 2 * (self.server.config.sweep_s or 0) + HOUR_S)
         world.run(world.now + 60.0, self._at_rest)  # a pattern may just have ended
         self._check()
-        self._problems += self.server.check_reported()
+        self.problems += self.server.check_reported()
 
     def _instant(self) -> float:
         """Draw a second of the world; most are by day."""
@@ -329,7 +306,7 @@ class WeeksScenario:
         self.world.after(HOUR_S, self._read_new_subscriptions)
 
     def _check(self) -> None:
-        self._problems += [f"at {self.world.now:.0f} s: {problem}" for problem in self.server.check_now()]
+        self.problems += [f"at {self.world.now:.0f} s: {problem}" for problem in self.server.check_now()]
 
     def _end_disturbances(self) -> None:
         """Bring everything back, except some devices that stay away for good."""
@@ -373,8 +350,3 @@ class WeeksScenario:
             if concerned and queue.after(identity, cursors.get(device.name, 0)) is not None:
                 return True
         return False
-
-
-def run_weeks_seed(seed: int) -> WeeksResult:
-    """Return the result of ``seed``; the same every time."""
-    return WeeksScenario(seed).run()

@@ -1,0 +1,71 @@
+"""Registry of the scenarios that the command runs, by layer."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from wanderbus.simulation.domains.causal_scenario import CausalScenario
+from wanderbus.simulation.domains.direct_scenario import DirectScenario
+from wanderbus.simulation.domains.interest_scenario import InterestScenario
+from wanderbus.simulation.domains.links_scenario import LinksScenario
+from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
+from wanderbus.simulation.moved_channels import MovedScenario
+from wanderbus.simulation.nat.scenario import NATScenario
+from wanderbus.simulation.relay.hostile_scenario import HostileRelayScenario
+from wanderbus.simulation.relay.scenario import RelayScenario
+from wanderbus.simulation.restored.scenario import RestoreScenario
+from wanderbus.simulation.rudp.scenario import RudpScenario
+from wanderbus.simulation.scenario import Scenario
+from wanderbus.simulation.sip.domains_scenario import DomainsScenario
+from wanderbus.simulation.sip.scenario import SIPScenario
+from wanderbus.simulation.system.history_scenario import HistoryScenario
+from wanderbus.simulation.system.scenario import SystemScenario
+from wanderbus.simulation.weeks.scenario import WeeksScenario
+
+
+class Layer(StrEnum):
+    """Part of the system that is simulated."""
+
+    BROKER = "broker"
+    HISTORY = "history"
+    SIP = "sip"
+    DOMAINS = "domains"
+    RUDP = "rudp"
+    RELAY = "relay"
+    HOSTILE_RELAY = "hostile-relay"
+    NAT = "nat"
+    WEEKS = "weeks"
+    CAUSAL = "causal"
+    INTEREST = "interest"
+    LINKS = "links"
+    ORDERED = "ordered"
+    DIRECT = "direct"
+    RESTORE = "restore"
+    MOVED = "moved"
+
+
+SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
+    Layer.BROKER: SystemScenario,
+    Layer.HISTORY: HistoryScenario,
+    Layer.SIP: SIPScenario,
+    Layer.DOMAINS: DomainsScenario,
+    Layer.RUDP: RudpScenario,
+    Layer.RELAY: RelayScenario,
+    Layer.HOSTILE_RELAY: HostileRelayScenario,
+    Layer.NAT: NATScenario,
+    Layer.WEEKS: WeeksScenario,
+    Layer.CAUSAL: CausalScenario,
+    Layer.INTEREST: InterestScenario,
+    Layer.LINKS: LinksScenario,
+    Layer.ORDERED: OrderedScenario,
+    Layer.DIRECT: DirectScenario,
+    Layer.RESTORE: RestoreScenario,
+    Layer.MOVED: MovedScenario,
+}
+
+
+def replay_command(layer: Layer, seed: int) -> str:
+    """Return the command that replays ``seed``."""
+    option = "" if layer is Layer.BROKER else f" --layer {layer}"
+    return f"wanderbus sim{option} --seed {seed} --trace FILE"
