@@ -362,7 +362,7 @@ def test_an_agent_that_leaves_reports_no_restart_of_the_broker(town: Town) -> No
     town.run(3.0)
     assert [report.reason for report in phone.all_of(AgentStatusChanged)] == ["session established", "the agent left"]
     assert len(phone.all_of(Disconnected)) == 1
-    assert "heal" not in phone.node.timer_keys
+    assert "heal" not in phone.node.timers.keys
 
 
 @over_both

@@ -101,7 +101,7 @@ def test_d10_an_agent_that_leaves_sends_no_more_probes(town: Town) -> None:
     phone.node.feed([Disconnect()])
     town.run(60.0)
     assert len(phone.all_of(Disconnected)) == 1
-    assert "probe" not in phone.node.timer_keys
+    assert "probe" not in phone.node.timers.keys
 
 
 @over_both

@@ -275,7 +275,7 @@ def test_a_device_that_wakes_after_ten_hours_sends_a_handful_of_datagrams() -> N
     town = Town()
     phone = connected(town)
     town.run(30.0)
-    fired = [TimerFired(key) for key in phone.node.timer_keys]
+    fired = [TimerFired(key) for key in phone.node.timers.keys]
     assert fired
     outputs = phone.agent.step(fired, town.world.now + 36_000.0)
     assert len([each for each in outputs if isinstance(each, SendDatagram)]) <= 2 * len(fired)

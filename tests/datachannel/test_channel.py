@@ -152,7 +152,7 @@ def test_a_closed_channel_receives_nothing(call: Call) -> None:
     assert call.broker.channel.remote is None
     assert call.broker.transports._over_tcp == set()
     call.run(60.0)
-    assert call.broker.node.timer_keys == []
+    assert call.broker.node.timers.keys == []
 
 
 def refused(side: Side, media: MediaDescription) -> str:

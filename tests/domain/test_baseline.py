@@ -202,7 +202,7 @@ def test_the_state_is_what_the_log_gives(town: EciTown) -> None:
     seller.publish(1, 2)
     town.run(0.2)
     buyer.ask(protocol.Leave(buyer.next_request()))
-    assert rows_of(state_of(town)) == rows_of(town.server.recovered_state(from_log_alone=True))
+    assert rows_of(state_of(town)) == rows_of(town.server.storage.recovered(from_log_alone=True))
 
 
 def test_users_of_both_systems_receive_each_others_events() -> None:

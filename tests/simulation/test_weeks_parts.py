@@ -191,7 +191,7 @@ def test_the_server_restarts_with_the_time_of_its_last_record() -> None:
     world.run(3 * DAY_S)
     assert server.disk.rows_offset > 0
     server.crash(lose_rows=False)
-    assert server.recovered().wall_us == server.recovered(from_log_alone=True).wall_us
+    assert server.storage.recovered().wall_us == server.storage.recovered(from_log_alone=True).wall_us
     clock.jump(-4 * DAY_S)
     server.start()
     world.run(4 * DAY_S)

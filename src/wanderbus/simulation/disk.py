@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from wanderbus.records import SERVER_LOG
+from wanderbus.records import SERVER_LOG, AnyRecord, decode_record
 from wanderbus.simulation.world import World
 
 LogEntry = tuple[int, int, bytes]
@@ -46,6 +46,10 @@ class Disk:
     def log(self) -> list[LogEntry]:
         """Return the server's own log."""
         return self.logs[SERVER_LOG]
+
+    def records(self) -> list[AnyRecord]:
+        """Return the records of a broker in its own log."""
+        return [decode_record(payload) for _, _, payload in self.log]
 
     @property
     def durable(self) -> int:

@@ -231,7 +231,7 @@ class MovedScenario(Scenario):
     def _start(self, name: str, layout: Layout) -> None:
         node = self.nodes[name]
         self._in_use[name] = layout
-        has_sent = bool(node.recovered().servers[name].servers)
+        has_sent = bool(node.storage.recovered().servers[name].servers)
         node.channels = layout.channels(name, self.names, has_sent_directly=has_sent)
         node.start()
         self.world.after(self._draw.uniform(0.0, 0.5), self.devices[name].connect)

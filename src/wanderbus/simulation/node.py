@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from wanderbus.machine import (
@@ -20,6 +20,7 @@ from wanderbus.machine import (
 )
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.streams import StreamHost
+from wanderbus.simulation.timers import Timers
 from wanderbus.simulation.world import World
 
 
@@ -68,15 +69,10 @@ class Node:
         self.wire: Wire = network if wire is None else wire
         self._bound_to = self.wire
         self._on_report = on_report
-        self._timers: dict[Hashable, object] = {}
+        self.timers = Timers(world, lambda key: self.feed([TimerFired(key)]))
         self._sockets: dict[str, Address] = {}
         self._streams = StreamHost(world, network, self.feed, fingerprint=fingerprint, certified=certified)
         self.rebind(sockets, streams)
-
-    @property
-    def timer_keys(self) -> list[Hashable]:
-        """Return the keys of the active timers."""
-        return list(self._timers)
 
     def rebind(self, sockets: Mapping[str, Address], streams: Mapping[str, Address] | None = None) -> None:
         """Close every socket and open these, by name; the machine is notified of the streams that this ends."""
@@ -99,7 +95,7 @@ class Node:
         self._world.note(self.name, "killed")
         self._streams.kill()
         self.rebind({})
-        self._timers.clear()
+        self.timers.clear()
 
     def feed(self, inputs: Sequence[Input]) -> None:
         """Feed ``inputs`` to the machine now, and perform its outputs."""
@@ -117,9 +113,9 @@ class Node:
                     if source := self._sockets.get(socket):
                         self._transmit(source, destination, data)
                 case SetTimer(key=key, at=at):
-                    self._set_timer(key, at)
+                    self.timers.set(key, at)
                 case CancelTimer(key=key):
-                    self._timers.pop(key, None)
+                    self.timers.cancel(key)
                 case SendOnStream():
                     self._streams.send(output)
                 case CloseStream(connection=connection):
@@ -137,13 +133,3 @@ class Node:
 
     def _receiver(self, socket: str) -> Callable[[Address, bytes], None]:
         return lambda source, data: self.feed([DatagramReceived(socket, source, data)])
-
-    def _set_timer(self, key: Hashable, at: float) -> None:
-        token = self._timers[key] = object()
-
-        def fire() -> None:
-            if self._timers.get(key) is token:
-                del self._timers[key]
-                self.feed([TimerFired(key)])
-
-        self._world.at(at, fire)

@@ -6,17 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from wanderbus.broker.core import Broker
-from wanderbus.broker.history.piece import find_position, read_piece
-from wanderbus.broker.messages import (
-    Append,
-    Appended,
-    HistoryRead,
-    HistoryWanted,
-    MatchesRead,
-    MatchesWanted,
-    OffsetFound,
-    OffsetWanted,
-)
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
@@ -28,15 +17,13 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.records import DialogStored, decode_record
+from wanderbus.records import DialogStored
 from wanderbus.refusal_table import RefusalTable
 from wanderbus.refusals import Limited
 from wanderbus.relay.ng_client import RelayDriver
-from wanderbus.segments import Frame
-from wanderbus.simulation.disk import Disk
-from wanderbus.simulation.engine_beside import EngineBeside
 from wanderbus.simulation.network import Network
 from wanderbus.simulation.node import Node
+from wanderbus.simulation.storage import Storage
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.proxy.sip_server import SOCKET as PROXY_SOCKET
@@ -98,9 +85,8 @@ class SimulatedServer:
     ) -> None:
         self.ip = ip
         self._member = member
-        self.disk = Disk(world)
-        self.engine = EngineBeside(world, self.disk)
-        """The matching engine beside the server; a crash of the server leaves it running."""
+        self.storage = Storage(world, config, self._feed, save_s=(0.5, 5.0))
+        self.disk, self.engine = self.storage.disk, self.storage.engine
         self.crashes = 0
         self.refusals = RefusalTable()
         self._config = config
@@ -134,12 +120,13 @@ class SimulatedServer:
 
     def address_of(self, user: str) -> str | None:
         """Return the address to which the broker sends the user's data, by its log."""
-        decoded = (decode_record(payload) for _, _, payload in reversed(self.disk.log))
-        return next((r.address for r in decoded if isinstance(r, DialogStored) and r.user == user), None)
+        return next(
+            (r.address for r in reversed(self.disk.records()) if isinstance(r, DialogStored) and r.user == user), None
+        )
 
     def start(self) -> None:
         """Boot from the disk."""
-        random, state, member = SeededRandom(self._world), self.recovered_state(), self._member
+        random, state, member = SeededRandom(self._world), self.storage.start(), self._member
         # Dialogs through the proxy survive a restart, because its key stays the same.
         self._path_key = self._path_key or random.token(16)
         media = RelayDriver(self._relays, random) if self._relays else None
@@ -181,16 +168,7 @@ class SimulatedServer:
             fingerprint=_FINGERPRINT,
         )
         self._access.perform(access.start(self._world.wall_us, self._world.now))
-        self._save_later(self._access)
-
-    def recovered_state(self, *, from_log_alone: bool = False) -> BrokerState:
-        """Return the state on the disk: rows updated from the log, or rebuilt from the log alone."""
-        state = BrokerState(self._config.server, self._config.publishes_remembered)
-        if not from_log_alone:
-            state.load({name: rows.items() for name, rows in self.disk.rows.items()}, self.disk.rows_offset)
-        for offset, _, payload in self.disk.log[state.offset :]:
-            state.apply(offset, decode_record(payload))
-        return state
+        self.storage.save_later(state)
 
     def close_signalling(self) -> None:
         """Close one of the connections over which agents signal, if there is any."""
@@ -204,68 +182,14 @@ class SimulatedServer:
         self.crashes += 1
         self._sip.kill()
         self._access.kill()
-        self.disk.crash()
-        if lose_rows:
-            self.disk.forget_rows()
+        self.storage.crash(lose_rows=lose_rows)
 
     def _report(self, output: Output) -> None:
         if isinstance(output, Limited):
             self.refusals.note(output, self._world.now)
-        elif isinstance(output, Append):
-            node = self._access
+        else:
+            self.storage.perform(output)
 
-            def appended(durable: int) -> None:
-                inputs: list[Input] = [Appended(output.log, durable)]
-                if node is self._access and node is not None:
-                    node.feed(inputs)
-
-            self.disk.append(output.log, output.entries, appended, urgent=output.urgent)
-        elif isinstance(output, HistoryWanted | OffsetWanted):
-            self._read_later(output)
-        elif isinstance(output, MatchesWanted):
-            self._match(output)
-
-    def _read_later(self, wanted: HistoryWanted | OffsetWanted) -> None:
-        """Answer a question about the past after a while, as the log is then."""
-        node = self._access
-
-        def answer() -> None:
-            if node is self._access and node is not None and node.alive:
-                node.feed([self._read(wanted)])
-
-        self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
-
-    def _match(self, wanted: MatchesWanted) -> None:
-        node = self._access
-
-        def give(read: MatchesRead) -> None:
-            if node is self._access and node is not None and node.alive:
-                node.feed([read])
-
-        self.engine.ask(wanted, give)
-
-    def _read(self, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
-        frames = [Frame(offset, at_us, payload, 0) for offset, at_us, payload in self.disk.log]
-        if isinstance(wanted, HistoryWanted):
-            assert wanted.end <= self.disk.durable, "the piece ends with records that are not durable"
-            return read_piece(wanted, frames[wanted.first :])
-        since, offset = wanted.since, 0
-        if since.at_us is not None:
-            offset = next((each.offset for each in frames if each.at_us >= since.at_us), self.disk.durable)
-        elif since.event is not None:
-            offset = since.event.number + 1
-        elif since.position is not None:
-            found = find_position(frames, wanted.user, wanted.session, since.position.number)
-            if found is None:
-                return OffsetFound(wanted.lookup, None, "the log has no such position")
-            offset = found
-        return OffsetFound(wanted.lookup, offset)
-
-    def _save_later(self, node: AccessNode) -> None:
-        def save() -> None:
-            if node.alive:
-                state = self.state
-                self.disk.save(state.changes(), state.offset)
-                self._save_later(node)
-
-        self._world.after(self._world.random.uniform(0.5, 5.0), save)
+    def _feed(self, given: Input) -> None:
+        assert self._access is not None
+        self._access.feed([given])

@@ -536,7 +536,7 @@ def test_a_disconnected_server_gets_no_offers_and_the_link_ends_on_both_sides() 
     sent = len(domain.sent)
     domain.run(30)
     assert len(domain.sent) == sent
-    assert domain.nodes["a"].timer_keys == []
+    assert domain.nodes["a"].timers.keys == []
 
 
 def test_messages_and_numbers_of_many_lives_stay_apart() -> None:

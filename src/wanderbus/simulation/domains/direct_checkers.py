@@ -33,7 +33,7 @@ def causal_truth(nodes: Mapping[str, DirectNode]) -> CausalTruth:
 
 
 def _written(server: int, node: DirectNode) -> Iterator[Written]:
-    for offset, record in enumerate(node.records()):
+    for offset, record in enumerate(node.disk.records()):
         for change in _changes(record):
             yield Written(node.written[offset][0], server, node.broker.state.incarnation, change)
 
@@ -91,7 +91,7 @@ class DeliveryTruth:
     def _follow(self, node: DirectNode) -> None:
         """Note the deliveries of one server, with the order of its decentralised events in the log."""
         order = Order(node.name)
-        for offset, record in enumerate(node.records()):
+        for offset, record in enumerate(node.disk.records()):
             match record:
                 case records.Published(acceptance=acceptance):
                     self.published[acceptance.id] = node.written[offset][1], record.event
@@ -164,7 +164,7 @@ def check_advertised(nodes: Mapping[str, DirectNode], devices: Mapping[str, Dire
         assert node.channels.direct is not None
         live: dict[str, Offer] = {}
         counting: set[str] = set()
-        for record in node.records():
+        for record in node.disk.records():
             match record:
                 case records.Advertised():
                     live[record.advertisement] = Offer.of(record.subject, record.expression)

@@ -58,10 +58,13 @@ class DirectNode(DomainNode):
         return None if self.group is None else self.group()
 
     def _perform(self, output: Input | Output) -> None:
-        if isinstance(output, SendDatagram):
-            self.send_to_group(output.data)
-        else:
-            super()._perform(output)
+        match output:
+            case SendDatagram(data=data):
+                self.send_to_group(data)
+                return
+            case Append(entries=entries):
+                self.written.update((offset, (self._next_sequence(), self._world.now)) for offset, _, _ in entries)
+        super()._perform(output)
 
     def open(self, user: str, receive: Callable[[bytes], None], delay_s: float = DELAY_S) -> int:
         """Open a link of a device, which messages to it take ``delay_s`` to pass; return its number."""
@@ -79,8 +82,3 @@ class DirectNode(DomainNode):
 
     def _lose_devices(self) -> None:
         pass  # the scenario connects each device again when its server has started
-
-    def _append(self, output: Append) -> None:
-        for offset, _, _ in output.entries:
-            self.written[offset] = self._next_sequence(), self._world.now
-        super()._append(output)

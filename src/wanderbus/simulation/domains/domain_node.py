@@ -13,8 +13,6 @@ from wanderbus import protocol
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
     AdvertisementsChanged,
-    Append,
-    Appended,
     ArrivalMatched,
     ArrivalsTaken,
     ArrivalsWanted,
@@ -23,23 +21,18 @@ from wanderbus.broker.messages import (
     DirectInterestChanged,
     DiskFreed,
     DiskFull,
-    EventsWanted,
     ForwardPublish,
-    HistoryWanted,
     InterestChanged,
     LinkClosed,
     LinkDropped,
     LinkOpened,
-    MatchesWanted,
     MessageArrived,
-    OffsetWanted,
     RoutesAnswered,
     SendOnLink,
     SendToLeader,
 )
 from wanderbus.broker.rollback.messages import LogRolledBack, ServerStarted
 from wanderbus.broker.state.start import has_moved
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.direct_channels import CAUSAL_PREFIX
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.composition import Composition, Part
@@ -60,11 +53,11 @@ from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.records import SERVER_LOG, AnyRecord, decode_record
-from wanderbus.simulation.disk import Disk, DiskCopy
+from wanderbus.records import SERVER_LOG
+from wanderbus.simulation.disk import DiskCopy
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks
-from wanderbus.simulation.domains.past_events import read_events, read_own
-from wanderbus.simulation.engine_beside import EngineBeside
+from wanderbus.simulation.storage import Storage
+from wanderbus.simulation.timers import Timers
 from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
@@ -87,13 +80,10 @@ class DomainNode(ABC):
     ) -> None:
         self.name = name
         self.channels = channels
-        self.disk = Disk(world)
-        self.alive = False
+        self._config = msgspec.structs.replace(config, server=name, domain=DOMAIN)
+        self.storage = Storage(world, self._config, self.feed, save_s=save_s)
+        self.disk, self.engine = self.storage.disk, self.storage.engine
         self.crashes = 0
-        self.engine = EngineBeside(world, self.disk)
-        """The matching engine beside the server; a crash of the server leaves it running."""
-        self.log_begins = 0
-        """Offset below which records of the log are lost for other servers, and for readers of channels."""
         self.problems: list[str] = []
         self.rollbacks: list[str] = []
         """Reasons for which the broker took its log for an earlier copy."""
@@ -106,16 +96,18 @@ class DomainNode(ABC):
         self.interest: DirectInterest | None = None
         """Interest in decentralised channels, of the same life; None if there are none."""
         self._world = world
-        self._config = msgspec.structs.replace(config, server=name, domain=DOMAIN)
-        self._save_s = save_s
-        self._life = 0
         self._last_link = 0
         self._open: dict[int, DomainLink] = {}
         """Open links to servers, by this server's number."""
         self._devices: dict[int, Callable[[bytes], None]] = {}
         """Function that sends to the device, by the number of its open link."""
-        self._timers: dict[Hashable, object] = {}
+        self._timers = Timers(world, self._fire)
         self._is_full = False
+
+    @property
+    def alive(self) -> bool:
+        """Return whether the server runs."""
+        return self.storage.is_up
 
     @property
     def spark_subjects(self) -> tuple[str, ...]:
@@ -126,14 +118,13 @@ class DomainNode(ABC):
 
     def start(self) -> None:
         """Boot from the disk."""
-        state, direct = self.recovered(), self.channels.direct
-        self._life += 1
-        self.alive = True
+        state, direct = self.storage.start(), self.channels.direct
+        epoch = self.storage.lives
         self.broker = Broker(state, self._config, channels=self.channels)
-        self.interest = None if direct is None else DirectInterest(direct, epoch=self._life, group=self._make_group())
+        self.interest = None if direct is None else DirectInterest(direct, epoch=epoch, group=self._make_group())
         self.sessions = LeaderSessions(
             self.channels,
-            epoch=self._life,
+            epoch=epoch,
             positions=dict(state.leaders.items()),
             have_moved=has_moved(state, self.channels.layout),
         )
@@ -145,7 +136,7 @@ class DomainNode(ABC):
         self._traffic = ServerTraffic(self._parts, servers, DOMAIN)
         self._note("starts")
         self._start_parts()
-        self._save_later(self.broker)
+        self.storage.save_later(state)
 
     def _make_group(self) -> MulticastGroup | None:
         """Return the multicast group of a new life, None if the domain has none."""
@@ -167,16 +158,15 @@ class DomainNode(ABC):
         """Lose power, and with it every link; the state file may be lost too."""
         self.problems += self.check_rows()
         self.crashes += 1
-        self.alive = self._is_full = False
+        self.storage.stop()
+        self._is_full = False
         self._note("crashes")
         self._timers.clear()
         self._open.clear()
         self._devices.clear()
         self._lose_devices()
         self.links.server_crashed(self)
-        self.disk.crash()
-        if lose_rows:
-            self.disk.forget_rows()
+        self.storage.crash(lose_rows=lose_rows)
 
     def restore(self, copy: DiskCopy, *, lose_rows: bool) -> None:
         """Lose power, and start next time from an earlier copy of the disk."""
@@ -185,21 +175,6 @@ class DomainNode(ABC):
         self.disk.restore(copy)
         if lose_rows:
             self.disk.forget_rows()
-
-    def recovered(self, *, from_log_alone: bool = False) -> BrokerState:
-        """Return the state on the disk: rows updated from the log, or rebuilt from the log alone."""
-        state = BrokerState(self.name, self._config.publishes_remembered)
-        log = self.disk.log
-        if not from_log_alone and self.disk.rows_offset:
-            state.load({name: rows.items() for name, rows in self.disk.rows.items()}, self.disk.rows_offset)
-            state.wall_us = log[state.offset - 1][1]
-        for offset, _, payload in log[state.offset :]:
-            state.apply(offset, decode_record(payload))
-        return state
-
-    def records(self) -> list[AnyRecord]:
-        """Return the records of the log."""
-        return [decode_record(payload) for _, _, payload in self.disk.log]
 
     def next_link(self) -> int:
         """Return the number of a new link, in rising order."""
@@ -262,65 +237,19 @@ class DomainNode(ABC):
                 self._devices[number](payload)
             case LinkDropped(link=number, reason=reason):
                 self._drop_device(number, reason)
-            case Append():
-                self._append(output)
             case SetTimer(key=key, at=at):
-                self._set_timer(key, at)
+                self._timers.set(key, at)
             case CancelTimer(key=key):
-                self._timers.pop(key, None)
-            case EventsWanted() | HistoryWanted() | OffsetWanted():
-                self._read_later(output)
-            case MatchesWanted():
-                self._match(output)
+                self._timers.cancel(key)
             case LogRolledBack(reason=reason, session=""):
                 self.rollbacks.append(reason)
+            case Output():
+                self.storage.perform(output)
 
-    def _read_later(self, wanted: EventsWanted | HistoryWanted | OffsetWanted) -> None:
-        """Answer after a while, as the log is then."""
-        life = self._life
-
-        def answer() -> None:
-            if life != self._life:
-                return
-            if isinstance(wanted, EventsWanted):
-                assert wanted.end <= self.disk.durable, "the answer ends with records that are not durable"
-                self.feed(read_events(self.disk, self.log_begins, wanted))
-            else:
-                self.feed(read_own(self.disk, wanted))
-
-        self._world.after(self._world.random.uniform(0.0002, 0.05), answer)
-
-    def _match(self, wanted: MatchesWanted) -> None:
-        life = self._life
-        self.engine.ask(wanted, lambda read: self.feed(read) if life == self._life else None)
-
-    def _append(self, output: Append) -> None:
-        life, log = self._life, output.log
-        self.disk.append(log, output.entries, lambda durable: self._appended(life, log, durable), urgent=output.urgent)
-
-    def _appended(self, life: int, log: str, durable: int) -> None:
-        if life == self._life:
-            self.feed(Appended(log, durable))
-
-    def _set_timer(self, key: Hashable, at: float) -> None:
-        token = self._timers[key] = object()
-
-        def fire() -> None:
-            if self._timers.get(key) is token:
-                del self._timers[key]
-                self._parts.precede(BROKER, ClockRead(self._world.wall_us))
-                assert self._parts.give_timer(key), key
-                self._run()
-
-        self._world.at(at, fire)
-
-    def _save_later(self, broker: Broker) -> None:
-        def save() -> None:
-            if self.alive and broker is self.broker:
-                self.disk.save(broker.state.changes(), broker.state.offset)
-                self._save_later(broker)
-
-        self._world.after(self._world.random.uniform(*self._save_s), save)
+    def _fire(self, key: Hashable) -> None:
+        self._parts.precede(BROKER, ClockRead(self._world.wall_us))
+        assert self._parts.give_timer(key), key
+        self._run()
 
     # Links to servers -----------------------------------------------------------------------------------------------
 
@@ -396,12 +325,9 @@ class DomainNode(ABC):
                     self.problems.append(f"{event} was announced before it was durable")
 
     def check_rows(self) -> Iterator[str]:
-        """Yield the differences between live state, rows with the rest of the log, and the log alone (DESIGN 5.1)."""
-        live = _rows(self.broker.state)
-        for what, state in (("rows and log", self.recovered()), ("log alone", self.recovered(from_log_alone=True))):
-            for table, rows in _rows(state).items():
-                if rows != live[table]:
-                    yield f"{self.name}: the {what} give other {table} than the live state"
+        """Yield the differences between the live state and those on the disk."""
+        for problem in self.storage.check_rows(self.broker.state):
+            yield f"{self.name}: {problem}"
 
     def check_nothing_waits(self) -> Iterator[str]:
         """Yield what is still on its way though all is quiet."""
@@ -458,7 +384,3 @@ class _LinkReports:
                 self.unconsumed[each.link] += 1
             passed.append(each)
         return passed
-
-
-def _rows(state: BrokerState) -> dict[str, dict[str, bytes]]:
-    return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}

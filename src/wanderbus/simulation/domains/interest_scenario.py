@@ -335,7 +335,7 @@ class InterestScenario(Scenario):
         for node in self._nodes():
             if not node.alive:
                 self.problems.append(f"{node.name} is not alive")
-            elif self._host_of(node).repeat_at() is not None or node.timer_keys:
+            elif self._host_of(node).repeat_at() is not None or node.timers.keys:
                 self.problems.append(f"{node.name} still waits for confirmations")
         for server in self.access.values():
             for kind in ("interest", "advertisements"):

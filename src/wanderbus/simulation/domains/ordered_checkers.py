@@ -80,7 +80,7 @@ class ServerTruth:
         self._live: dict[str, Followed] = {}
         self._unmatched: dict[int, tuple[EventId, set[str]]] = {}
         """Events that wait for the matching engine, and the subscriptions that have to get them, by offset."""
-        for offset, record in enumerate(node.records()):
+        for offset, record in enumerate(node.disk.records()):
             self._follow(offset, record)
         self._on_matched(_FOREVER, ())
 
@@ -237,7 +237,7 @@ class OrderedTruth:
         if is_ordered or is_live:
             lives, has_gap = len(followed.lives), bool(followed.lost)
             self.problems += check_past(what, followed.past, got, wanted, lives=lives, is_live=is_live, has_gap=has_gap)
-        if followed.past.has_failed and not leader.node.log_begins:
+        if followed.past.has_failed and not leader.node.storage.log_begins:
             self.problems.append(f"{what} has failed, although {first.origin} keeps its log")
 
     def _check_acceptance(self) -> None:
@@ -323,7 +323,7 @@ class OrderedTruth:
         """Accept that an event is missed if a bound of its leader bit, and the subscription has a gap or its end."""
         lost = any(start < at < end for at in server.losses.get(event.origin, ()))
         is_told = lost and (followed.lost or followed.past.has_failed)
-        if event.number >= self.servers[event.origin].node.log_begins or not is_told:
+        if event.number >= self.servers[event.origin].node.storage.log_begins or not is_told:
             self.problems.append(f"{followed.subscription.id} of {server.node.name} has missed {event}")
 
     def _check_received(self, identity: str, followed: Followed) -> None:

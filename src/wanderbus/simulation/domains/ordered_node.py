@@ -35,11 +35,11 @@ class OrderedNode(DomainNode):
     def drop_log(self) -> None:
         """Lose old records of the log, as retention does."""
         if self.alive and self.disk.durable:
-            self.log_begins = max(
-                self.log_begins, self._world.random.randint(self.disk.durable // 2, self.disk.durable)
+            self.storage.log_begins = max(
+                self.storage.log_begins, self._world.random.randint(self.disk.durable // 2, self.disk.durable)
             )
-            self._note(f"log begins at {self.log_begins}")
-            self.feed(LogBegins(self.log_begins))
+            self._note(f"log begins at {self.storage.log_begins}")
+            self.feed(LogBegins(self.storage.log_begins))
 
     def open(
         self, user: str, device: str, delay_s: float, receive: Callable[[int, Sequence[bytes]], None]

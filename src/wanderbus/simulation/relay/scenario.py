@@ -272,6 +272,6 @@ class RelayScenario(Scenario):
         self._command(ng.delete(call_id=CALL))
         if node.ports or node.relay.sides or node.relay.calls:
             self.problems.append("the relay has something left when the call is over")
-        self.world.run(self.world.now + 120.0, done=lambda: not node.timer_keys)
-        if node.timer_keys:
+        self.world.run(self.world.now + 120.0, done=lambda: not node.timers.keys)
+        if node.timers.keys:
             self.problems.append("the relay does not come to rest")

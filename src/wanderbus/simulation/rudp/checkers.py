@@ -141,8 +141,8 @@ def check_retired(scenario: RudpScenario) -> None:
     for party in scenario.parties:
         for end in party.ends:
             party.close(end)
-        if party.node.timer_keys:
-            scenario.problems.append(f"{party.name}: timers are left: {party.node.timer_keys}")
+        if party.node.timers.keys:
+            scenario.problems.append(f"{party.name}: timers are left: {party.node.timers.keys}")
         held = {name: value for name, value in vars(party.endpoint).items() if isinstance(value, dict | set | list)}
         if left := [name for name, value in held.items() if value]:
             scenario.problems.append(f"{party.name}: the endpoint keeps {left}")
@@ -153,8 +153,8 @@ def _check_rest(scenario: RudpScenario) -> None:
     before = scenario.network.delivered
     scenario.world.run(scenario.world.now + REST_S)
     for party in scenario.parties:
-        if party.config.keepalive_s is None and party.node.timer_keys:
-            scenario.problems.append(f"{party.name}: timers are left at rest: {party.node.timer_keys}")
+        if party.config.keepalive_s is None and party.node.timers.keys:
+            scenario.problems.append(f"{party.name}: timers are left at rest: {party.node.timers.keys}")
         if (weight := weight_bytes(party.endpoint)) > _weight_at_rest(party):
             scenario.problems.append(f"{party.name}: the endpoint keeps {weight} bytes at rest")
     keepalives = any(party.config.keepalive_s for party in scenario.parties)

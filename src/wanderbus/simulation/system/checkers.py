@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from wanderbus import filters, records
-from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Gap, Notification
-from wanderbus.records import decode_record
 from wanderbus.simulation.server import SimulatedServer
 from wanderbus.simulation.system.traveller import Traveller, is_pattern
 from wanderbus.subscription import Since
@@ -17,7 +13,7 @@ from wanderbus.subscription import Since
 
 def check_all(server: SimulatedServer, travellers: Sequence[Traveller]) -> list[str]:
     """Return one line for every broken promise in the finished world."""
-    log = [decode_record(payload) for _, _, payload in server.disk.log]
+    log = server.disk.records()
     problems: list[str] = []
     for traveller in travellers:
         problems += [f"{traveller.name}: {problem}" for problem in traveller.problems]
@@ -130,16 +126,8 @@ def _difference(expected: Sequence[object], seen: Sequence[object]) -> str:
 
 def _check_state(server: SimulatedServer) -> Iterator[str]:
     """Check that the live state equals that of the log, with the rows of the state file and without (DESIGN 5.1)."""
-    live = _as_rows(server.state)
-    if live != _as_rows(server.recovered_state()):
-        yield "the state file brought up to date from the log differs from the live state"
-    if live != _as_rows(server.recovered_state(from_log_alone=True)):
-        yield "the state rebuilt from the log alone differs from the live state"
+    yield from server.storage.check_rows(server.state)
     for user in {row.user for row in server.state.devices.values()}:
         rows = [row for row in server.state.devices.values() if row.user == user]
         if any(row.status == "CONNECTED" and row.away_since_us is not None for row in rows):
             yield f"{user} is CONNECTED and away at once"
-
-
-def _as_rows(state: BrokerState) -> dict[str, dict[str, bytes]]:
-    return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}

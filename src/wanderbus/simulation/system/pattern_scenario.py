@@ -8,7 +8,7 @@ from typing import Final
 
 from wanderbus.patterns import Pattern, Seen, compile_pattern
 from wanderbus.patterns.state import BEFORE_ALL_US
-from wanderbus.records import Published, Subscribed, decode_record
+from wanderbus.records import Published, Subscribed
 from wanderbus.simulation.system.checkers import check_items
 from wanderbus.simulation.system.scenario import EXPRESSIONS, STOCKS, SystemScenario
 from wanderbus.simulation.system.traveller import Traveller
@@ -55,7 +55,7 @@ class PatternScenario(SystemScenario):
 
     def expected(self, user: str, text: str) -> list[object]:
         """Return the detections of a pattern in the log, from its subscription on, as one batch."""
-        log = [decode_record(payload) for _, _, payload in self.server.disk.log]
+        log = self.server.disk.records()
         begin = next(
             (
                 offset

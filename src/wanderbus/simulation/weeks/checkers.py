@@ -11,7 +11,7 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.broker.state.rows import PastSessions, session_key
 from wanderbus.event import Gap, Notification
-from wanderbus.records import AnyRecord, Published, decode_record
+from wanderbus.records import AnyRecord, Published
 from wanderbus.simulation.weeks.account import Happened
 from wanderbus.simulation.weeks.device import WeeksDevice
 from wanderbus.simulation.weeks.life import Life, Received
@@ -37,7 +37,7 @@ _HELD_S: Final = 1.0
 
 def check_weeks(server: WeeksServer, devices: Sequence[WeeksDevice]) -> list[str]:
     """Return one line for every broken promise in the finished world."""
-    log = [decode_record(payload) for _, _, payload in server.disk.log]
+    log = server.disk.records()
     truth = Truth(server.config, _history(server, devices))
     assert server.broker is not None
     truth.fold(log, server.broker.state.wall_us)

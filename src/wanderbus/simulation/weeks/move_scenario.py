@@ -13,7 +13,7 @@ from wanderbus.event import Event
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.patterns import compile_pattern
-from wanderbus.records import AnyRecord, Detected, Published, SessionFenced, SessionImported, Subscribed, decode_record
+from wanderbus.records import AnyRecord, Detected, Published, SessionFenced, SessionImported, Subscribed
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.weeks.clock import WallClock
 from wanderbus.simulation.weeks.pattern_truth import Followed
@@ -193,7 +193,7 @@ class MoveScenario(Scenario):
 
 
 def _log(server: WeeksServer) -> list[AnyRecord]:
-    return [decode_record(payload) for _, _, payload in server.disk.log]
+    return server.disk.records()
 
 
 def _seen(event: Event) -> Seen:

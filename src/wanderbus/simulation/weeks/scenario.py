@@ -12,7 +12,7 @@ from wanderbus import protocol
 from wanderbus.broker.messages import DiskFreed, DiskFull
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.records import Detected, Published, decode_record
+from wanderbus.records import Detected, Published
 from wanderbus.simulation.scenario import Scenario
 from wanderbus.simulation.weeks.checkers import check_weeks
 from wanderbus.simulation.weeks.clock import WallClock
@@ -87,7 +87,7 @@ class WeeksScenario(Scenario):
         self.problems += check_weeks(self.server, [*self.devices, *self._visitors])
 
     def counts(self) -> dict[str, float]:
-        log = [decode_record(payload) for _, _, payload in self.server.disk.log]
+        log = self.server.disk.records()
         sessions = list(self.server.broker.state.sessions.values()) if self.server.broker else []
         return {
             "days": self.days,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -12,11 +12,9 @@ from wanderbus.broker.core import Broker
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.messages import (
     Append,
-    Appended,
     LinkClosed,
     LinkDropped,
     LinkOpened,
-    MatchesWanted,
     MessageArrived,
     SendOnLink,
     UserStatusChanged,
@@ -31,9 +29,8 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.records import decode_record
-from wanderbus.simulation.disk import Disk
-from wanderbus.simulation.engine_beside import EngineBeside
+from wanderbus.simulation.storage import Storage
+from wanderbus.simulation.timers import Timers
 from wanderbus.simulation.weeks.clock import ClockWatch, WallClock
 from wanderbus.simulation.weeks.hook import handled
 from wanderbus.simulation.weeks.policy import LATEST, latest
@@ -41,8 +38,6 @@ from wanderbus.simulation.weeks.stream import name_of
 from wanderbus.simulation.weeks.windows import LOTS, are_lots
 from wanderbus.simulation.weeks.wire import Direction, Wire
 from wanderbus.simulation.world import World
-
-Rows = dict[str, dict[str, bytes]]
 
 _HOUR_S: Final = 3_600.0
 
@@ -73,9 +68,8 @@ class WeeksServer:
 
     def __init__(self, world: World, clock: WallClock, config: BrokerConfig) -> None:
         self.config = config
-        self.disk = Disk(world)
-        self.engine = EngineBeside(world, self.disk)
-        """The matching engine beside the broker; a crash of the broker leaves it running."""
+        self.storage = Storage(world, config, self.feed, save_s=(_HOUR_S, 48 * _HOUR_S))
+        self.disk, self.engine = self.storage.disk, self.storage.engine
         self.watch = ClockWatch(config.clock_slew_max)
         self.crashes = 0
         self.broker: Broker | None = None
@@ -95,8 +89,7 @@ class WeeksServer:
         """User and device of every link that the broker has to regard as open."""
         self._attached: set[int] = set()
         self._statuses: dict[str, str] = {}
-        self._timers: dict[Hashable, object] = {}
-        self._durable = 0
+        self._timers = Timers(world, lambda key: self.feed(TimerFired(key)))
         self.on_output: Callable[[Output], None] = lambda output: None
         """Called with each output that is not for a link, the disk, the engine or a clock."""
         self._overdue_us: dict[tuple[str, str], int] = {}
@@ -109,8 +102,7 @@ class WeeksServer:
 
     def start(self) -> None:
         """Boot from the disk."""
-        state = self.recovered()
-        self._durable = len(self.disk.log)
+        state = self.storage.start()
         self.watch.booted(state.wall_us)
         self.broker = Broker(
             state,
@@ -121,7 +113,7 @@ class WeeksServer:
         )
         self._note("starts")
         self.feed(ServerStarted())
-        self._save_later(self.broker)
+        self.storage.save_later(state)
 
     def crash(self, *, lose_rows: bool) -> None:
         """Lose power, and with it every link; the state file may be lost too."""
@@ -135,22 +127,9 @@ class WeeksServer:
             wire.cut()
         self._wires.clear()
         self._open.clear()
-        self.disk.crash()
+        self.storage.crash(lose_rows=lose_rows)
         kept = len(self.disk.log)
         self.offered = {uid: offered for uid, offered in self.offered.items() if offered.last <= kept}
-        if lose_rows:
-            self.disk.forget_rows()
-
-    def recovered(self, *, from_log_alone: bool = False) -> BrokerState:
-        """Return the state on the disk: rows updated from the log, or rebuilt from the log alone."""
-        state = BrokerState(self.config.server, self.config.publishes_remembered)
-        log = self.disk.log
-        if not from_log_alone and self.disk.rows_offset:
-            state.load({name: rows.items() for name, rows in self.disk.rows.items()}, self.disk.rows_offset)
-            state.wall_us = log[state.offset - 1][1]
-        for offset, _, payload in log[state.offset :]:
-            state.apply(offset, decode_record(payload))
-        return state
 
     def feed(self, *inputs: Input) -> None:
         """Feed ``inputs`` to the broker, the wall clock first, and perform its outputs."""
@@ -166,52 +145,22 @@ class WeeksServer:
         match output:
             case SendOnLink(link=link, payload=payload):
                 self._send(link, payload)
-            case Append(log=log, entries=entries, urgent=urgent):
+            case Append(entries=entries):
                 self.walls_us.update((offset, wall_us) for offset, _, _ in entries)
-                broker = self.broker
-                self.disk.append(log, entries, lambda durable: self._appended(broker, log, durable), urgent=urgent)
+                self.storage.perform(output)
             case SetTimer(key=key, at=at):
-                self._set_timer(key, at)
+                self._timers.set(key, at)
             case CancelTimer(key=key):
-                self._timers.pop(key, None)
+                self._timers.cancel(key)
             case UserStatusChanged(user=user, status=status):
                 self._statuses[user] = status
-            case MatchesWanted():
-                self._match(output)
             case LinkDropped(link=link, reason=reason):
                 if wire := self._wires.get(link):
                     wire.cut()
                     wire.on_drop()
                     self.close(link, reason)
-            case _:
+            case _ if not self.storage.perform(output):
                 self.on_output(output)
-
-    def _appended(self, broker: Broker | None, log: str, durable: int) -> None:
-        if broker is self.broker:
-            self._durable = durable
-            self.feed(Appended(log, durable))
-
-    def _match(self, wanted: MatchesWanted) -> None:
-        broker = self.broker
-        self.engine.ask(wanted, lambda read: self.feed(read) if broker is self.broker else None)
-
-    def _set_timer(self, key: Hashable, at: float) -> None:
-        token = self._timers[key] = object()
-
-        def fire() -> None:
-            if self._timers.get(key) is token:
-                del self._timers[key]
-                self.feed(TimerFired(key))
-
-        self._world.at(at, fire)
-
-    def _save_later(self, broker: Broker) -> None:
-        def save() -> None:
-            if broker is self.broker:
-                self.disk.save(broker.state.changes(), broker.state.offset)
-                self._save_later(broker)
-
-        self._world.after(self._world.random.uniform(1, 48) * _HOUR_S, save)
 
     # Links -----------------------------------------------------------------------------------------------------
 
@@ -274,7 +223,7 @@ class WeeksServer:
             wire.down.send(payload)
 
     def _check_durable(self, offset: int) -> None:
-        if offset >= self._durable:
+        if offset >= self.disk.durable:
             self.problems.append(f"event {offset} was announced before it was durable")
 
     def _note(self, what: str) -> None:
@@ -347,14 +296,7 @@ class WeeksServer:
         """Yield the differences between live state, rows with the rest of the log, and the log alone (DESIGN 5.1)."""
         if self.broker is None:
             return
-        live = _rows(self.broker.state)
-        for what, state in (("rows and log", self.recovered()), ("log alone", self.recovered(from_log_alone=True))):
-            for table, rows in _rows(state).items():
-                if rows != live[table]:
-                    differing = sorted(
-                        key for key in rows.keys() | live[table] if rows.get(key) != live[table].get(key)
-                    )
-                    yield f"the {what} give other {table} than the live state: {differing[:3]}"
+        yield from self.storage.check_rows(self.broker.state)
 
 
 def _is_needed(state: BrokerState, session: SessionRow) -> bool:
@@ -364,7 +306,3 @@ def _is_needed(state: BrokerState, session: SessionRow) -> bool:
     engine_next = state.servers[state.server].engine_next
     former = (life for identity in session.ended for life in state.tombstones[identity].former)
     return is_waited_for(state) and any(life.end > engine_next for life in former)
-
-
-def _rows(state: BrokerState) -> Rows:
-    return {table.name: {key: msgspec.json.encode(row) for key, row in table.items()} for table in state.tables}

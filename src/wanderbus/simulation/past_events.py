@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wanderbus.broker.history.piece import read_piece
+from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import EventsRead, EventsWanted, HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.segments import Frame
 from wanderbus.simulation.disk import Disk
@@ -29,7 +29,11 @@ def read_events(disk: Disk, log_begins: int, wanted: EventsWanted) -> EventsRead
 def read_own(disk: Disk, wanted: HistoryWanted | OffsetWanted) -> HistoryRead | OffsetFound:
     """Return the answer for a subscription here, for which the log keeps all records that it still has to read."""
     if isinstance(wanted, OffsetWanted):
-        return OffsetFound(wanted.lookup, _offset(disk, wanted.since, 0))
+        if wanted.since.position is None:
+            return OffsetFound(wanted.lookup, _offset(disk, wanted.since, 0))
+        frames = (Frame(*entry, 0) for entry in disk.log)
+        found = find_position(frames, wanted.user, wanted.session, wanted.since.position.number)
+        return OffsetFound(wanted.lookup, found, "" if found is not None else "the log has no such position")
     assert wanted.end <= disk.durable, "the piece ends with records that are not durable"
     return read_piece(wanted, (Frame(*entry, 0) for entry in disk.log[wanted.first : wanted.end]))
 
