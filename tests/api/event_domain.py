@@ -93,7 +93,7 @@ class Domain:
         """Run all servers until each leader knows what the others want: before that, events wait there."""
         async with self.servers() as servers:
             for each in servers.values():
-                while service(each).broker._settled.missing:
+                while service(each).broker.diagnostics.missing:
                     await asyncio.sleep(0.005)
 
     def agent(self, server: str, name: str = "alice", **options: Any) -> wanderbus.Agent:

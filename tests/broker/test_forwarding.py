@@ -87,10 +87,10 @@ def test_the_answer_of_a_closed_link_is_for_nobody(desk: AccessDesk) -> None:
     bob = desk.attach(BOB)
     desk.send(bob, Publish(7, event(1)))
     desk.close(bob)
+    assert list(desk.broker.diagnostics.waiting()) == ["events"]
     desk.answered(1)
     assert answers(desk, bob) == []
-    forwarding = desk.broker._forwarding
-    assert (forwarding._waiting, forwarding._request_of, dict(forwarding._bytes_of)) == ({}, {}, {})
+    assert desk.broker.diagnostics.waiting() == {}
 
 
 def test_a_device_has_a_bounded_number_of_bytes_on_their_way(desk: AccessDesk) -> None:

@@ -137,7 +137,7 @@ def test_one_that_ends_before_it_counts_is_answered_and_nothing_is_kept(desk: Ac
     (identity,) = desk.broker.state.sessions[f"{ALICE}/default"].subscriptions
     desk.send(alice, Unsubscribe(2, identity))
     assert done(desk, alice) == [1, 2]
-    assert (desk.broker._interest._held, desk.broker._interest._reported) == ({}, {})
+    assert (desk.broker.diagnostics.waiting(), desk.broker._interest._reported) == ({}, {})
 
 
 def test_one_that_is_renewed_after_its_end_does_not_count_because_its_former_life_does(desk: AccessDesk) -> None:

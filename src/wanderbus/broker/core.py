@@ -6,7 +6,7 @@ it touches no files: it emits records as :class:`Append`, and :class:`Appended` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -68,13 +68,14 @@ from wanderbus.broker.publish.publishing import OfPublishers, Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.queues.return_pace import SERVERS
-from wanderbus.broker.readers import Link, Reader
+from wanderbus.broker.readers import Link
 from wanderbus.broker.restrictions.custom_restrictions import CustomRestrictions
 from wanderbus.broker.rollback.attachments import Attachments
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, ServerStarted
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.arrivals import Arrivals
+from wanderbus.broker.servers.diagnostics import Diagnostics
 from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.interest_requests import InterestRequests
@@ -185,6 +186,19 @@ class Broker:
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, self._ends, config, self.engine, phases)
         self._channel_history = ChannelHistory(state, journal, links, config, channels, below, self._questions)
+        self.diagnostics = self._make_diagnostics(links)
+
+    def _make_diagnostics(self, links: Links) -> Diagnostics:
+        return Diagnostics(
+            links,
+            self._settled,
+            self._direct,
+            events=self._forwarding,
+            filters=self._filters,
+            histories=self._channel_history,
+            questions=self._questions,
+            subscriptions=self._interest,
+        )
 
     def _make_catch_up(
         self,
@@ -274,14 +288,6 @@ class Broker:
     def take_closed_links(self) -> list[int]:
         """Return the links that were closed or refused since the last call, before their ``LinkDropped`` is durable."""
         return self._links.take_closed()
-
-    def unserved(self) -> Iterator[tuple[Link, Reader]]:
-        """Yield readers that are sent nothing though something waits and nothing is unacknowledged: always none."""
-        return self._links.unserved()
-
-    def readers_of_all(self) -> Iterator[tuple[Link, Reader]]:
-        """Yield every reader with its link."""
-        return ((link, reader) for link in self._links.all() for reader in link.readers())
 
     def readers(self, link: int) -> Mapping[int, str]:
         """Return the subscriptions that are read on a link, by the agent's handle for each."""

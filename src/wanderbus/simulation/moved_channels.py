@@ -164,7 +164,7 @@ class MovedScenario(Scenario):
     def _check_rest(self) -> Iterator[str]:
         for node in self.nodes.values():
             yield from [*node.problems, *node.check_rows(), *node.check_nothing_waits()]
-            if missing := node.broker._settled.missing:
+            if missing := node.broker.diagnostics.missing:
                 yield f"{node.name} does not know what {missing} want"
 
     def _play(self) -> None:

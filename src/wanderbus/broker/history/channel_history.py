@@ -7,7 +7,7 @@ Users take turns, since one answer is read at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Final
 
@@ -69,6 +69,11 @@ class ChannelHistory:
         """Number of requests of each user that wait."""
         self._turns = Turns()
         self._asked: EventsWanted | None = None
+
+    @property
+    def waiting(self) -> Collection[object]:
+        """Return the requests that have no answer yet."""
+        return list(self._waiting)
 
     def ask(self, link: Link, request: protocol.ListEvents) -> None:
         """Take a request; it is answered once the events are read."""

@@ -5,7 +5,7 @@ They are not kept: while a leader cannot be reached, or if the link fails, a que
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 import msgspec
@@ -25,8 +25,10 @@ class LeaderQuestions:
         self._last = 0
         self._waiting: dict[int, Callable[[Answer], None]] = {}
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    @property
+    def waiting(self) -> Collection[object]:
+        """Return the numbers of the questions without an answer."""
+        return list(self._waiting)
 
     def ask(self, leader: str, request: protocol.ListEvents, answered: Callable[[Answer], None]) -> None:
         """Ask ``leader``; ``answered`` is called with each part of the answer, the last of which has no ``more``."""

@@ -7,7 +7,7 @@ than this one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from typing import Final
 
 from wanderbus import protocol
@@ -44,6 +44,11 @@ class LeaderFilters:
         self._number = 0
         self._skew_s: float | None = None
         """Difference of the host's clock and the monotonic one, which stands still while the host is suspended."""
+
+    @property
+    def waiting(self) -> Collection[object]:
+        """Return the requests of links that wait for leaders."""
+        return [waiting for lease in self._leases.values() for waiting in lease.waiting.values()]
 
     def clock_read(self, host_us: int) -> None:
         """Take a reading of the host's clock; the time of a suspension counts for leases."""

@@ -9,7 +9,7 @@ Another server is such an agent too, for the channels that this server leads; it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from wanderbus import protocol
@@ -92,6 +92,11 @@ class PublisherFilters:
         """Time until which each of these users gets no filters."""
         self._marks = LeaseMarks(state, journal, links, servers)
         self._pace = MergePace(journal, links)
+
+    @property
+    def waiting(self) -> Collection[object]:
+        """Return the answers that wait for publishers, and the requests that wait for leaders."""
+        return [*self._waiting, *self.leaders.waiting]
 
     def start(self) -> None:
         """Count the leases of the server's previous life from now on."""

@@ -7,6 +7,7 @@ what was not answered, as it does at a single server, whichever server it has re
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -45,6 +46,11 @@ class Forwarding:
         """Reason why events wait for each of these leaders."""
         self._warned: dict[str, set[int]] = {}
         """Links that were notified of the trouble of a leader."""
+
+    @property
+    def waiting(self) -> Collection[object]:
+        """Return what is kept of events until their leaders answer."""
+        return [*self._waiting, *self._request_of, *self._bytes_of]
 
     def takes(self, subject: str) -> bool:
         """Return whether another server leads the channel of ``subject``."""

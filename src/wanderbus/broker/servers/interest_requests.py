@@ -6,7 +6,7 @@ at all servers: an event that is published anywhere after that reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.links import Links
@@ -47,6 +47,11 @@ class InterestRequests:
         """True while another server may accept events under a former file of the domain: then nothing new counts."""
         self._waiting: list[str] = []
         """Names below of the subscriptions that wait for the end of that."""
+
+    @property
+    def waiting(self) -> Collection[object]:
+        """Return the names below of the subscriptions that do not count yet."""
+        return list(self._held)
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
         """Report subscriptions, each with its entries, if other servers have to know them."""

@@ -91,6 +91,11 @@ class LeaderSessions:
         """Return whether there is a session at ``server``."""
         return server in self._sessions
 
+    @property
+    def pending(self) -> list[str]:
+        """Return the subscriptions here that do not count yet at some leader."""
+        return list(self._pending)
+
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of the session at each leader."""
         return [

@@ -135,13 +135,11 @@ def check_routes(
     """
     names = sorted(nodes)
     for node in nodes.values():
-        direct = node.broker._direct
-        assert direct is not None
         assert node.channels.direct is not None
         offers = devices[node.name].live_advertisements()
         for subject in ("A", "B", "C"):
             for k in range(11):
-                found = {names[each] for each in direct.index.destinations(Event(subject, {"K": k, "N": 0}))}
+                found = {names[each] for each in node.broker.diagnostics.destinations(Event(subject, {"K": k, "N": 0}))}
                 wanted = {
                     name
                     for name, device in devices.items()

@@ -336,23 +336,15 @@ class DomainNode(ABC):
         for status in self.sessions.statuses():
             if status.waiting_publishes:
                 yield f"{self.name} waits for {status.waiting_publishes} answers of {status.leader}"
-        forwarding, interest = self.broker._forwarding, self.broker._interest
-        if forwarding._waiting or forwarding._request_of or forwarding._bytes_of:
-            yield f"{self.name} keeps forwarded events: {forwarding._waiting} {forwarding._bytes_of}"
+        for what, waiting in self.broker.diagnostics.waiting().items():
+            yield f"{self.name} has {what} without an answer: {waiting}"
         if self.broker.engine.is_waiting:
             yield f"{self.name} has events that wait for its engine"
-        filters = self.broker._filters
-        if filters._waiting or any(each.waiting for each in filters.leaders._leases.values()):
-            yield f"{self.name} has answers that wait for publishers, or requests for filters that wait for leaders"
-        if waiting := self.broker._channel_history._waiting:
-            yield f"{self.name} keeps requests for histories: {waiting}"
-        if len(self.broker._questions):
-            yield f"{self.name} waits for answers of leaders"
         for identity, row in self.broker.state.subscriptions.items():
             if row.history:
                 yield f"{self.name} has not caught up {identity}: {row.history}"
-        if interest._held or self.sessions._pending:
-            yield f"{self.name} has subscriptions that do not count: {[*interest._held]} {self.sessions._pending}"
+        if self.sessions.pending:
+            yield f"{self.name} has subscriptions that do not count: {self.sessions.pending}"
         if self.interest is not None:
             if retained := self.broker.state.direct.causal.outgoing.retained:
                 yield f"{self.name} retains {sorted(retained)}"

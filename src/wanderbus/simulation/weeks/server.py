@@ -253,9 +253,9 @@ class WeeksServer:
 
     def _check_readers(self, broker: Broker) -> Iterator[str]:
         """Yield the readers with room that receive nothing, and those whose window exceeds its bound."""
-        for link, reader in broker.unserved():
+        for link, reader in broker.diagnostics.unserved():
             yield f"{reader.subscription} is read on {link.user}/{link.device} and not sent, though it has room"
-        for link, reader in broker.readers_of_all():
+        for link, reader in broker.diagnostics.readers():
             if len(reader.unacknowledged or ()) > self.config.unacknowledged_max:
                 yield f"more than a window of {reader.subscription} is on its way to {link.user}/{link.device}"
 
