@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.published import published
+from wanderbus.broker.state.rows import SessionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event, EventId
 from wanderbus.records import (
@@ -259,7 +260,14 @@ class RandomLog:
             device=device,
             epoch=known.epoch if known and self.random.random() < 0.3 else self.epoch,
             redelivered=tuple(marks),
+            taken=() if row is None or device in row.devices else self._taken(row),
         )
+
+    def _taken(self, session: SessionRow) -> tuple[tuple[str, int], ...]:
+        """Return the subscriptions of which something waits, with what a device has acknowledged."""
+        queue = self.state.queue.get(session.key)
+        rows = [row for each in (queue.queues if queue else ()) if (row := self.state.known(each)) is not None]
+        return tuple((row.subscription.id, row.taken) for row in rows if row.taken and row.subscription.device is None)
 
     def _left(self) -> AnyRecord | None:
         members = [row for row in self.state.devices.values() if row.session]

@@ -25,7 +25,7 @@ ROLES: Final[Mapping[str, Literal["operator"]]] = {"sip:bob@localhost": "operato
 
 
 async def travels(world: World, bob: wanderbus.Agent) -> None:
-    """Let alice read on two devices, change her address, lose something to a bound, and come back."""
+    """Let alice read on two devices, change her address, lose something to a bound, and come back after a third."""
     async with world.agent() as alice, alice.subscribe(SUBJECT, "n >= 0", keep=True) as all_of_them:
         async with alice.subscribe(SUBJECT, "n > 1000", keep=True):
             pass
@@ -40,6 +40,10 @@ async def travels(world: World, bob: wanderbus.Agent) -> None:
     async with world.agent(device="laptop") as laptop, laptop.subscribe(SUBJECT, "n >= 0", keep=True) as others:
         await publish(bob, *range(25, 40))
         await take(others, 15)
+    async with world.agent(device="watch"):
+        pass
+    async with world.agent() as alice, alice.subscribe(SUBJECT, "n >= 0", keep=True) as rest:
+        await take(rest, 15)
 
 
 async def counters(agent: wanderbus.Agent, expected: int) -> dict[str, SessionInfo]:
@@ -58,7 +62,7 @@ def test_t08_figures_are_the_counters_of_the_server(spark: SparkSession, tmp_pat
         async with world.server(broker=BrokerConfig(roles=ROLES)) as server, world.agent("bob") as bob:
             await travels(world, bob)
             assert server.address
-            return await counters(bob, 20)
+            return await counters(bob, 40)
 
     own = run(story())
     lake = tmp_path / "lake"

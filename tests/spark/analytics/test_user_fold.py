@@ -62,9 +62,10 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Entr
             case records.Attached() if record.user == user:
                 own = {"first": record.epoch, "device": record.device}
                 yield Entry(record.session, offset, at_us, "attached", **own)
-                for identity, number in record.redelivered:
-                    mark = {"last": number, "device": record.device, "subscriptions": [identity]}
-                    yield Entry(record.session, offset, at_us, "redelivered", **mark)
+                for kind, several_marks in (("begins_behind", record.taken), ("redelivered", record.redelivered)):
+                    for identity, number in several_marks:
+                        mark = {"last": number, "device": record.device, "subscriptions": [identity]}
+                        yield Entry(record.session, offset, at_us, kind, **mark)
             case records.Left() if record.user == user:
                 yield Entry(record.session, offset, at_us, "left", device=record.device, reason=record.reason)
             case records.StatusChanged() if record.user == user:
@@ -198,6 +199,22 @@ def test_t08_a_member_that_leaves_and_comes_back_has_acknowledged_nothing() -> N
     ]
     found = [each for step in steps for each in fold.step(step)]
     assert [each.outcome for each in [*found, *fold.close()] if isinstance(each, Fate)] == ["queued"]
+
+
+def test_t08_a_new_member_does_not_take_what_others_have_acknowledged() -> None:
+    fold = UserFold()
+    steps = [
+        *(entry("attached", 1, device=device, first=1) for device in ("phone", "laptop")),
+        *(entry("notified", 10 + number, subject="S", last=number, subscriptions=["s"]) for number in (1, 2)),
+        entry("acknowledged", 20, device="phone", last=1, subscriptions=["s"]),
+        entry("attached", 30, device="watch", first=1),
+        entry("begins_behind", 30, device="watch", last=1, subscriptions=["s"]),
+        *(entry("acknowledged", 40, device=device, last=2, subscriptions=["s"]) for device in ("watch", "laptop")),
+    ]
+    found = [each for step in steps for each in fold.step(step)]
+    taken = [(each.match.number, each.device) for each in found if isinstance(each, Taking)]
+    assert taken == [(1, "phone"), (2, "watch"), (1, "laptop"), (2, "laptop")]
+    assert [(each.match.number, each.outcome) for each in found if isinstance(each, Fate)] == [(1, "delivered")]
 
 
 def test_t08_an_address_that_changes_is_a_move_and_one_that_is_repeated_is_none() -> None:

@@ -1,7 +1,8 @@
 """Entries: the changes of each user's sessions, subscriptions and devices, in one table and in the order of the log.
 
 They come from the silver tables. What these do not have is read from the bronze records: starts of the server, blocked
-matches, inherited queues, forgotten subscriptions, and notifications that an earlier life of an agent may have seen.
+matches, inherited queues, forgotten subscriptions, and notifications that an earlier life of an agent may have seen
+or a new member leaves out.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def marks(records: DataFrame) -> DataFrame:
     """Return what analytics need of the bronze ``records`` (``offset, at_us, kind, record``), as :data:`MARK`.
 
     Kinds of marks: ``started``, ``restricted`` (one for each blocked match, or one for each piece of history),
-    ``inherited`` (the ended subscription and its heir), ``forgotten`` and ``redelivered``.
+    ``inherited`` (the ended subscription and its heir), ``forgotten``, ``redelivered``, and ``begins_behind`` (the
+    number behind which a new member of a session begins).
     """
     chosen = records.where(F.col("kind").isin(*_MARKED)).select("offset", "at_us", "kind", "record")
 
@@ -111,8 +113,9 @@ def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
             yield {"kind": "inherited", **own, "subscriptions": [ended, heir.id]}
         case Attached() as attached:
             own = {"user": attached.user, "session": attached.session, "device": attached.device}
-            for identity, number in attached.redelivered:
-                yield {"kind": "redelivered", **own, "subscriptions": [identity], "number": number}
+            for name, found in (("begins_behind", attached.taken), ("redelivered", attached.redelivered)):
+                for identity, number in found:
+                    yield {"kind": name, **own, "subscriptions": [identity], "number": number}
 
 
 def owners(subscriptions: DataFrame) -> DataFrame:
@@ -125,8 +128,8 @@ def entries(
 ) -> DataFrame:
     """Return the entries of all users, as :data:`ENTRY`, of the silver tables and the :func:`marks`.
 
-    Kinds: those of deliveries and sessions, ``notified``, ``bound``, ``started``, ``inherited``, ``forgotten`` and
-    ``redelivered``. ``started`` is there once for each user of its server.
+    Kinds: those of deliveries and sessions, ``notified``, ``bound``, ``started``, ``inherited``, ``forgotten``,
+    ``begins_behind`` and ``redelivered``. ``started`` is there once for each user of its server.
     """
     forgotten = (
         marked.where("kind = 'forgotten'")
@@ -153,7 +156,7 @@ def entries(
             at_us=F.col("from_us"),
             subscriptions=F.array("id"),
         ),
-        _entry(marked.where("kind in ('inherited', 'redelivered')"), last=F.col("number")),
+        _entry(marked.where("kind in ('inherited', 'begins_behind', 'redelivered')"), last=F.col("number")),
         _entry(forgotten, subscriptions=F.array("subscription")),
         _entry(starts.join(users, "log")),
     ]

@@ -137,6 +137,8 @@ class UserFold:
                 yield from self._on_dropped(entry)
             case "attached":
                 yield from self._on_attached(entry)
+            case "begins_behind":
+                yield from self._begin_behind(entry)
             case "left":
                 yield from self._on_left(entry)
             case "session_fenced":
@@ -247,6 +249,14 @@ class UserFold:
             self._epochs[device] = entry.first or 0
             self._redelivered.pop(device, None)
             self._begun.add(device)
+
+    def _begin_behind(self, entry: Entry) -> Iterator[Fate]:
+        """Let a new member begin behind what other devices have acknowledged."""
+        session = self._session(entry)
+        for identity in entry.subscriptions or ():
+            if (queue := session.queues.get(identity)) is not None:
+                queue.cursors[entry.device or ""] = entry.last or 0
+                yield from self._trim(session, identity, queue, entry.at_us, None)
 
     def _on_left(self, entry: Entry) -> Iterator[Fate]:
         device = entry.device or ""
