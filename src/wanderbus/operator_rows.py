@@ -45,6 +45,21 @@ class UnreadInfo(msgspec.Struct, frozen=True):
     queued_bytes: int = 0
 
 
+class DurationsInfo(msgspec.Struct, frozen=True):
+    """Durations: their sum in microseconds, and their number by the bits that their microseconds take.
+
+    The durations of 10 bits, for example, are those from 512 to 1,023 µs.
+    """
+
+    sum_us: int = 0
+    by_bits: dict[int, int] = {}
+
+    @property
+    def count(self) -> int:
+        """Return the number of durations."""
+        return sum(self.by_bits.values())
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """A session with its devices and counters (SPEC G-21).
 
@@ -55,6 +70,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
     ``generated`` for all, ``delivered`` for acknowledged ones, ``dropped`` by reason, and ``restricted`` for those that
     a restriction suppressed. ``unread`` is the number of subscriptions with waiting notifications that nobody reads;
     ``unread_subscriptions`` are the longest of them.
+
+    ``queued_max`` is the largest number of matches that were ``queued`` at once. ``takings`` are the times until a
+    device acknowledged a match, from its notification on. ``absences`` are the times for which its devices were
+    DISCONNECTED, those that have ended.
     """
 
     user: str
@@ -70,6 +89,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     restricted: int = 0
     unread: int = 0
     unread_subscriptions: tuple[UnreadInfo, ...] = ()
+    queued_max: int = 0
+    takings: DurationsInfo = DurationsInfo()
+    absences: DurationsInfo = DurationsInfo()
     cut: tuple[str, ...] = ()
 
 

@@ -46,8 +46,10 @@ def test_a_row_of_a_session_has_devices_and_counts_of_matches(office: Office) ->
     office.publish(bob, 1)
     office.publish(bob, 2)
     office.publish(bob, 3)
-    office.take(phone, 2)
+    office.later(2)
     office.take(tablet, 1)
+    office.later(1)
+    office.take(phone, 2)
     office.close(tablet)
     office.later(5)
     (row,) = inspected(office, phone, "sessions")
@@ -66,6 +68,9 @@ def test_a_row_of_a_session_has_devices_and_counts_of_matches(office: Office) ->
         "queued_bytes": row["queued_bytes"],
         "dropped": {},
         "restricted": 1,
+        "queued_max": 4,
+        "takings": {"sum_us": 11_000_000, "by_bits": {21: 1, 22: 3}},
+        "absences": {"sum_us": 0, "by_bits": {}},
         "unread": 0,
         "unread_subscriptions": [],
     }

@@ -95,8 +95,11 @@ def test_a_session_that_is_over_leaves_no_row_but_the_sum_of_its_counters() -> N
         link = desk.attach(session=name)
         subscription = desk.subscribed(link)
         desk.publish(bob, 1)
+        desk.later(3.0)
         desk.take(link, desk.broker.state.sessions[f"{ALICE}/{name}"].next - 1)
-        desk.send(link, Unsubscribe(9, subscription.id), Leave(10))
+        desk.close(link)
+        desk.later(5.0)
+        desk.send(desk.attach(session=name), Unsubscribe(9, subscription.id), Leave(10))
     state = desk.broker.state
     assert state.sessions_of(ALICE) == ()
     assert not state.tombstones
@@ -106,7 +109,25 @@ def test_a_session_that_is_over_leaves_no_row_but_the_sum_of_its_counters() -> N
     desk.save()
     assert list(desk.rows["sessions"]) == [f"{BOB}/default"]
     (row,) = listed(desk)
-    assert (row["session"], row["generated"], row["delivered"], row["queued"]) == ("", 2, 2, 0)
+    assert (row["session"], row["generated"], row["delivered"], row["queued"], row["queued_max"]) == ("", 2, 2, 0, 1)
+    assert row["takings"] == {"sum_us": 6_000_000, "by_bits": {22: 2}}
+    assert row["absences"] == {"sum_us": 10_000_000, "by_bits": {23: 2}}
+
+
+def test_counted_durations_are_stored() -> None:
+    desk = Desk(BrokerConfig())
+    phone, tablet = desk.attach(), desk.attach(device="tablet")
+    desk.subscribed(phone)
+    desk.publish(desk.attach(BOB), 1)
+    desk.close(phone)
+    for change in (lambda: desk.open(ALICE, "phone"), lambda: desk.take(tablet, 1)):
+        desk.later(2.0)
+        desk.save()
+        change()
+        desk.save()
+        assert rows_of(desk.recovered()) == rows_of(desk.broker.state)
+    session = desk.broker.state.sessions[f"{ALICE}/default"]
+    assert (session.absences.sum_us, session.takings.sum_us) == (2_000_000, 4_000_000)
 
 
 def test_another_session_continues_with_the_numbers_so_that_an_old_position_takes_nothing_new() -> None:

@@ -69,6 +69,9 @@ class Listings:
             "queued_bytes": session.queued_bytes,
             "dropped": session.dropped,
             "restricted": session.restricted,
+            "queued_max": session.queued_max,
+            "takings": session.takings,
+            "absences": session.absences,
             **self._unread(session),
         }
 
@@ -92,6 +95,9 @@ class Listings:
             "queued_bytes": 0,
             "dropped": past.dropped,
             "restricted": past.restricted,
+            "queued_max": past.queued_max,
+            "takings": past.takings,
+            "absences": past.absences,
         }
 
     def _unread(self, session: SessionRow) -> Row:

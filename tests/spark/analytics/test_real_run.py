@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import wanderbus
 from tests.api.world import SUBJECT, World, publish, run, take
-from wanderbus.operator_rows import SessionInfo
+from wanderbus.operator_rows import DurationsInfo, SessionInfo
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.pipeline.analytics import GoldTables, analyse, lake_tables
 from wanderbus.pipeline.lake import ingest
@@ -55,6 +56,10 @@ async def counters(agent: wanderbus.Agent, expected: int) -> dict[str, SessionIn
         await asyncio.sleep(0.01)
 
 
+def durations(several_us: list[int]) -> DurationsInfo:
+    return DurationsInfo(sum(several_us), dict(Counter(map(int.bit_length, several_us))))
+
+
 def test_t08_figures_are_the_counters_of_the_server(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path)
 
@@ -68,6 +73,10 @@ def test_t08_figures_are_the_counters_of_the_server(spark: SparkSession, tmp_pat
     lake = tmp_path / "lake"
     ingest(spark, tmp_path / "data" / "log", lake, tmp_path / "checkpoint")
     with GoldTables(lake_tables(spark, lake)) as gold:
+        takings = [row.taken_us - row.matched_us for row in gold.frames["takings"].collect()]
+        deepest = max(row.depth_max for row in gold.frames["queue_depths"].collect())
+        parts = {row.part: row.takings for row in gold.frames["latencies"].where("scope = 'user'").collect()}
+        away = [row for row in gold.frames["absences"].where("user like '%alice%'").collect() if row.to_us is not None]
         rows = {row.user: row for row in gold.frames["session_counts"].collect() if row.generated}
         dropped = {(row.user, row.reason): row.dropped for row in gold.frames["drops"].collect()}
         found = analyse(gold)
@@ -77,6 +86,11 @@ def test_t08_figures_are_the_counters_of_the_server(spark: SparkSession, tmp_pat
         assert {name: rows[user][name] for name in counted} == {name: getattr(info, name) for name in counted}
         assert {reason: count for (of, reason), count in dropped.items() if of == user} == info.dropped
     (info,) = own.values()
+    assert info.queued_max == deepest > 4
+    assert info.takings == durations(takings)
+    assert info.takings.count == parts["taking"]
+    assert info.absences == durations([row.to_us - row.from_us for row in away])
+    assert info.absences.count == 1, "the phone came back"
     assert info.restricted
     assert info.dropped, "a bound was met"
     totals = found.totals

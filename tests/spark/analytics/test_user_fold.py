@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.spark.analytics.random_records import USERS, RandomLog
 from wanderbus import records
 from wanderbus.broker.state.drops import drops_of
+from wanderbus.broker.state.durations import Durations
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.pipeline.analytics.user_fold import Entry, Fate, Match, Taking, UserFold
 
@@ -89,7 +91,26 @@ def folded(written: Iterable[records.AnyRecord], user: str) -> tuple[list[Fate |
     return [*found, *fold.close()], fold
 
 
-def counters(found: Iterable[Fate | Taking], session: str) -> dict[str, object]:
+def magnitudes(durations_us: Iterable[int]) -> Durations:
+    counted = Durations()
+    for each in durations_us:
+        counted.add(each)
+    return counted
+
+
+def deepest(fates: Iterable[Fate]) -> int:
+    """Return the largest number of matches that wait between two times at which some begin or end."""
+    changes: Counter[int] = Counter()
+    for each in fates:
+        changes[each.match.at_us] += 1
+        if each.ended_us is not None:
+            changes[each.ended_us] -= 1
+    return max(accumulate(changes[at_us] for at_us in sorted(changes)), default=0)
+
+
+def counters(found: Sequence[Fate | Taking], session: str, accepted_us: Mapping[int, int]) -> dict[str, object]:
+    """Return the counters of a session; ``accepted_us`` is the time of each notification that an engine matched."""
+    taken = [each for each in found if isinstance(each, Taking) and each.match.session == session]
     fates = [each for each in found if isinstance(each, Fate) and each.match.session == session]
     outcomes = Counter(each.outcome for each in fates)
     return {
@@ -97,11 +118,14 @@ def counters(found: Iterable[Fate | Taking], session: str) -> dict[str, object]:
         "delivered": outcomes["delivered"],
         "queued": outcomes["queued"],
         "dropped": dict(Counter(each.reason for each in fates if each.outcome == "dropped")),
+        "queued_max": deepest(fates),
+        "takings": magnitudes(each.taken_us - accepted_us.get(each.match.number, each.match.at_us) for each in taken),
     }
 
 
 def own_counters(row: SessionRow) -> dict[str, object]:
-    return {name: getattr(row, name) for name in ("generated", "delivered", "queued", "dropped")}
+    names = ("generated", "delivered", "queued", "dropped", "queued_max", "takings")
+    return {name: getattr(row, name) for name in names}
 
 
 @settings(max_examples=150, deadline=None)
@@ -109,9 +133,20 @@ def own_counters(row: SessionRow) -> dict[str, object]:
 def test_t08_the_counts_of_every_session_are_those_of_the_broker(seed: int, count: int) -> None:
     log = RandomLog(seed).grow(count)
     for user in USERS:
-        found, _ = folded(log.records, user)
+        found, fold = folded(log.records, user)
+        away = Durations()
         for row in log.state.sessions_of(user):
-            assert counters(found, row.name) == own_counters(row)
+            accepted_us = {
+                notified.number: event.at_us
+                for record in log.records
+                if isinstance(record, records.Matched)
+                for event in record.events
+                for notified in event.notified
+                if (notified.user, notified.session) == (user, row.name)
+            }
+            assert counters(found, row.name, accepted_us) == own_counters(row)
+            away.add_all(row.absences)
+        assert away == magnitudes(each.to_us - each.from_us for each in fold.times.absences if each.to_us is not None)
 
 
 @settings(max_examples=60, deadline=None)

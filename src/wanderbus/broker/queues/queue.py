@@ -58,6 +58,17 @@ class SubscriptionQueue:
         for index in range(bisect_left(self._items, number, self._start, key=_number), len(self._items)):
             yield self._items[index]
 
+    def notifications(self, above: int, through: int) -> list[Queued]:
+        """Return the notifications numbered from behind ``above`` up to ``through``."""
+        items, found, place = self._items, [], self._start
+        if above and place < len(items) and items[place].number <= above:
+            place = bisect_right(items, above, place, key=_number)
+        while place < len(items) and (item := items[place]).number <= through:
+            if type(item) is Queued:
+                found.append(item)
+            place += 1
+        return found
+
     def newest_first(self) -> Iterator[Item]:
         """Yield every item, the newest first."""
         for index in range(len(self._items) - 1, self._start - 1, -1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wanderbus import records
+from wanderbus.broker.state.durations import count_absence
 from wanderbus.broker.state.rows import DeviceRow, device_key
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ def change_device(state: BrokerState, record: records.DialogStored | records.Sta
     if isinstance(record, records.DialogStored):
         device.binding, device.address = record.binding, record.address or device.address
     else:
+        if record.status == "CONNECTED":
+            count_absence(state, device, record.at_us)
         device.status = "CONNECTED" if record.status == "CONNECTED" else "DISCONNECTED"
         device.away_since_us = None if device.status == "CONNECTED" else record.at_us
         device.grace_s = record.grace_s

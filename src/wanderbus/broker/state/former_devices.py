@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from wanderbus import records
+from wanderbus.broker.state.durations import count_absence
 from wanderbus.broker.state.rows import (
     DeviceRow,
     FormerLease,
@@ -31,6 +32,8 @@ def remove_device(state: BrokerState, record: records.Left) -> None:
     user, device = record.user, record.device
     row = state.devices.get(device_key(user, device))
     state.devices.drop(device_key(user, device))
+    if row is not None:
+        count_absence(state, row, record.at_us)
     if record.reason == "asked":
         forget_publishes(state, user, device)
         return

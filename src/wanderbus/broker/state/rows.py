@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from wanderbus.broker.state.durations import Durations
 from wanderbus.channels.interest.messages import NumberedFilter
 from wanderbus.epochs import Epochs, epoch_of, has_position, in_common, with_epoch
 from wanderbus.event import EventId, Position
@@ -61,6 +62,24 @@ class SessionRow(msgspec.Struct, dict=True):
     """Earlier epochs, each with its first number."""
     rolled_back: int = 0
     """Epoch of the last rollback of the log of which its subscriptions have a gap, or before which it was made."""
+    takings: Durations = msgspec.field(default_factory=Durations)
+    """Times from notifications to their acknowledgements, one for each match and device."""
+    absences: Durations = msgspec.field(default_factory=Durations)
+    """Times for which its devices were DISCONNECTED, those that have ended."""
+    past_queued_max: int = 0
+    """Largest number of ``queued`` matches before ``queued_us``, at which it changed last."""
+    queued_us: int = 0
+
+    def change_queued(self, by: int, at_us: int) -> None:
+        """Change the number of queued matches; what it is between two changes at one time does not count."""
+        if at_us > self.queued_us:
+            self.past_queued_max, self.queued_us = self.queued_max, at_us
+        self.queued += by
+
+    @property
+    def queued_max(self) -> int:
+        """Return the largest number of queued matches until now."""
+        return max(self.past_queued_max, self.queued)
 
     @cached_property
     def key(self) -> str:
@@ -218,6 +237,9 @@ class PastSessions(msgspec.Struct):
     delivered: int = 0
     restricted: int = 0
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
+    takings: Durations = msgspec.field(default_factory=Durations)
+    absences: Durations = msgspec.field(default_factory=Durations)
+    queued_max: int = 0
 
     def add(self, session: SessionRow) -> None:
         """Add the counters of a session that is over; nothing waits there."""
@@ -227,6 +249,9 @@ class PastSessions(msgspec.Struct):
         self.restricted += session.restricted
         for reason, count in session.dropped.items():
             self.dropped[reason] = self.dropped.get(reason, 0) + count
+        self.takings.add_all(session.takings)
+        self.absences.add_all(session.absences)
+        self.queued_max = max(self.queued_max, session.queued_max)
 
 
 class FormerRow(msgspec.Struct):

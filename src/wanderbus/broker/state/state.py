@@ -19,6 +19,7 @@ from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.device_changes import begin_behind, change_device
 from wanderbus.broker.state.direct_state import DirectState
 from wanderbus.broker.state.drops import displacing, drop, drop_each, exchange
+from wanderbus.broker.state.durations import count_takings
 from wanderbus.broker.state.engine_events import (
     abandon_lives,
     accepted,
@@ -370,7 +371,7 @@ class BrokerState:
             return
         queue.append(entry)
         session.waiting += 1
-        session.queued += len(subscriptions)
+        session.change_queued(len(subscriptions), self.wall_us)
         session.queued_bytes += size
         self.queued_bytes += size
         if leaving:
@@ -388,9 +389,11 @@ class BrokerState:
                     if row.cursors is None:
                         row.cursors = {}
                     if record.number > row.cursors.get(record.device, 0):
+                        count_takings(session, row, queue.queues[identity], record)
                         row.cursors[record.device] = record.number
                     row.taken = max(row.taken, record.number)
                     self._trim(session, queue, row)
+            self.sessions.put(session.key, session)
             self.queue.tidy(session.key)
         if device.redelivered is not None:
             self._forget_redelivered(device, record)
@@ -442,7 +445,7 @@ class BrokerState:
 
     def settle(self, session: SessionRow, matches: int, released: Sequence[Queued]) -> None:
         """Count ``matches`` less as queued, and release the notifications that no subscription waits for."""
-        session.queued -= matches
+        session.change_queued(-matches, self.wall_us)
         if session.key in self.wanting_room:
             self.wanting_room.discard(session.key)
             self._relieved.append(session.key)

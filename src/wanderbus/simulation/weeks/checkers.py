@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import msgspec
-
 from wanderbus import protocol
 from wanderbus.broker.state.rows import PastSessions, session_key
 from wanderbus.event import Gap, Notification
@@ -92,7 +90,8 @@ def _check_counters(server: WeeksServer, truth: Truth) -> Iterator[str]:
     for user, past in truth.past.items():
         former = state.former.get(user)
         sums = PastSessions() if former is None or former.sessions is None else former.sessions
-        if msgspec.structs.astuple(sums) != (past.next, past.generated, past.delivered, past.restricted, past.dropped):
+        kept_sums = (sums.next, sums.generated, sums.delivered, sums.restricted, sums.dropped)
+        if kept_sums != (past.next, past.generated, past.delivered, past.restricted, past.dropped):
             yield f"{user} keeps {sums} of past sessions, the log tells {past}"
     live = {identity for identity, known in truth.known.items() if known.live}
     if live != set(dict(state.subscriptions.items())):
