@@ -1,8 +1,7 @@
 """Cost of a publish as one dimension grows after the other, over that of the first row, so that a jump shows.
 
 Costs are processor time of the server for an event, which other load of the machine changes little. Each row has a
-server of its own. Two figures have goals: full queues over queues with room, of two servers that take turns; and the
-rate of a backlog over that of live delivery, of one idle server.
+server of its own. One figure has a goal: the rate of a backlog over that of live delivery, of one idle server.
 """
 
 from __future__ import annotations
@@ -26,11 +25,8 @@ WINDOW: Final = 100
 SETTLE_S: Final = 1.5
 """The state file follows the log within a second."""
 WARMING: Final = 300
-FULL_USERS: Final = (10, 100)
 ROOM: Final = 10**6
 """Notifications for which a queue has room that must not become full while it is measured."""
-FULL_DEPTH: Final = 500
-"""Notifications that a full queue has."""
 
 
 class Case(NamedTuple):
@@ -74,12 +70,11 @@ class Scale(NamedTuple):
     batches: int
     values: int
     """Rows of each dimension: the first ones and the last."""
-    full_users: tuple[int, ...]
     backlog: int
 
 
 def growth(scale: Scale) -> dict[str, Any]:
-    """Return the rows, and the two figures."""
+    """Return the rows, and the rates of a backlog and of live delivery."""
     rows: list[dict[str, Any]] = []
     for dimension, values in GROWING.items():
         first_us = 0.0
@@ -88,12 +83,9 @@ def growth(scale: Scale) -> dict[str, Any]:
             first_us = first_us or cost_us
             rows.append({"dimension": dimension, "value": value, "us": cost_us, "over_first": cost_us / first_us})
             progress(f"growth: {dimension:13} {value:6} {cost_us:8.0f} us {cost_us / first_us:6.2f} of the first")
-    full = {users: _full_over_room(users, scale) for users in scale.full_users}
     backlog_per_s, live_per_s = _backlog_and_live(scale)
     return {
         "rows": rows,
-        "full": full,
-        "full_queues_vs_room": max(full.values()),
         "backlog_per_s": backlog_per_s,
         "live_per_s": live_per_s,
         "backlog_vs_live": backlog_per_s / live_per_s,
@@ -113,7 +105,7 @@ def _cost_us(case: Case, scale: Scale) -> float:
             away.start(subscribe_and_leave, place, ["away"]).receive()
             publish_with_progress("growth", publisher, place, case.depth)
         reader.start(_read, place, case).receive()
-        publisher.start(_publish_on_request, place, case).receive()
+        publisher.start(publish_on_request, place, case).receive()
         publisher.send(WARMING)
         publisher.receive()
         costs_us = []
@@ -152,7 +144,7 @@ async def _stopped(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def _publish_on_request(line: Line, place: Place, case: Case) -> None:
+async def publish_on_request(line: Line, place: Place, case: Case) -> None:
     """Publish as many events as each request says, from all publishers."""
     async with contextlib.AsyncExitStack() as stack:
         agents = [await stack.enter_async_context(connected(place, "publisher")) for _ in range(case.publishers)]
@@ -172,38 +164,6 @@ def _event(case: Case, number: int) -> tuple[str, dict[str, Any]]:
     subject = f"{SUBJECT}{number % case.subjects}" if case.subjects > 1 else SUBJECT
     more = {f"More{nth}": nth for nth in range(case.attributes - 1)}
     return subject, {"Nth": number % case.subscriptions, **more, "Filling": "x" * (case.bytes - 44)}
-
-
-def _full_over_room(users: int, scale: Scale) -> float:
-    """Return the median ratio over the batches; the queues of both servers began with the same depth."""
-    names = [f"away{number}" for number in range(users)]
-    with contextlib.ExitStack() as stack:
-        places, publishers = [], []
-        for bound in (ROOM, FULL_DEPTH):
-            directory = Path(stack.enter_context(directory_for_bench()))
-            bounds = queue_bounds(directory, notifications_max=bound)
-            place = stack.enter_context(running(directory, ["publisher", *names], *bounds))
-            away, publisher = (stack.enter_context(Worker()) for _ in range(2))
-            away.start(subscribe_and_leave, place, names).receive()
-            publish_with_progress("growth", publisher, place, FULL_DEPTH + WARMING)
-            publisher.start(_publish_on_request, place, Case()).receive()
-            places.append(place)
-            publishers.append(publisher)
-        ratios = []
-        for turn in range(2 * scale.batches):
-            costs_s = [0.0, 0.0]
-            for which in (0, 1) if turn % 2 else (1, 0):
-                time.sleep(SETTLE_S)
-                began_s = threads_s(places[which]["pid"])
-                publishers[which].send(scale.events)
-                publishers[which].receive()
-                costs_s[which] = threads_s(places[which]["pid"]) - began_s
-            ratios.append(costs_s[1] / costs_s[0])
-            progress(
-                f"growth: {users} full queues {1e6 * costs_s[1] / scale.events:.0f} us, "
-                f"with room {1e6 * costs_s[0] / scale.events:.0f} us"
-            )
-        return median(ratios)
 
 
 def _backlog_and_live(scale: Scale) -> tuple[float, float]:

@@ -82,11 +82,16 @@ def running(directory: Path, users: Sequence[str], *options: str) -> Iterator[Pl
 
 
 @contextlib.asynccontextmanager
-async def connected(place: Place, user: str) -> AsyncIterator[wanderbus.Agent]:
+async def connected(place: Place, user: str, session: str = "default") -> AsyncIterator[wanderbus.Agent]:
     """Connect as ``user`` for the block, as a new device."""
     with tempfile.TemporaryDirectory(prefix="wanderbus-bench-") as state:
         agent = wanderbus.connect(
-            f"sip:{user}@localhost", password="secret", server=place["server"], state_dir=state, connect_s_max=60.0
+            f"sip:{user}@localhost",
+            password="secret",
+            server=place["server"],
+            state_dir=state,
+            connect_s_max=60.0,
+            session=session,
         )
         async with agent:
             yield agent

@@ -121,11 +121,19 @@ async def _publish_batches(line: Line, place: Place, events: int, subject: str) 
     return "done"
 
 
-async def subscribe_and_leave(line: Line, place: Place, names: Sequence[str], subject: str = SUBJECT) -> None:
+async def subscribe_and_leave(
+    line: Line,
+    place: Place,
+    names: Sequence[str],
+    subject: str = SUBJECT,
+    expressions: Sequence[str] = ("",),
+    session: str = "default",
+) -> None:
     """Subscribe as each of these users, so that events wait for them from now on."""
     for name in names:
-        async with connected(place, name) as agent, agent.subscribe(subject, keep=True):
-            pass
+        async with connected(place, name, session) as agent, contextlib.AsyncExitStack() as stack:
+            for expression in expressions:
+                await stack.enter_async_context(agent.subscribe(subject, expression, keep=True))
 
 
 async def _first_waiting(line: Line, place: Place, name: str) -> int:

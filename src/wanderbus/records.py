@@ -122,7 +122,7 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     a bit for every step that it matches (SPEC T-07).
 
     The notifications displaced others. ``displaced`` has a number for each of them by the bound that is reached: that
-    of the notification which left the queue of the same, only subscription for it, or 0. ``dropped`` follows.
+    of the notification which left the queues of the same subscriptions for it, or 0. ``dropped`` follows.
     """
 
     notified: tuple[Notified, ...] = ()

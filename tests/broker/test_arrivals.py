@@ -393,3 +393,19 @@ def test_everything_arrives_once_and_in_order_whatever_is_lost_or_repeated(steps
         branch.arrives(stream[place], stream[place - 1])
     assert numbers(branch) == stream[1:]
     assert rows_of(branch.recovered(from_log_alone=True)) == rows_of(branch.broker.state)
+
+
+def test_u02_an_arrival_displaces_as_an_event_of_this_server_does() -> None:
+    branch = Branch(BrokerConfig(queue=QueuePolicy(notifications_max=2)))
+    for expressions in (("N > 0", "N > -1"), ("",)):
+        link = branch.attach(ALICE if len(expressions) > 1 else BOB)
+        for expression in expressions:
+            branch.subscribed(link, expression)
+        branch.close(link)
+    for number in range(1, 7):
+        branch.arrives(number)
+    delivery = branch.written(Arrived)[-1].delivery
+    assert (delivery.displaced, delivery.dropped) == ({"queue.notifications_max": (4, 4)}, ())
+    assert [row.dropped for row in branch.broker.state.sessions_of(ALICE)] == [{"queue.notifications_max": 8}]
+    assert rows_of(branch.recovered(from_log_alone=True)) == rows_of(branch.broker.state)
+    assert branch.stream(branch.attach()) == [(1, 4), (1, 4), 5, 6]

@@ -61,7 +61,7 @@ def test_g15_displacing_is_dropping(seed: int, monkeypatch: pytest.MonkeyPatch) 
                 continue
             chosen = draw.randrange(oldest.number, number + 1) if draw.random() < 0.1 else oldest.number
             reason = REASONS[draw.random() < 0.02]
-            quick = queues[0].displace(name, chosen, reason)
+            quick = queues[0].displace((name,), chosen, reason)
             if quick is None:
                 dropped = queues[0].drop(name, chosen, chosen, reason)
                 released = [each.number for each in dropped[1]]
@@ -80,8 +80,11 @@ def test_g15_displacing_is_dropping(seed: int, monkeypatch: pytest.MonkeyPatch) 
     assert list(queues[0]) == list(queues[1])
 
 
+@pytest.mark.parametrize("names", [("s1",), NAMES])
 @pytest.mark.parametrize("seed", range(10))
-def test_g15_a_queue_that_loses_its_first_for_the_newest_has_added_and_dropped(seed: int) -> None:
+def test_g15_queues_that_lose_their_first_for_the_newest_have_added_and_dropped(
+    seed: int, names: tuple[str, ...]
+) -> None:
     """The blocks to store are the same, too, whenever they are stored in between."""
     draw = Random(seed)
     changes: list[dict[tuple[str, int], None]] = [{}, {}]
@@ -92,19 +95,20 @@ def test_g15_a_queue_that_loses_its_first_for_the_newest_has_added_and_dropped(s
     for number in range(1, 600):
         oldest = ours.queues["s1"].oldest() if ours.queues else None
         is_full = oldest is not None and ours.queues["s1"].waiting > 70
-        quick = ours.displace("s1", oldest.number, REASONS[0], queued(number, ("s1",))) if oldest and is_full else None
-        theirs.append(queued(number, ("s1",)))
+        quick = ours.displace(names, oldest.number, REASONS[0], queued(number, names)) if oldest and is_full else None
+        theirs.append(queued(number, names))
         if quick is None:
-            ours.append(queued(number, ("s1",)))
+            ours.append(queued(number, names))
         displaced += quick is not None
         if oldest and is_full:
-            if quick is None:
-                ours.drop("s1", oldest.number, oldest.number, REASONS[0])
-            assert [each.number for each in theirs.drop("s1", oldest.number, oldest.number, REASONS[0])[1]] == [
-                oldest.number
-            ]
+            for name in names:
+                if quick is None:
+                    ours.drop(name, oldest.number, oldest.number, REASONS[0])
+                released = theirs.drop(name, oldest.number, oldest.number, REASONS[0])[1]
+            assert [each.number for each in released] == [oldest.number]
         assert items_of(ours) == items_of(theirs)
-        assert ours.queues["s1"].queued_bytes == theirs.queues["s1"].queued_bytes
+        for name in names:
+            assert ours.queues[name].queued_bytes == theirs.queues[name].queued_bytes
         if draw.random() < 0.03:
             ours_rows |= rows_of(ours, changes[0])
             theirs_rows |= rows_of(theirs, changes[1])

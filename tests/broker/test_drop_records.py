@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, Desk, rows_of
 from tests.broker.test_queue_limits import SIZE, losses, publish, session_of
 from wanderbus import records
-from wanderbus.broker.queues.queue_limits import QueueLimits
+from wanderbus.broker.queues.displacement import Displacement
 from wanderbus.broker.state.drops import drops_of, with_drops
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import Event
@@ -164,6 +164,60 @@ def test_u02_an_event_beside_full_queues_is_recorded_with_one_number_for_each() 
     assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
 
 
+class Kind(NamedTuple):
+    """Bounds that are reached, and what each user has."""
+
+    config: BrokerConfig
+    reason: str
+    expressions: Sequence[str] = ("",)
+    sessions: Sequence[str] = ("default",)
+    options: Mapping[str, Any] = {}
+
+
+TWO: Final = BrokerConfig(queue=QueuePolicy(notifications_max=2))
+NEWEST: Final = QueuePolicy(bytes_max=2 * SIZE, when_full="drop_newest")
+OWN: Final = QueuePolicy(notifications_max=2)
+KINDS: Final = {
+    "two subscriptions": Kind(TWO, "queue.notifications_max", ("N > 0", "N > -1")),
+    "two subscriptions, the newest": Kind(BrokerConfig(queue=NEWEST), "queue.bytes_max", ("N > 0", "N > -1")),
+    "bounds of two subscriptions": Kind(
+        BrokerConfig(), "subscription.queue.notifications_max", ("N > 0", "N > -1"), options={"queue": OWN}
+    ),
+    "beside another subscription": Kind(TWO, "queue.notifications_max", ("N > 0", "N < 2")),
+    "for one device": Kind(TWO, "queue.notifications_max", options={"this_device_only": True}),
+    "two sessions": Kind(
+        BrokerConfig(user_queued_bytes_max=4 * SIZE), "user_queued_bytes_max", sessions=("default", "other")
+    ),
+    "the broker": Kind(BrokerConfig(queued_bytes_max=7 * SIZE), "queued_bytes_max"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_u02_a_queue_that_gives_way_to_its_own_notification_is_a_number_in_the_record(name: str) -> None:
+    kind, desk = KINDS[name], Desk(KINDS[name].config)
+    for number in range(3):
+        for session in kind.sessions:
+            link = desk.attach(f"sip:user{number}@example.org", session, session=session)
+            for expression in kind.expressions:
+                desk.subscribed(link, expression, **kind.options)
+            desk.close(link)
+    bob = desk.attach(BOB, "desk")
+    for n in range(1, 10):
+        desk.publish(bob, n)
+        if n == 4:
+            desk.save()
+    for payload in desk.log[-3:]:
+        record = decode_record(payload)
+        assert isinstance(record, records.Published)
+        assert record.delivery.dropped == ()
+        ((reason, numbers),) = record.delivery.displaced.items()
+        assert (reason, len(numbers), all(numbers)) == (kind.reason, 3 * len(kind.sessions), True)
+    for row in desk.broker.state.sessions.values():
+        assert row.generated == row.delivered + row.queued + sum(row.dropped.values())
+    assert rows_of(desk.recovered()) == rows_of(desk.broker.state)
+    assert rows_of(desk.recovered(from_log_alone=True)) == rows_of(desk.broker.state)
+
+
 CHOICES: Final[Sequence[Literal["drop_oldest", "drop_newest"] | None]] = (None, None, "drop_oldest", "drop_newest")
 
 
@@ -210,7 +264,7 @@ def test_u02_an_event_displaces_what_the_bounds_would_drop_behind_it(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = filled(seed)
-    monkeypatch.setattr(QueueLimits, "displaced_by", lambda *given: {})
+    monkeypatch.setattr(Displacement, "choose", lambda *given: {})
     theirs = filled(seed)
     assert rows_of(ours.broker.state) == rows_of(theirs.broker.state)
     assert sorted(ours.written(records.Dropped), key=by_number) == sorted(
@@ -220,3 +274,59 @@ def test_u02_an_event_displaces_what_the_bounds_would_drop_behind_it(
 
 def by_number(drop: records.Dropped) -> tuple[str, int, tuple[str, ...]]:
     return drop.user, drop.first, drop.subscriptions
+
+
+def sharing(seed: int, fillings: Sequence[int]) -> Iterator[Desk]:
+    """Fill queues up to bounds that sessions share, by events of these sizes; yield the desk after each event."""
+    draw = Random(seed)
+    usual = 100 + max(fillings) // 2
+    users_max, broker_max = draw.choice([(25 * usual, 2**30), (2**30, 100 * usual), (25 * usual, 100 * usual)])
+    desk = Desk(BrokerConfig(user_queued_bytes_max=users_max, queued_bytes_max=broker_max))
+    for number in range(8):
+        link = desk.attach(f"sip:user{number % 5}@example.org", f"d{number}", session=f"s{number}")
+        queue = QueuePolicy(notifications_max=9) if draw.random() < 0.1 else None
+        desk.subscribed(link, f"To{number} == 1", queue=queue)
+        desk.close(link)
+    bob = desk.attach(BOB, "desk")
+    for n in range(1, 90):
+        wanted = {f"To{number}": int(draw.random() < 0.7) for number in range(8)}
+        desk.publish(bob, n, **wanted, Filling="x" * draw.choice(fillings))
+        yield desk
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_u02_events_displace_from_the_longest_sessions_what_their_bound_would_drop(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No two sessions have the same length, or either may lose."""
+    ours = list(sharing(seed, range(100, 2_000)))[-1]
+    assert ours.written(records.Dropped)
+    assert rows_of(ours.recovered(from_log_alone=True)) == rows_of(ours.broker.state)
+    monkeypatch.setattr(Displacement, "choose", lambda *given: {})
+    theirs = list(sharing(seed, range(100, 2_000)))[-1]
+    assert rows_of(ours.broker.state) == rows_of(theirs.broker.state)
+    assert sorted(ours.written(records.Dropped), key=by_number) == sorted(
+        theirs.written(records.Dropped), key=by_number
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_u02_no_session_loses_while_a_longer_one_shares_its_bound(seed: int) -> None:
+    sizes: dict[tuple[str, int], int] = {}
+    for desk in sharing(seed, [0, 0, 0, 1, 40, 300]):
+        record = decode_record(desk.log[-1])
+        assert isinstance(record, records.Published)
+        for each in record.delivery.notified:
+            sizes[each.session, each.number] = len(bytes(record.acceptance.event))
+        lost: dict[str, dict[str, int]] = {}
+        for drop in drops_of(record):
+            lost.setdefault(drop.reason, {})[drop.session] = sizes[drop.session, drop.last]
+        config, sessions = desk.config, {row.name: row for row in desk.broker.state.sessions.values()}
+        length = {name: row.queued_bytes for name, row in sessions.items()}
+        assert sum(length.values()) <= config.queued_bytes_max
+        if last := lost.get("queued_bytes_max"):
+            assert all(length[name] + size >= max(length.values()) for name, size in last.items())
+            assert sum(length.values()) + max(last.values()) > config.queued_bytes_max
+        for name, size in {} if last else lost.get("user_queued_bytes_max", {}).items():
+            own = [length[each] for each, row in sessions.items() if row.user == sessions[name].user]
+            assert length[name] + size >= max(own)

@@ -218,17 +218,19 @@ def test_bound_to_a_device(desk: Desk, bob: int) -> None:
 def test_a_full_queue() -> None:
     desk = Desk(BrokerConfig(queue=QueuePolicy(notifications_max=1, when_full="drop_oldest")))
     alice, bob = desk.attach(), desk.attach(BOB)
-    subscription = desk.subscribed(alice)
+    subscriptions = [desk.subscribed(alice, expression) for expression in ("N > 0", "N > -1")]
     desk.close(alice)
-    first, second = published(desk, bob, 1), published(desk, bob, 2)
-    assert outcome(desk, first, subscription) == (
-        "dropped",
-        "dropped at 2023-11-14T22:13:20.000Z because of queue.notifications_max",
-    )
-    assert outcome(desk, second, subscription)[0] == "queued"
+    *former, last = [published(desk, bob, n) for n in range(1, 5)]
+    for subscription in subscriptions:
+        for event in former:
+            assert outcome(desk, event, subscription) == (
+                "dropped",
+                "dropped at 2023-11-14T22:13:20.000Z because of queue.notifications_max",
+            )
+        assert outcome(desk, last, subscription)[0] == "queued"
     again = desk.attach()
     desk.send(again, Purge(1, ALICE, "default", None))
-    assert "purged" in outcome(desk, second, subscription)[1]
+    assert "purged" in outcome(desk, last, subscriptions[1])[1]
 
 
 def test_a_notification_acknowledged_before_its_drop_was_delivered(desk: Desk, bob: int) -> None:

@@ -402,7 +402,7 @@ def test_g15_the_longest_queues_are_looked_for_once_however_many_notifications_h
         looks.append(session.queued_bytes)
         return session.queued_bytes
 
-    monkeypatch.setattr(bounds, "_queued_bytes", counted)
+    monkeypatch.setattr(bounds, "queued_bytes", counted)
     publish(desk, 1)
     assert desk.broker.state.queued_bytes == 10 * SIZE
     assert len(looks) <= 3 * users

@@ -99,7 +99,7 @@ def test_u02_displaced_notifications_are_deliveries() -> None:
     drop = Drop(USER, "default", 3, 4, "queue.notifications_max", ("s1",))
     of_arrival = Delivery((Notified(USER, "default", 9, ("s3",)),), dropped=(drop, drop))
     to_two = Delivery(
-        (Notified(USER, "default", 8, ("s3",)), Notified("sip:carol@localhost", "home", 5, ("s4",))),
+        (Notified(USER, "default", 8, ("s3",)), Notified("sip:carol@localhost", "home", 5, ("s4", "s5"))),
         displaced={"queue.bytes_max": (0, 2)},
         dropped=(drop,),
     )
@@ -118,6 +118,6 @@ def test_u02_displaced_notifications_are_deliveries() -> None:
     assert rows["offset"] == [1, 1, 2, 2, 3, 4, 5]
     names = ("kind", "user", "session", "first", "last", "reason", "subscriptions")
     assert {name: rows[name][-1] for name in names} == {"kind": "dropped", **msgspec.structs.asdict(drop)}
-    first_left = ("dropped", "sip:carol@localhost", "home", 2, 2, "queue.bytes_max", ("s4",))
+    first_left = ("dropped", "sip:carol@localhost", "home", 2, 2, "queue.bytes_max", ("s4", "s5"))
     assert tuple(rows[name][2] for name in names) == first_left
     assert rows["resumed"] == [False] * 7

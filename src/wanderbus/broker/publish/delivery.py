@@ -100,7 +100,7 @@ class Delivery:
         full = self._queue_limits.refuses(event.subject, encoded, decided)
         displaced: dict[str, tuple[int, ...]] = {}
         if notified and not undecided:
-            displaced = self._queue_limits.displaced_by(notified, matched.values(), len(bytes(encoded)))
+            displaced = self._queue_limits.displacement.choose(notified, matched.values(), len(bytes(encoded)))
         delivery = records.Delivery(tuple(recorded), tuple(restricted), tuple(steps), displaced)
         return Delivered(delivery, notified, undecided, expired, behind, full)
 

@@ -74,12 +74,12 @@ class SubscriptionQueue:
         for index in range(len(self._items) - 1, self._start - 1, -1):
             yield self._items[index]
 
-    def first_behind_gap(self) -> int:
-        """Return the number of the first notification if a gap is before it, else 0."""
+    def first_behind_gap(self) -> Queued | None:
+        """Return the first notification if a gap is before it."""
         items, start = self._items, self._start
         if len(items) - start > 1 and type(items[start]) is Hole and type(entry := items[start + 1]) is Queued:
-            return entry.number
-        return 0
+            return entry
+        return None
 
     def oldest(self) -> Queued | None:
         """Return the notification that has waited longest."""
@@ -164,6 +164,23 @@ class SubscriptionQueue:
         self.queued_bytes -= sum(len(entry.event.data) for entry in dropped)
         return dropped, former, gap
 
+    def exchange(self, first: Queued, reason: str, newest: Queued | None) -> Hole:
+        """Drop the ``first`` notification by the gap before it, add the ``newest`` if there is one; return the gap."""
+        items, start = self._items, self._start
+        hole, more = items[start], -len(first.event.data)
+        assert type(hole) is Hole, hole
+        if newest is not None:
+            items.append(newest)
+            more += len(newest.event.data)
+        self.queued_bytes += more
+        hole.add(first.number, reason)
+        items[start], items[start + 1] = _REMOVED, hole
+        self._start = start = start + 1
+        if start > 1_000 and start * 2 > len(items):
+            del items[:start]
+            self._start = 0
+        return hole
+
     def _splice(self, begin: int, end: int, left: list[Item]) -> None:
         """Replace the items from ``begin`` to ``end`` by ``left``, which is not longer."""
         items, start = self._items, self._start
@@ -199,8 +216,8 @@ class SessionQueue:
         self._last: Queued | None = None
         self._added = self._displaced = -1
         """Blocks of the last notifications that :meth:`displace` added and removed; they are marked as changed."""
-        self._grown: Hole | None = None
-        """The gap that grew last; its block is marked with that of the removed notification."""
+        self._grown: list[Hole] = []
+        """The gaps that grew last; their blocks are marked with that of the removed notification."""
 
     def __len__(self) -> int:
         """Return how many notifications and gaps there are."""
@@ -211,21 +228,25 @@ class SessionQueue:
         return iter(self._entries.values())
 
     def append(self, entry: Queued) -> None:
-        """Add the newest notification. One that matched what the last one matched shares its tuples."""
-        number, subscriptions = entry.number, entry.subscriptions
+        """Add the newest notification."""
+        self._enter(entry)
+        queues = self.queues
+        for identity in entry.subscriptions:
+            if (queue := queues.get(identity)) is None:
+                queue = queues[identity] = SubscriptionQueue()
+            queue.append(entry)
+        self._changed[self.key, entry.number // _BLOCK] = None
+
+    def _enter(self, entry: Queued) -> None:
+        """Add the newest notification of the session; it shares the tuples of the last one if they are equal."""
+        subscriptions = entry.subscriptions
         if (last := self._last) is not None and last.subscriptions == subscriptions:
             entry.subscriptions = last.subscriptions
             if last.bound == entry.bound:
                 entry.bound = last.bound
         self._last = entry
         entry.waiting = len(subscriptions)
-        queues = self.queues
-        for identity in subscriptions:
-            if (queue := queues.get(identity)) is None:
-                queue = queues[identity] = SubscriptionQueue()
-            queue.append(entry)
-        self._entries[number] = entry
-        self._changed[self.key, number // _BLOCK] = None
+        self._entries[entry.number] = entry
 
     def after(self, subscription: str, number: int) -> Item | None:
         """Return a subscription's first item that ends behind ``number``."""
@@ -285,55 +306,52 @@ class SessionQueue:
                     self._keep_hole(subscription, rest)
         return len(entries), self._released(entries)
 
-    def displace(self, subscription: str, number: int, reason: str, newest: Queued | None = None) -> Queued | None:
-        """Drop a subscription's first notification like :meth:`drop`, if a gap is before it and none behind it.
+    def displace(
+        self, subscriptions: Sequence[str], number: int, reason: str, newest: Queued | None = None
+    ) -> Queued | None:
+        """Drop the first notification of some subscriptions like :meth:`drop`, with a gap before it and none behind it.
 
-        A full queue loses that one for each ``newest`` one of this subscription alone, which is added like by
-        :meth:`append`, and the gap grows in place. Return the first notification; None, with nothing done, if it is not
-        ``number`` or has no such place.
+        Full queues lose that one for each ``newest`` one of the same subscriptions, which is added like by
+        :meth:`append`, and the gaps grow in place. Return the first notification; None, with nothing done, if it is not
+        ``number`` or has no such place in one of the queues.
         """
-        if (own := self.queues.get(subscription)) is None or len(own) < 2:
+        entry: Queued | None = None
+        found: list[SubscriptionQueue] = []
+        for each in subscriptions:
+            if (own := self.queues.get(each)) is None or (entry := own.first_behind_gap()) is None:
+                return None
+            items, second = own._items, own._start + 2
+            if entry.number != number or (len(items) > second and type(items[second]) is Hole):
+                return None
+            found.append(own)
+        if entry is None:
             return None
-        items, start = own._items, own._start
-        hole, entry = items[start], items[start + 1]
-        if entry.number != number or type(hole) is not Hole or type(entry) is not Queued:
-            return None
-        if len(items) > start + 2 and type(items[start + 2]) is Hole:
-            return None
-        more, entries = -len(entry.event.data), self._entries
         if newest is not None:
-            if (last := self._last) is not None and last.subscriptions == newest.subscriptions:
-                newest.subscriptions = last.subscriptions
-            self._last = newest
-            newest.waiting = 1
-            items.append(newest)
-            entries[newest.number] = newest
-            more += len(newest.event.data)
+            self._enter(newest)
             if (block := newest.number // _BLOCK) != self._added:
                 self._added = block
                 self._changed[self.key, block] = None
-        hole.add(number, reason)
-        items[start], items[start + 1] = _REMOVED, hole
-        own._start = start = start + 1
-        if start > 1_000 and start * 2 > len(items):
-            del items[:start]
-            own._start = 0
-        if more:
-            own.queued_bytes += more
-        entry.waiting = waiting = entry.waiting - 1
-        if not waiting:
-            del entries[number]
-        if (block := number // _BLOCK) != self._displaced or hole is not self._grown:
-            self._displaced, self._grown = block, hole
-            self._changed[self.key, block] = self._changed[self.key, hole.number // _BLOCK] = None
+        grown = [own.exchange(entry, reason, newest) for own in found]
+        entry.waiting -= len(found)
+        if not entry.waiting:
+            del self._entries[number]
+        if (block := number // _BLOCK) != self._displaced or grown != self._grown:
+            self._displaced, self._grown = block, grown
+            self._changed[self.key, block] = None
+            for hole in grown:
+                self._changed[self.key, hole.number // _BLOCK] = None
         return entry
 
-    def pass_over(self, subscription: str, number: int, reason: str) -> bool:
-        """Drop a subscription's newest notification, which is not added, by the gap that is last; False without one."""
-        if (own := self.queues.get(subscription)) is None or type(hole := own._items[-1]) is not Hole:
-            return False
-        hole.add(number, reason)
-        self._changed[self.key, hole.number // _BLOCK] = None
+    def pass_over(self, subscriptions: Sequence[str], number: int, reason: str) -> bool:
+        """Drop the newest notification, which is not added, by the gaps that are last; False without one of them."""
+        holes = []
+        for each in subscriptions:
+            if (own := self.queues.get(each)) is None or type(hole := own._items[-1]) is not Hole:
+                return False
+            holes.append(hole)
+        for hole in holes:
+            hole.add(number, reason)
+            self._changed[self.key, hole.number // _BLOCK] = None
         return True
 
     def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:

@@ -8,9 +8,9 @@ subscription does not displace notifications of those that are read (SPEC G-25).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import compress, groupby, islice
 from math import inf
 from typing import Final, TypeAlias
 
@@ -20,9 +20,11 @@ from wanderbus import records
 from wanderbus.broker.interest.filter_accounts import Undecided
 from wanderbus.broker.interest.filter_work import BOUNDS
 from wanderbus.broker.patterns.pattern_work import BOUNDS as PATTERN_BOUNDS
+from wanderbus.broker.queues.displacement import Displacement
 from wanderbus.broker.queues.longest_sessions import LongestSessions
 from wanderbus.broker.queues.policy_arguments import SHOWN_MAX, Queue
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
+from wanderbus.broker.queues.queue_bounds import OWN, UNBOUNDED, exceeded, length_for, queued_bytes
 from wanderbus.broker.queues.queue_items import Item, Queued
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.queues.waiting_notification import Waiting
@@ -34,11 +36,6 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.parameters.subject_globs import any_of
-from wanderbus.subscription import QueuePolicy
-
-_OWN: Final = "subscription."
-"""Prefix of the name of a subscription's own bound."""
-
 
 _OURS: Final = frozenset(
     {
@@ -55,8 +52,6 @@ _OURS: Final = frozenset(
 
 _NEAR: Final = 0.9
 """Part of the broker's bound above which its longest queues stay known."""
-
-_UNBOUNDED: Final = QueuePolicy()
 
 _Drops: TypeAlias = dict[tuple[int, int, str], list[str]]
 """Subscriptions by the range of numbers to drop, first and last, and the reason."""
@@ -91,6 +86,8 @@ class QueueLimits:
         self._shared_bytes_max = min(self._user_bytes_max, self._bytes_max)
         self._refused = any_of(config.refuse_when_full)
         self._longest = LongestSessions(self._of_users, state.sessions.get)
+        self.displacement = Displacement(state, config, servers, self._longest)
+        """Chooser of what an event displaces, before :meth:`bound`."""
         self._displaced: list[records.Drop] | None = None
         """Drops so far that belong into the record whose notifications are bounded; None while there is none."""
 
@@ -126,59 +123,7 @@ class QueueLimits:
 
     def _session_full(self, session: SessionRow, size: int) -> str | None:
         """Return the bound of the session that one more notification would exceed."""
-        return _exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
-
-    def displaced_by(
-        self,
-        notified: Sequence[tuple[SessionRow, records.Notified]],
-        matched: Collection[Sequence[SubscriptionRow]],
-        size: int,
-    ) -> dict[str, tuple[int, ...]]:
-        """Return what leaves full queues for these notifications of an event of ``size`` bytes.
-
-        It is as ``displaced`` of :class:`wanderbus.records.Delivery`. Only notifications of one subscription whose
-        queue alone can lose one are decided here, as most are; the others follow in :meth:`bound`.
-        """
-        if self._system.policy is not None:
-            return {}
-        found: dict[str, list[int]] = {}
-        most, bytes_most = self._notifications_most, self._bytes_most - size
-        is_user_full = self._state.queued_bytes + len(notified) * size > self._user_bytes_max
-        for place, ((session, notification), rows) in enumerate(zip(notified, matched, strict=True)):
-            is_full = session.waiting >= most or session.queued_bytes > bytes_most or is_user_full
-            if (not is_full and rows[0].subscription.queue == _UNBOUNDED) or len(rows) > 1:
-                continue
-            reason, number = self._leaving(session, rows[0], notification.number, size)
-            if number:
-                if (numbers := found.get(reason)) is None:
-                    numbers = found[reason] = [0] * len(notified)
-                numbers[place] = number
-        return {reason: tuple(numbers) for reason, numbers in found.items()}
-
-    def _leaving(self, session: SessionRow, row: SubscriptionRow, number: int, size: int) -> tuple[str, int]:
-        """Return the bound that the new notification ``number`` exceeds, and the number of the one that leaves for it.
-
-        The latter is 0 if no bound is exceeded, or more than the queue of the subscription has to be compared.
-        """
-        subscription, queue = row.subscription, self._state.queue.get(session.key)
-        if queue is None or (own := queue.queues.get(subscription.id)) is None:
-            return "", 0
-        when_full, policy = self._system.when_full, subscription.queue
-        if subscription.device is not None or policy.policy is not None or session.user in self._servers.users:
-            return "", 0
-        if policy != _UNBOUNDED and (exceeded := _exceeded(policy, own.waiting + 1, own.queued_bytes + size)):
-            reason, when_full = f"{_OWN}{exceeded}", policy.when_full or when_full
-        elif len(queue.queues) > 1:
-            return "", 0
-        elif session.waiting >= self._notifications_most:
-            reason = "queue.notifications_max"
-        elif session.queued_bytes + size > self._bytes_most:
-            reason = "queue.bytes_max"
-        elif session.queued_bytes + size > self._user_bytes_max and len(self._state.sessions_of(session.user)) == 1:
-            reason = "user_queued_bytes_max"
-        else:
-            return "", 0
-        return reason, number if when_full == "drop_newest" else own.first_behind_gap()
+        return exceeded(self._system, session.waiting + 1, session.queued_bytes + size)
 
     def bound(self, added: Sequence[Added], delivery: records.Delivery | None = None) -> tuple[records.Drop, ...]:
         """Drop what the notifications of one record displace besides ``delivery.displaced``, and return it."""
@@ -192,30 +137,30 @@ class QueueLimits:
         for session, notified, undecided in added:
             if undecided:
                 self._leave_undecided(session, notified, undecided)
-        if delivery is not None and delivery.displaced:
-            added = self._still_to_bound(added, delivery)
-        for session, notified, _ in added:
+        left = added if delivery is None or not delivery.displaced else self._still_to_bound(added, delivery)
+        for session, notified, _ in left:
             self._enforce(session, notified)
+        if self._state.queued_bytes > self._shared_bytes_max:
+            self._enforce_shared(each[0].user for each in added)
         self._displaced = None
         return tuple(drops)
 
     def _still_to_bound(self, added: Sequence[Added], delivery: records.Delivery) -> Sequence[Added]:
         """Report what ``delivery`` displaced; return the notifications that may exceed a bound nevertheless."""
         note, most, bytes_most = self._journal.tally.note, self._notifications_most, self._bytes_most
-        bounds = [each for each in delivery.displaced.items() if each[0] in _OURS]
-        left: list[Added] = []
-        for reason, numbers in bounds:
-            limit = setting_of(reason)
-            for each, number in zip(added, numbers, strict=True):
-                session = each[0]
-                if number:
-                    note(limit, session.user, _dropped_from(session.name))
-                if not number or session.waiting > most or session.queued_bytes > bytes_most:
-                    left.append(each)
-        return added if len(bounds) != 1 or self._state.queued_bytes > self._shared_bytes_max else left
+        is_left = [True] * len(added)
+        for reason, numbers in delivery.displaced.items():
+            if reason in _OURS:
+                limit = setting_of(reason)
+                for place, number in enumerate(numbers):
+                    if number:
+                        session = added[place][0]
+                        note(limit, session.user, _dropped_from(session.name))
+                        is_left[place] = session.waiting > most or session.queued_bytes > bytes_most
+        return list(compress(added, is_left))
 
     def _enforce(self, session: SessionRow, notified: records.Notified) -> None:
-        """Drop notifications beyond a bound after ``notified`` was added to the queues of ``session``."""
+        """Drop notifications beyond bounds of ``session`` or its subscriptions after ``notified`` was added there."""
         queue = self._state.queue.get(session.key)
         if queue is None or session.user in self._servers.users:
             return
@@ -224,20 +169,21 @@ class QueueLimits:
         bounded: list[SubscriptionRow] = []
         for each in notified.subscriptions:
             row = rows.get(each) or ended[each]
-            if system.policy is not None or row.subscription.queue != _UNBOUNDED:
+            if system.policy is not None or row.subscription.queue != UNBOUNDED:
                 bounded.append(row)
         if bounded:
             self._ask_policies(session, queue, bounded)
             while bounded := [row for row in bounded if _own_exceeded(row, queue)]:
                 self._give_way_each(session, queue, bounded)
-        while reason := _exceeded(system, session.waiting, session.queued_bytes):
+        while reason := exceeded(system, session.waiting, session.queued_bytes):
             self._give_way(session, reason)
-        if state.queued_bytes <= self._shared_bytes_max:
-            return
-        while state.queued_bytes > self._user_bytes_max < self._user_bytes(session.user):
-            self._give_way(max(state.sessions_of(session.user), key=_queued_bytes), "user_queued_bytes_max")
-        if state.queued_bytes <= self._bytes_max:
-            return
+
+    def _enforce_shared(self, users: Iterable[str]) -> None:
+        """Drop notifications beyond the bounds of each of these ``users``, and then of the broker."""
+        for user in dict.fromkeys(users):
+            if user not in self._servers.users:
+                while self._user_bytes(user) > self._user_bytes_max:
+                    self._give_way(max(self._state.sessions_of(user), key=queued_bytes), "user_queued_bytes_max")
         while self.users_bytes > self._bytes_max:
             self._give_way(self._longest.first(), "queued_bytes_max")
 
@@ -262,7 +208,7 @@ class QueueLimits:
 
     def _shown(self, session: SessionRow, queue: SessionQueue, row: SubscriptionRow, own: SubscriptionQueue) -> Queue:
         """Return the part of a subscription's queue that a policy sees."""
-        over = _own_exceeded(row, queue) or _exceeded(self._system, session.waiting, session.queued_bytes)
+        over = _own_exceeded(row, queue) or exceeded(self._system, session.waiting, session.queued_bytes)
         oldest, newest = _first_of(own), _first_of(own.newest_first())[::-1]
         counts = own.waiting, own.queued_bytes
         return Queue(row.subscription.id, self._state.wall_us, *counts, over, oldest, newest)
@@ -271,7 +217,7 @@ class QueueLimits:
         return [each for each in self._state.sessions.values() if each.user not in self._servers.users]
 
     def _user_bytes(self, user: str) -> int:
-        return sum(map(_queued_bytes, self._state.sessions_of(user)))
+        return sum(map(queued_bytes, self._state.sessions_of(user)))
 
     def _give_way(self, session: SessionRow, reason: str) -> None:
         """Drop the oldest or the newest notification of the longest queue of a session.
@@ -281,7 +227,7 @@ class QueueLimits:
         """
         queue = self._state.queue.get(session.key)
         assert queue is not None, session.key
-        measure = _waiting if reason == "queue.notifications_max" else _bytes_waiting
+        measure = length_for(reason)
         longest = max(queue.queues.values(), key=measure)
         entry = longest.newest() if self._system.when_full == "drop_newest" else longest.oldest()
         assert entry is not None, session.key
@@ -301,7 +247,7 @@ class QueueLimits:
             newest = (row.subscription.queue.when_full or self._system.when_full) == "drop_newest"
             entry = own.newest() if newest else own.oldest()
             assert entry is not None, row
-            reason = f"{_OWN}{_own_exceeded(row, queue)}"
+            reason = f"{OWN}{_own_exceeded(row, queue)}"
             drops.setdefault((entry.number, entry.number, reason), []).append(row.subscription.id)
         self._drop_each(session, drops)
 
@@ -382,7 +328,7 @@ class QueueLimits:
         row = self._state.known(subscription)
         own_s, system_s = None if row is None else row.subscription.queue.age_max_s, self._system.age_max_s
         if own_s is not None and (system_s is None or own_s < system_s):
-            return own_s, f"{_OWN}queue.age_max_s"
+            return own_s, f"{OWN}queue.age_max_s"
         return system_s, "queue.age_max_s"
 
     def _last_over_age(self, queue: SubscriptionQueue, age_max_s: float) -> int | None:
@@ -420,34 +366,14 @@ def _dropped_from(session: str) -> str:
     return f"dropped from session {session}"
 
 
-def _exceeded(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:
-    if policy.notifications_max is not None and waiting > policy.notifications_max:
-        return "queue.notifications_max"
-    if policy.bytes_max is not None and waiting_bytes > policy.bytes_max:
-        return "queue.bytes_max"
-    return None
-
-
 def _own_exceeded(row: SubscriptionRow, queue: SessionQueue) -> str | None:
     own = queue.queues.get(row.subscription.id)
     if own is None:
         return None
-    return _exceeded(row.subscription.queue, own.waiting, own.queued_bytes)
+    return exceeded(row.subscription.queue, own.waiting, own.queued_bytes)
 
 
 def _first_of(items: Iterable[Item]) -> list[Waiting]:
     """Return the first notifications of a queue, as many as a policy sees."""
     queued = (item for item in items if isinstance(item, Queued))
     return [Waiting(item.number, item.event.at_us, item.event.data) for item in islice(queued, SHOWN_MAX)]
-
-
-def _waiting(queue: SubscriptionQueue) -> int:
-    return queue.waiting
-
-
-def _bytes_waiting(queue: SubscriptionQueue) -> int:
-    return queue.queued_bytes
-
-
-def _queued_bytes(session: SessionRow) -> int:
-    return session.queued_bytes

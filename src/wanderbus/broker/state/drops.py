@@ -96,13 +96,13 @@ def drop(
         return 0
     count = 0
     for identity in subscriptions or list(queue.queues):
-        if first == last and displace(state, session, queue, identity, first, reason):
+        if first == last and _displace(state, session, queue, identity, first, reason):
             count += 1
             continue
         dropped, released = queue.drop(identity, first, last, reason)
         if dropped:
             count += dropped
-            session.dropped[reason] = session.dropped.get(reason, 0) + dropped
+            count_dropped(session, reason, dropped)
             state.settle(session, dropped, released)
     return count
 
@@ -117,16 +117,21 @@ def drop_each(state: BrokerState, dropped: Iterable[Drop]) -> None:
 def exchange(
     state: BrokerState, session: SessionRow, queue: SessionQueue, newest: Queued, leaving: int, reason: str
 ) -> bool:
-    """Add the ``newest`` notification, of one subscription, to a queue that loses ``leaving`` for it.
+    """Add the ``newest`` notification to the queues of its subscriptions, which lose ``leaving`` for it.
 
     If that is the newest itself, it is dropped. Return False, with nothing done, if :class:`SessionQueue` cannot do it
     in place. There is no more room than before, so nobody who waits for some has to know.
     """
+    subscriptions = newest.subscriptions
     if leaving == newest.number:
-        return _pass_over(state, session, queue, newest, reason)
-    if (entry := queue.displace(newest.subscriptions[0], leaving, reason, newest)) is None:
+        if not queue.pass_over(subscriptions, leaving, reason):
+            return False
+        count_dropped(session, reason, len(subscriptions))
+        state.events.release(newest.event)
+        return True
+    if (entry := queue.displace(subscriptions, leaving, reason, newest)) is None:
         return False
-    _count(session, reason)
+    count_dropped(session, reason, len(subscriptions))
     more = len(newest.event.data)
     if entry.waiting:  # it still waits for other subscriptions
         session.waiting += 1
@@ -143,24 +148,17 @@ def exchange(
     return True
 
 
-def _pass_over(state: BrokerState, session: SessionRow, queue: SessionQueue, newest: Queued, reason: str) -> bool:
-    if not queue.pass_over(newest.subscriptions[0], newest.number, reason):
-        return False
-    _count(session, reason)
-    state.events.release(newest.event)
-    return True
+def count_dropped(session: SessionRow, reason: str, matches: int) -> None:
+    """Count matches as dropped for ``reason``."""
+    session.dropped[reason] = session.dropped.get(reason, 0) + matches
 
 
-def _count(session: SessionRow, reason: str) -> None:
-    session.dropped[reason] = session.dropped.get(reason, 0) + 1
-
-
-def displace(
+def _displace(
     state: BrokerState, session: SessionRow, queue: SessionQueue, subscription: str, number: int, reason: str
 ) -> bool:
     """Drop a subscription's first notification ``number``, if :meth:`SessionQueue.displace` can."""
-    if (entry := queue.displace(subscription, number, reason)) is None:
+    if (entry := queue.displace((subscription,), number, reason)) is None:
         return False
-    _count(session, reason)
+    count_dropped(session, reason, 1)
     state.settle(session, 1, () if entry.waiting else (entry,))
     return True

@@ -18,7 +18,7 @@ from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arr
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.device_changes import begin_behind, change_device
 from wanderbus.broker.state.direct_state import DirectState
-from wanderbus.broker.state.drops import displacing, drop, drop_each, exchange
+from wanderbus.broker.state.drops import count_dropped, displacing, drop, drop_each, exchange
 from wanderbus.broker.state.durations import count_takings
 from wanderbus.broker.state.engine_events import (
     abandon_lives,
@@ -338,7 +338,7 @@ class BrokerState:
     ) -> None:
         """Add a notification to the queues of its session; ``history_us`` is its time if the event is of the past.
 
-        The notification ``leaving`` then leaves the queue of its only subscription because of the bound ``reason``.
+        The notification ``leaving`` then leaves the queues of the same subscriptions because of the bound ``reason``.
         """
         session = self.ensure_session(notified.user, notified.session)
         size, number, subscriptions = len(event.data), notified.number, notified.subscriptions
@@ -358,7 +358,8 @@ class BrokerState:
         if notified.bound and session.devices:
             strays = {identity for identity, device in notified.bound if device not in session.devices}
             subscriptions = tuple(each for each in subscriptions if each not in strays)
-            _count(session, "device_left", len(strays))
+            if strays:
+                count_dropped(session, "device_left", len(strays))
         key = session.key
         self.sessions.put(key, session)
         if not subscriptions:
@@ -432,7 +433,8 @@ class BrokerState:
         """Drop everything that waits for a subscription, without a gap, because no device would receive it."""
         if (queue := self.queue.get(session.key)) is not None:
             dropped, released = queue.take(row.subscription.id, session.next)
-            _count(session, reason, dropped)
+            if dropped:
+                count_dropped(session, reason, dropped)
             self.settle(session, dropped, released)
             self.queue.tidy(session.key)
         row.settled, row.cursors = session.next - 1, None
@@ -587,8 +589,3 @@ class BrokerState:
             else:
                 self._drop_all(session, row, "device_left")
         self.queue.tidy(session.key)
-
-
-def _count(session: SessionRow, reason: str, dropped: int) -> None:
-    if dropped:
-        session.dropped[reason] = session.dropped.get(reason, 0) + dropped

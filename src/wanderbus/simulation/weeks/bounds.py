@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from wanderbus.parameters.broker import BrokerConfig
@@ -69,6 +71,20 @@ def _over(policy: QueuePolicy, waiting: Sequence[Entry], whose: str) -> Iterator
 
 def _bytes_of(streams: Streams, user: str | None = None) -> int:
     return sum(stream.queued_bytes for stream in streams.values() if user in (None, stream.user))
+
+
+def in_order(streams: Streams, drops: Iterable[Dropped]) -> Iterator[Dropped]:
+    """Yield the drops of a record; of those for a bound that sessions share, the next is of the longest session then.
+
+    The record has them in the order of its notifications.
+    """
+    for reason, run in groupby(drops, attrgetter("reason")):
+        left = list(run)
+        while left:
+            is_shared = reason in ("user_queued_bytes_max", "queued_bytes_max")
+            found = max(left, key=lambda drop: streams[drop.user, drop.session].queued_bytes) if is_shared else left[0]
+            left.remove(found)
+            yield found
 
 
 def check_drop(

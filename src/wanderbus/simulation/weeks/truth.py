@@ -17,7 +17,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.protocol import encode_event
 from wanderbus.records import AnyRecord, Notified
 from wanderbus.simulation.weeks.account import Account, Happened
-from wanderbus.simulation.weeks.bounds import check_bounds, check_drop, is_bound, may_refuse
+from wanderbus.simulation.weeks.bounds import check_bounds, check_drop, in_order, is_bound, may_refuse
 from wanderbus.simulation.weeks.deliveries import decisions, deliver, matching
 from wanderbus.simulation.weeks.device_truth import DeviceTruth
 from wanderbus.simulation.weeks.engine_truth import EngineTruth
@@ -62,7 +62,7 @@ class Truth(Account):
             for stream in self.streams.values():
                 stream.at_us = record.at_us
             self._take(offset, record)
-            for drop in drops_of(record):
+            for drop in in_order(self.streams, drops_of(record)):
                 self._take_drop(offset, drop, None)
             for problem in check_bounds(self.config, self.streams, self.known, self._notified):
                 self.wrong(offset, problem)
