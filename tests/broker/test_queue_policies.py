@@ -95,10 +95,11 @@ def test_g23_a_policy_of_the_operator_drops_what_it_chooses(restart: bool, by_de
     assert {loss.reason for gap in gaps for loss in gap.lost} == {"policy.latest"}
 
 
-def test_g23_a_policy_decides_who_gives_way_to_a_bound() -> None:
+@pytest.mark.parametrize("published", [(5, 1, 9, 3, 7), (1, 5, 9, 3, 7)], ids=["", "the first has left"])
+def test_g23_a_policy_decides_who_gives_way_to_a_bound(published: Sequence[int]) -> None:
     desk = PolicyDesk({"cheapest_first": cheapest_first})
     bob = desk.away(named("cheapest_first", notifications_max=3))
-    for n in (5, 1, 9, 3, 7):
+    for n in published:
         desk.publish(bob, n)
     assert [reason for _, reason in dropped(desk)] == ["policy.cheapest_first"] * 2
     assert notified(desk, desk.attach(epoch=2)) == [5, 9, 7]

@@ -115,15 +115,16 @@ class Displacement:
         return _NOTHING
 
     def _queues(self, session: SessionRow, rows: Sequence[SubscriptionRow]) -> list[SubscriptionQueue] | None:
-        """Return the queues of these subscriptions; None if one has none, or gets or loses notifications otherwise."""
+        """Return the queues of these subscriptions; None if one has none, or has a policy of the operator.
+
+        One that is bound to a device outside the session has none, and its notifications are not added.
+        """
         if (queue := self._state.queue.get(session.key)) is None:
             return None
         found = []
         for row in rows:
             subscription = row.subscription
             if (own := queue.queues.get(subscription.id)) is None or subscription.queue.policy is not None:
-                return None
-            if subscription.device is not None and session.devices and subscription.device not in session.devices:
                 return None
             found.append(own)
         return found
