@@ -289,7 +289,7 @@ def sharing(seed: int, fillings: Sequence[int]) -> Iterator[Desk]:
         desk.close(link)
     bob = desk.attach(BOB, "desk")
     for n in range(1, 90):
-        wanted = {f"To{number}": int(draw.random() < 0.7) for number in range(8)}
+        wanted: dict[str, Any] = {f"To{number}": int(draw.random() < 0.7) for number in range(8)}
         desk.publish(bob, n, **wanted, Filling="x" * draw.choice(fillings))
         yield desk
 
