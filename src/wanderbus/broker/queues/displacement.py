@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from math import inf
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from wanderbus import records
 from wanderbus.broker.queues.longest_sessions import LongestSessions
@@ -29,13 +29,8 @@ _Choice: TypeAlias = tuple[str, int, int]
 
 _NOTHING: Final[_Choice] = ("", 0, 0)
 
-
-class _Delivery(NamedTuple):
-    """Notifications of one event of ``size`` bytes, and what leaves for them so far, by their place."""
-
-    cases: Sequence[_Case]
-    size: int
-    choices: dict[int, _Choice]
+_Delivery: TypeAlias = tuple[Sequence[_Case], int, dict[int, _Choice]]
+"""Notifications of one event, its bytes, and what leaves for the notifications so far, by their place."""
 
 
 class Displacement:
@@ -62,7 +57,8 @@ class Displacement:
         """Return ``displaced`` of :class:`wanderbus.records.Delivery` for these notifications of ``size`` bytes."""
         if self._system.policy is not None:
             return {}
-        delivery = _Delivery([(*each, rows) for each, rows in zip(notified, matched, strict=True)], size, {})
+        choices: dict[int, _Choice] = {}
+        delivery = [(*each, rows) for each, rows in zip(notified, matched, strict=True)], size, choices
         is_settled = self._of_sessions(delivery)
         after = self._state.queued_bytes + len(notified) * size
         if is_settled and after > self._user_bytes_max:
@@ -70,7 +66,7 @@ class Displacement:
         if is_settled and after > self._bytes_max:
             self._of_broker(delivery)
         found: dict[str, list[int]] = {}
-        for place, (reason, number, _) in delivery.choices.items():
+        for place, (reason, number, _) in choices.items():
             if (numbers := found.get(reason)) is None:
                 numbers = found[reason] = [0] * len(notified)
             numbers[place] = number
@@ -155,14 +151,15 @@ class Displacement:
 
     def _of_users(self, delivery: _Delivery) -> bool:
         """Choose by the bound of each user; return whether it holds then."""
+        cases, size, _ = delivery
         places: dict[str, dict[str, int]] = {}
-        for place, (session, *_) in enumerate(delivery.cases):
+        for place, (session, *_) in enumerate(cases):
             if session.user not in self._servers.users:
                 places.setdefault(session.user, {})[session.key] = place
         is_settled = True
         for user, of_user in places.items():
             sessions = self._state.sessions_of(user)
-            over = sum(map(queued_bytes, sessions)) + len(of_user) * delivery.size - self._user_bytes_max
+            over = sum(map(queued_bytes, sessions)) + len(of_user) * size - self._user_bytes_max
             if over > 0:
                 own = [of_user[each.key] for each in sessions if each.key in of_user]
                 longest = max((each.queued_bytes for each in sessions if each.key not in of_user), default=0)
@@ -172,11 +169,10 @@ class Displacement:
 
     def _of_broker(self, delivery: _Delivery) -> None:
         """Choose by the bound of the whole broker."""
+        cases, size, _ = delivery
         users_bytes = self._state.queued_bytes - self._servers.queued_bytes
-        places = [
-            place for place, (session, *_) in enumerate(delivery.cases) if session.user not in self._servers.users
-        ]
-        over = users_bytes + len(places) * delivery.size - self._bytes_max
+        places = [place for place, (session, *_) in enumerate(cases) if session.user not in self._servers.users]
+        over = users_bytes + len(places) * size - self._bytes_max
         if users_bytes and over > 0:
             self._of_pool("queued_bytes_max", delivery, places, over, self._longest.first().queued_bytes)
 

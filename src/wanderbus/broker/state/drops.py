@@ -149,8 +149,9 @@ def exchange(
 
 
 def count_dropped(session: SessionRow, reason: str, matches: int) -> None:
-    """Count matches as dropped for ``reason``."""
-    session.dropped[reason] = session.dropped.get(reason, 0) + matches
+    """Count matches as dropped for ``reason``, if there are any."""
+    if matches:
+        session.dropped[reason] = session.dropped.get(reason, 0) + matches
 
 
 def _displace(

@@ -358,8 +358,7 @@ class BrokerState:
         if notified.bound and session.devices:
             strays = {identity for identity, device in notified.bound if device not in session.devices}
             subscriptions = tuple(each for each in subscriptions if each not in strays)
-            if strays:
-                count_dropped(session, "device_left", len(strays))
+            count_dropped(session, "device_left", len(strays))
         key = session.key
         self.sessions.put(key, session)
         if not subscriptions:
@@ -433,8 +432,7 @@ class BrokerState:
         """Drop everything that waits for a subscription, without a gap, because no device would receive it."""
         if (queue := self.queue.get(session.key)) is not None:
             dropped, released = queue.take(row.subscription.id, session.next)
-            if dropped:
-                count_dropped(session, reason, dropped)
+            count_dropped(session, reason, dropped)
             self.settle(session, dropped, released)
             self.queue.tidy(session.key)
         row.settled, row.cursors = session.next - 1, None
