@@ -20,7 +20,7 @@ from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish import acceptance
 from wanderbus.broker.publish.delivery import Delivery
-from wanderbus.broker.queues import queue_limits
+from wanderbus.broker.queues import displacement, queue_bounds, queue_limits
 from wanderbus.broker.queues.policy_arguments import Queue
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
 from wanderbus.broker.queues.queue_items import Hole, Queued
@@ -160,12 +160,13 @@ def set_the_clock_back(patch: Patch) -> None:
 
 def let_one_more_wait(patch: Patch) -> None:
     """SPEC G-15: every cap is off by one."""
-    exceeded = queue_limits._exceeded
+    exceeded = queue_bounds.exceeded
 
     def generous(policy: QueuePolicy, waiting: int, waiting_bytes: int) -> str | None:
         return exceeded(policy, waiting - 1, waiting_bytes)
 
-    patch.setattr(queue_limits, "_exceeded", generous)
+    for user in (queue_limits, displacement):
+        patch.setattr(user, "exceeded", generous)
 
 
 def drop_the_oldest_always(patch: Patch) -> None:
