@@ -284,8 +284,8 @@ def sharing(seed: int, fillings: Sequence[int]) -> Iterator[Desk]:
     desk = Desk(BrokerConfig(user_queued_bytes_max=users_max, queued_bytes_max=broker_max))
     for number in range(8):
         link = desk.attach(f"sip:user{number % 5}@example.org", f"d{number}", session=f"s{number}")
-        queue = QueuePolicy(notifications_max=9) if draw.random() < 0.1 else None
-        desk.subscribed(link, f"To{number} == 1", queue=queue)
+        own = draw.choice([QueuePolicy(notifications_max=9), QueuePolicy(bytes_max=11 * usual)])
+        desk.subscribed(link, f"To{number} == 1", queue=own if draw.random() < 0.2 else None)
         desk.close(link)
     bob = desk.attach(BOB, "desk")
     for n in range(1, 90):

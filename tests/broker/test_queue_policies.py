@@ -96,9 +96,11 @@ def test_g23_a_policy_of_the_operator_drops_what_it_chooses(restart: bool, by_de
 
 
 @pytest.mark.parametrize("published", [(5, 1, 9, 3, 7), (1, 5, 9, 3, 7)], ids=["", "the first has left"])
-def test_g23_a_policy_decides_who_gives_way_to_a_bound(published: Sequence[int]) -> None:
-    desk = PolicyDesk({"cheapest_first": cheapest_first})
-    bob = desk.away(named("cheapest_first", notifications_max=3))
+@pytest.mark.parametrize("by_default", [False, True], ids=["of the subscription", "of the system"])
+def test_g23_a_policy_decides_who_gives_way_to_a_bound(published: Sequence[int], by_default: bool) -> None:
+    policy = named("cheapest_first", notifications_max=3)
+    desk = PolicyDesk({"cheapest_first": cheapest_first}, BrokerConfig(queue=policy) if by_default else None)
+    bob = desk.away(QueuePolicy() if by_default else policy)
     for n in published:
         desk.publish(bob, n)
     assert [reason for _, reason in dropped(desk)] == ["policy.cheapest_first"] * 2
