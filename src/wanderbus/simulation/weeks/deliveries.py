@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from wanderbus import filters
 from wanderbus.event import Event
@@ -10,7 +13,7 @@ from wanderbus.records import Notified
 from wanderbus.simulation.weeks.account import Account
 from wanderbus.simulation.weeks.stream import NotifiedEvent
 from wanderbus.simulation.weeks.windows import forbidding
-from wanderbus.subscription import PATTERN
+from wanderbus.subscription import PATTERN, Restriction
 
 Decisions = tuple[dict[tuple[str, str], list[str]], dict[str, int]]
 """Subscriptions that must be notified, by session, and the place of the restriction that forbids each other match."""
@@ -28,13 +31,25 @@ def matching(account: Account, event: Event, at_us: int) -> Iterator[str]:
             yield identity
 
 
-def decisions(account: Account, matched: Iterable[str], event: Event, *, at_us: int, wall_us: int) -> Decisions:
-    """Return what the restrictions of these subscriptions decide about an event of these times."""
+def decisions(
+    account: Account,
+    matched: Iterable[str],
+    event: Event,
+    *,
+    at_us: int,
+    wall_us: int,
+    held: Mapping[str, tuple[Restriction, ...]] = MappingProxyType({}),
+) -> Decisions:
+    """Return what the restrictions of these subscriptions decide about an event of these times.
+
+    Those in ``held`` had these restrictions, the others their present ones.
+    """
     allowed: dict[tuple[str, str], list[str]] = {}
     forbidden: dict[str, int] = {}
     for identity in matched:
         known = account.known[identity]
         wanted, away = known.subscription, account.is_away(known.subscription.owner)
+        wanted = replace(wanted, restrictions=held.get(identity, wanted.restrictions))
         place = forbidding(wanted, event, at_us=at_us, wall_us=wall_us, last_us=known.last_us, away=away)
         if place is None:
             allowed.setdefault((wanted.owner, wanted.session), []).append(identity)

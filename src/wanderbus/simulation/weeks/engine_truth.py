@@ -9,6 +9,7 @@ from wanderbus.records import Delivery, Matched, MatchedEvent, Published, Unsubs
 from wanderbus.simulation.weeks.account import Account
 from wanderbus.simulation.weeks.deliveries import decisions, deliver, matching
 from wanderbus.simulation.weeks.stream import NotifiedEvent, name_of
+from wanderbus.subscription import Restriction
 
 
 @dataclass
@@ -19,6 +20,8 @@ class Unmatched:
     wall_us: int
     matches: dict[str, str]
     """Subscriptions that were live and matched when it was accepted, each with the device that has given it up."""
+    restrictions: dict[str, tuple[Restriction, ...]]
+    """Their restrictions then."""
 
 
 @dataclass
@@ -39,7 +42,8 @@ class EngineTruth:
         if record.delivery != Delivery():
             self.account.wrong(offset, f"event {name_of(record.event)} is for the engine, and yet delivered at once")
         matches = dict.fromkeys(matching(self.account, record.event, record.at_us), "")
-        self.unmatched[offset] = Unmatched(record, self.account.happened.walls_us[offset], matches)
+        restrictions = {each: self.account.known[each].subscription.restrictions for each in matches}
+        self.unmatched[offset] = Unmatched(record, self.account.happened.walls_us[offset], matches, restrictions)
 
     def end(self, record: Unsubscribed) -> None:
         """Let the device that has given up an ended subscription not get its events; others still do (SPEC X20)."""
@@ -77,7 +81,8 @@ class EngineTruth:
         account, record = self.account, waited.record
         left = {s: device for s, device in waited.matches.items() if not account.known[s].forgotten_us}
         heirs = {account.present(s): device for s, device in left.items()}
-        expected = decisions(account, heirs, record.event, at_us=record.at_us, wall_us=waited.wall_us)
+        held = {account.present(s): waited.restrictions[s] for s in left}
+        expected = decisions(account, heirs, record.event, at_us=record.at_us, wall_us=waited.wall_us, held=held)
         source = NotifiedEvent.of(record, offset)
         notified, restricted = (delivered.notified, delivered.restricted) if delivered else ((), ())
         if delivered and (delivered.id, delivered.at_us, bytes(delivered.event)) != (
