@@ -22,7 +22,7 @@ WAITS = (
     '{"status":"waiting"',
     '{"status":"answered"',
 )
-NOTES = ("wanderbus: subscribed to ", '{"status":"ready"', *WAITS)
+READY = ("wanderbus: subscribed to ", '{"status":"ready"')
 
 SLOW_SERVER = "cannot reach its server: it answers short requests by UDP, but not one of"
 """Part of a warning of agents, which a server that takes seconds to start causes too."""
@@ -124,9 +124,14 @@ def read_error(process: subprocess.Popen[str]) -> str:
 
 def read_ready(process: subprocess.Popen[str]) -> str:
     """Return the next line of standard error that no slow machine causes: of a reader, that it is ready."""
-    while (line := read_error(process)).startswith(WAITS) or SLOW_SERVER in line:
+    while is_of_slow_machine(line := read_error(process)):
         pass
     return line
+
+
+def is_of_slow_machine(line: str) -> bool:
+    """Return whether a line of standard error is there because a machine is slow."""
+    return line.startswith(WAITS) or SLOW_SERVER in line
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -138,7 +143,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 def without_notes(err: str) -> str:
     """Remove the lines by which a command reports that it is ready, or that a slow machine has it wait."""
     lines = err.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith(NOTES) and SLOW_SERVER not in line)
+    return "".join(line for line in lines if not line.startswith(READY) and not is_of_slow_machine(line))
 
 
 def one_line(err: str) -> str:

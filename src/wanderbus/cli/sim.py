@@ -137,17 +137,16 @@ def _row(result: Result) -> dict[str, object]:
 
 def _goals(scenario: type[Scenario], results: Sequence[Result], failed: int) -> list[dict[str, object]]:
     """Return the goals of the run, with the values that it reached."""
-    of_system: dict[str, object] = {"name": "failed", "value": failed, "unit": "seeds", "goal": 0, "met": not failed}
-    of_layer: dict[str, object] = {
-        "name": "worlds_failed",
-        "value": failed,
-        "unit": "seeds",
-        "goal": 0,
-        "met": not failed,
-    }
-    goals = [of_system if issubclass(scenario, SystemScenario) else of_layer]
+    if issubclass(scenario, SystemScenario):
+        goals = [_goal("failed", failed, "seeds", 0)]
+    else:
+        goals = [_goal("worlds_failed", failed, "seeds", 0)]
     if issubclass(scenario, SIPScenario):
         longest = max((result.counts["heal_rtt"] for result in results if result.counts["heals"]), default=None)
-        met = longest is not None and longest <= HEAL_RTT_GOAL
-        goals.append({"name": "heal_rtt", "value": longest, "unit": "round trips", "goal": HEAL_RTT_GOAL, "met": met})
+        goals.append(_goal("heal_rtt", longest, "round trips", HEAL_RTT_GOAL))
     return goals
+
+
+def _goal(name: str, value: float | None, unit: str, most: float) -> dict[str, object]:
+    """Return a goal that is met by a measured ``value`` of at most ``most``."""
+    return {"name": name, "value": value, "unit": unit, "goal": most, "met": value is not None and value <= most}

@@ -25,7 +25,7 @@ WAITING_MAX: Final = 65_536
 
 
 class WaitingArrivals:
-    """The arrivals, by the offsets of their records."""
+    """Arrivals that wait for the engine, by the offsets of their records, to report whether a subscription matched."""
 
     def __init__(self, journal: Journal, phases: PhaseCounts) -> None:
         self._journal = journal

@@ -75,8 +75,7 @@ class MatchedDelivery:
             subscription = row.subscription
             last_us = decided.last_us.get(subscription.id, row.last_us)
             held = subscription.restrictions if life.restrictions is None else life.restrictions
-            submitted = msgspec.structs.replace(subscription, restrictions=held)
-            place = past_blocked_by(submitted, event, last_us, self._links, self._subscriptions.kinds)
+            place = past_blocked_by(held, subscription.owner, event, last_us, self._links, self._subscriptions.kinds)
             if place is not None:
                 restricted.append((subscription.id, place))
                 continue

@@ -112,7 +112,7 @@ class CatchUp:
         self._turns: dict[str, Turns] = {_HERE: Turns()}
         """Those that may read, by the place of their log."""
         self._ineffective: list[str] = []
-        """Those that do not count at their leader yet."""
+        """Those that are not effective at their leader yet."""
         self._paced: list[tuple[float, str]] = []
         """Those that have to wait until a monotonic second."""
         self._full: dict[str, list[str]] = {}
@@ -305,8 +305,9 @@ class CatchUp:
         """Add events that restrictions allow to ``taken``; return the offset of the first without room, else None."""
         most, size = self._room.left(session, row)
         is_empty = self._room.is_empty(session, row)
+        restrictions, owner = row.subscription.restrictions, row.subscription.owner
         for event in events:
-            if past_blocked_by(row.subscription, event, taken.last_us, self._links, self._kinds) is not None:
+            if past_blocked_by(restrictions, owner, event, taken.last_us, self._links, self._kinds) is not None:
                 taken.restricted += 1
                 continue
             fits = len(taken.events) < most and taken.bytes + len(event.event) <= size

@@ -151,7 +151,9 @@ class Detections:
             event = self._event(len(decided), data)
             place = None
             if undecided is None or undecided.bound == TOO_LARGE:
-                place = past_blocked_by(subscription, event, last_us, self._links, self._kinds)
+                place = past_blocked_by(
+                    subscription.restrictions, subscription.owner, event, last_us, self._links, self._kinds
+                )
             notified = [notification_of(session, number, [row])] if place is None else []
             restricted = () if place is None else ((subscription.id, place),)
             for notification in notified:

@@ -126,13 +126,11 @@ def offered(event: Event | msgspec.Raw, bytes_max: int) -> Offered:
     """
     encoded = b""
     try:
-        if isinstance(event, Event):
-            check_published(event)
-            encoded = protocol.encode_event(event)
-        else:
+        if isinstance(event, msgspec.Raw):
             encoded = bytes(event)
             event = protocol.decode_event(encoded)
-            check_published(event)
+        check_published(event)
+        encoded = encoded or protocol.encode_event(event)
         check_size(encoded, bytes_max)
     except (EventError, LimitExceeded, RemoteProtocolError) as error:
         limit = error.limit if isinstance(error, LimitExceeded) else None

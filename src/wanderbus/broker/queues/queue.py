@@ -175,10 +175,7 @@ class SubscriptionQueue:
         self.queued_bytes += more
         hole.add(first.number, reason)
         items[start], items[start + 1] = _REMOVED, hole
-        self._start = start = start + 1
-        if start > 1_000 and start * 2 > len(items):
-            del items[:start]
-            self._start = 0
+        self._begin_at(start + 1)
         return hole
 
     def _splice(self, begin: int, end: int, left: list[Item]) -> None:
@@ -194,10 +191,15 @@ class SubscriptionQueue:
             return
         items[start + shift : end] = items[start:begin] + left
         items[start : start + shift] = [_REMOVED] * shift
-        self._start = start + shift
-        if self._start == len(items) or (self._start > 1_000 and self._start * 2 > len(items)):
-            del items[: self._start]
-            self._start = 0
+        self._begin_at(start + shift)
+
+    def _begin_at(self, start: int) -> None:
+        """Let the items begin at ``start``; cut off what was removed before, once it is most of the list."""
+        items = self._items
+        if start == len(items) or (start > 1_000 and start * 2 > len(items)):
+            del items[:start]
+            start = 0
+        self._start = start
 
 
 class SessionQueue:

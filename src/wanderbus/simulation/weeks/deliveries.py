@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from msgspec.structs import replace
-
 from wanderbus import filters
 from wanderbus.event import Event
 from wanderbus.records import Notified
@@ -49,8 +47,8 @@ def decisions(
     for identity in matched:
         known = account.known[identity]
         wanted, away = known.subscription, account.is_away(known.subscription.owner)
-        wanted = replace(wanted, restrictions=held.get(identity, wanted.restrictions))
-        place = forbidding(wanted, event, at_us=at_us, wall_us=wall_us, last_us=known.last_us, away=away)
+        restrictions = held.get(identity, wanted.restrictions)
+        place = forbidding(restrictions, event, at_us=at_us, wall_us=wall_us, last_us=known.last_us, away=away)
         if place is None:
             allowed.setdefault((wanted.owner, wanted.session), []).append(identity)
         else:

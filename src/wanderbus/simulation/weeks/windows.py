@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from wanderbus.broker.restrictions.restriction_kinds import Asked
 from wanderbus.event import Event
-from wanderbus.subscription import Custom, Daily, Frequency, Interval, Subscription
+from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction
 
 LOTS: Final = "lots"
 """A kind of restriction that the operator added: only prices that are multiples of ``of`` (SPEC H-10)."""
@@ -46,13 +46,19 @@ def _since(shown: datetime, hands: str) -> timedelta:
 
 
 def forbidding(
-    subscription: Subscription, event: Event, *, at_us: int, wall_us: int, last_us: int | None, away: bool
+    restrictions: Sequence[Restriction],
+    event: Event,
+    *,
+    at_us: int,
+    wall_us: int,
+    last_us: int | None,
+    away: bool,
 ) -> int | None:
-    """Return the index of the restriction that forbids a notification, None if all that apply allow it.
+    """Return the index of the one of the ``restrictions`` that forbids a notification, None if all that apply allow it.
 
     ``at_us`` is by the broker's clock, ``wall_us`` the wall clock as read, ``last_us`` the last notification.
     """
-    applying = [(place, r) for place, r in enumerate(subscription.restrictions) if away or r.when == "always"]
+    applying = [(place, r) for place, r in enumerate(restrictions) if away or r.when == "always"]
     windows = [r for _, r in applying if isinstance(r, Interval | Daily)]
     first_window = windows[0] if windows else None
     for place, restriction in applying:
