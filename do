@@ -52,7 +52,12 @@ SOAK = (
     ("simulation of interest", ["wanderbus", "sim", "--layer", "interest", "--seeds"], "180", "2000"),
     ("simulation of links", ["wanderbus", "sim", "--layer", "links", "--seeds"], "20", "1000"),
     ("simulation of ordered domains", ["wanderbus", "sim", "--layer", "ordered", "--seeds"], "80", "1000"),
-    ("simulation of direct events", ["wanderbus", "sim", "--layer", "direct", "--seeds"], "100", "1000"),
+    (
+        "simulation of decentralised channels",
+        ["wanderbus", "sim", "--layer", "decentralised", "--seeds"],
+        "100",
+        "1000",
+    ),
     ("simulation of restored servers", ["wanderbus", "sim", "--layer", "restore", "--seeds"], "60", "2000"),
     ("simulation of moved channels", ["wanderbus", "sim", "--layer", "moved", "--seeds"], "40", "1000"),
     ("power cuts", ["faults", "powercut", "--points"], "300", "10000"),

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from bench.domain_model import DOMAIN, KEY
 from harness.reporting import Goal, goal
-from wanderbus.broker.messages import DirectInterestChanged, InterestEffective, RoutesAnswered, RoutesArrived
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.broker.messages import DecentralisedInterestChanged, InterestEffective, RoutesAnswered, RoutesArrived
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.channels.interest.known_routes import KnownRoutes
-from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
 from wanderbus.domain.servers.messages import SendOnServerLink, ServerLinkOpened, ServerMessageReceived
 from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.filters import parse
@@ -42,13 +42,15 @@ class InterestDomain:
         self._queue: deque[tuple[str, Input | Output]] = deque()
         self._links: dict[int, tuple[str, str]] = {}
         """Opener and acceptor of each link."""
-        self.servers: dict[str, DirectInterest] = {}
+        self.servers: dict[str, DecentralisedInterest] = {}
         for number, name in enumerate(names):
             group = None
             if has_multicast:
                 random = DrawnRandom(Random(number))
                 group = MulticastGroup(GROUP, KEY, domain=DOMAIN, servers=names, server=name, random=random)
-            self.servers[name] = DirectInterest(DirectChannels(directory, name, names), epoch=1, group=group)
+            self.servers[name] = DecentralisedInterest(
+                DecentralisedChannels(directory, name, names), epoch=1, group=group
+            )
         for name, server in self.servers.items():
             self._perform(name, server.start(0.0))
         for opener in names:
@@ -58,7 +60,7 @@ class InterestDomain:
         self._run()
         self.link_messages = self.datagrams = 0
 
-    def change(self, server: str, change: DirectInterestChanged) -> None:
+    def change(self, server: str, change: DecentralisedInterestChanged) -> None:
         """Change the interest of ``server``, and deliver all that follows."""
         self._queue.append((server, change))
         self._run()
@@ -101,11 +103,11 @@ def measured() -> list[Mapping[str, Any]]:
     for has_multicast in (False, True):
         domain = InterestDomain(SERVERS, has_multicast=has_multicast)
         for number, name in enumerate(domain.servers):
-            domain.change(name, DirectInterestChanged({name: ((_SUBJECT, parse(f"N == {number}")),)}))
+            domain.change(name, DecentralisedInterestChanged({name: ((_SUBJECT, parse(f"N == {number}")),)}))
         if domain.counting != domain.servers.keys():
             raise RuntimeError(f"only the subscriptions of {sorted(domain.counting)} count")
         for name in domain.servers:
-            domain.change(name, DirectInterestChanged({}, (name,)))
+            domain.change(name, DecentralisedInterestChanged({}, (name,)))
         changes = 2 * SERVERS
         rows.append(
             {

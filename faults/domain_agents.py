@@ -212,8 +212,8 @@ class _Party:
             member, subject = self._causes.pop()
         else:
             member = random.choice(self._members)
-            is_direct = random.random() < DECENTRALISED_SHARE
-            subject = random.choice(self._role.decentralised if is_direct else self._role.ordered)
+            is_decentralised = random.random() < DECENTRALISED_SHARE
+            subject = random.choice(self._role.decentralised if is_decentralised else self._role.ordered)
         return (member, subject) if member.unanswered + member.agent.outbox.events < UNANSWERED_MAX else None
 
     async def move(self, address: str) -> None:

@@ -25,7 +25,7 @@ def domain(tmp_path: Path) -> Domain:
 
 def wanted_at(server: wanderbus.Server) -> set[str]:
     """Return the filters of other servers that a server has."""
-    routes = service(server).broker.state.direct.routes
+    routes = service(server).broker.state.decentralised.routes
     return {f"{each.subject}: {each.expression}" for route in routes.routes() for each in routes.filters(route)}
 
 

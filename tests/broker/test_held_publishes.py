@@ -14,7 +14,7 @@ from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.broker.servers.leader_messages import InterestAwaited, LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.broker.servers.settled_interest import SettledInterest
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import OwnChannels
@@ -36,7 +36,7 @@ from wanderbus.protocol import (
 from wanderbus.records import InterestSettled, Published, ServerMet
 
 DOMAIN = "example.org"
-DIRECT = "Direct"
+DECENTRALISED = "Direct"
 """Subject of a decentralised channel."""
 NORTH, WEST = server_user("north", DOMAIN), server_user("west", DOMAIN)
 
@@ -56,8 +56,10 @@ class LeaderDesk(AccessDesk):
         table = LeaderTable(1, ("north", "south"), (Leader(self.own_leader, 1), Leader("north", 1)))
         directory = Directory(groups, table)
         # No other server takes part in the decentralised channel, so its events wait for nobody.
-        direct = DirectChannels(directory, "south", ("south",), lambda subject: subject == DIRECT)
-        channels = OwnChannels(directory, "south", direct=direct, others=("north", "west"), layout=self.layout)
+        decentralised = DecentralisedChannels(directory, "south", ("south",), lambda subject: subject == DECENTRALISED)
+        channels = OwnChannels(
+            directory, "south", decentralised=decentralised, others=("north", "west"), layout=self.layout
+        )
         self._reading_all.clear()
         self.collected.clear()
         self.timers.clear()
@@ -162,9 +164,9 @@ def test_events_of_servers_wait_too_and_the_order_of_each_publisher_stays(desk: 
     desk.send(west, PublishFor(5, ALICE, "tablet", 4, 1, raw(event(1)), desk.wall_us))
     desk.send(bob, Publish(1, event(2)), Publish(2, event(3, NORTHERN)), Publish(3, event(4)))
     assert [each.number for each in desk.forwarded()] == [2], "another leader does not wait"
-    desk.send(desk.device(ALICE), Publish(1, event(5, DIRECT)))
+    desk.send(desk.device(ALICE), Publish(1, event(5, DECENTRALISED)))
     assert desk.events() == [5]
-    desk.send(bob, Publish(4, event(6, DIRECT)))
+    desk.send(bob, Publish(4, event(6, DECENTRALISED)))
     assert desk.events() == [5], "its publisher has earlier events that wait"
     next_west = desk.server(WEST)
     desk.send(next_west, SettleInterest())

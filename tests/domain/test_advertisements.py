@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
-from tests.domain.test_direct_events import CAROL, subscribed
+from tests.domain.test_decentralised_events import CAROL, subscribed
 from tests.domain.town import KEY, SERVERS, Town
 from wanderbus.broker.messages import DiskFull, FenceSession, ImportSession
 from wanderbus.broker.state.exported_session import encode_export, export_session
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.merging import Merging
@@ -29,7 +29,7 @@ def test_only_places_that_require_an_advertisement_get_it() -> None:
     plain, needy = Merging("none"), Merging("none", for_advertisers=True)
     directory = Directory(ChannelGroups(KEY, 4), first_table(4, ("s1", "s2"), KEY))
     for default, expected in ((plain, {"A": [1], "B": [], "O": [], "*": [1]}), (needy, {"A": [1], "*": [1]})):
-        channels = DirectChannels(
+        channels = DecentralisedChannels(
             *(directory, "s1", SERVERS, lambda subject: subject != "O"),
             lambda subject, default=default: needy if subject == "A" else default,  # type: ignore[misc]
             (plain, needy),
@@ -66,7 +66,7 @@ def limits(town: Town, name: str, link: int) -> list[str | None]:
 
 def interest_at(town: Town, name: str) -> set[str]:
     """The filters of the other servers that a server has."""
-    routes = town[name].broker.state.direct.routes
+    routes = town[name].broker.state.decentralised.routes
     return {each.expression for route in routes.routes() if route[1].origin != name for each in routes.filters(route)}
 
 

@@ -39,11 +39,11 @@ def counts(town: Town, link: int, request: int, name: str = "s1") -> bool:
 
 def interest(town: Town, name: str) -> list[str]:
     """The filters of s1 that a server knows."""
-    return [each.expression for each in town[name].broker.state.direct.routes.filters(("s1", STREAM))]
+    return [each.expression for each in town[name].broker.state.decentralised.routes.filters(("s1", STREAM))]
 
 
 def position(town: Town, name: str) -> tuple[int, int] | None:
-    return town[name].broker.state.direct.routes.position(("s1", STREAM))
+    return town[name].broker.state.decentralised.routes.position(("s1", STREAM))
 
 
 def test_a_change_for_two_servers_is_one_datagram_and_no_message_but_confirmations(town: Town) -> None:

@@ -11,8 +11,8 @@ from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
     AdvertisementsChanged,
     CausalMessageArrived,
-    DirectArrivalMatched,
-    DirectInterestChanged,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
     DirectLinkClosed,
     DirectLinkOpened,
     LinkClosed,
@@ -23,14 +23,14 @@ from wanderbus.broker.messages import (
     SendOnLink,
 )
 from wanderbus.broker.rollback.messages import ServerStarted
-from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DirectChannels
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX, DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import InterestMode
 from wanderbus.channels.interest.multicast import MulticastMissed
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
 from wanderbus.domain.servers.messages import (
     SendOnServerLink,
     ServerLinkClosed,
@@ -50,7 +50,7 @@ KEY = bytes(32)
 
 def channels_of(
     name: str,
-    is_direct: Callable[[str], bool],
+    is_decentralised: Callable[[str], bool],
     leaders: Sequence[str],
     *,
     has_ordered: bool,
@@ -60,10 +60,10 @@ def channels_of(
     """Channels as the server ``name`` sees them; one of the ``leaders`` leads each."""
     directory = Directory(ChannelGroups(KEY, 4), first_table(4, leaders, KEY))
     merging = Merging("none", for_advertisers=True) if is_required else Merging(mode)
-    direct = DirectChannels(
-        directory, name, SERVERS, is_direct, lambda subject: merging, (merging,), has_ordered=has_ordered
+    decentralised = DecentralisedChannels(
+        directory, name, SERVERS, is_decentralised, lambda subject: merging, (merging,), has_ordered=has_ordered
     )
-    return OwnChannels(directory, name, direct=direct)
+    return OwnChannels(directory, name, decentralised=decentralised)
 
 
 class Post(Desk):
@@ -85,11 +85,13 @@ class Post(Desk):
         self._reading_all.clear()
         self.pieces.clear()
         self.timers.clear()
-        assert self.channels.direct is not None
+        assert self.channels.decentralised is not None
         self.lives += 1
         state = self.recovered()
         group = self.town.group(self.name) if self.town.has_multicast else None
-        self.interest = DirectInterest(self.channels.direct, epoch=max(self.lives, state.wall_us), group=group)
+        self.interest = DecentralisedInterest(
+            self.channels.decentralised, epoch=max(self.lives, state.wall_us), group=group
+        )
         self.broker = Broker(state, self.config, channels=self.channels)
         self.give(ServerStarted())
         self.execute(self.interest.start(self.now))
@@ -98,7 +100,12 @@ class Post(Desk):
         others: list[Output] = []
         for each in outputs:
             match each:
-                case DirectInterestChanged() | AdvertisementsChanged() | DirectArrivalMatched() | RoutesAnswered():
+                case (
+                    DecentralisedInterestChanged()
+                    | AdvertisementsChanged()
+                    | DecentralisedArrivalMatched()
+                    | RoutesAnswered()
+                ):
                     self.execute(self.interest.step([each], self.now))
                 case SendOnLink(link=link, payload=payload) if link in self.town.wires:
                     self.town.send(self.name, link, payload)
@@ -153,7 +160,7 @@ class Town:
 
     def __init__(
         self,
-        is_direct: Callable[[str], bool] = lambda subject: True,
+        is_decentralised: Callable[[str], bool] = lambda subject: True,
         leaders: Sequence[str] = ("s1",),
         *,
         has_ordered: bool = False,
@@ -192,7 +199,9 @@ class Town:
             name: Post(
                 self,
                 name,
-                channels_of(name, is_direct, leaders, has_ordered=has_ordered, is_required=is_required, mode=mode),
+                channels_of(
+                    name, is_decentralised, leaders, has_ordered=has_ordered, is_required=is_required, mode=mode
+                ),
                 spark_subjects,
             )
             for name in SERVERS

@@ -16,7 +16,7 @@ ROOMS = (
 STARTS = {"step", "start"}
 """Methods of a machine that its owner calls, and that may run the worklist."""
 
-AROUND_ONE_PART = {"broker/servers/direct_events.py", "rudp/handshake.py"}
+AROUND_ONE_PART = {"broker/servers/decentralised_events.py", "rudp/handshake.py"}
 """Machines around a single part, whose outputs cause nothing further."""
 
 SETTING = {"broker/core.py", "rudp/connection.py", "rudp/sending.py", "tcp/connection.py"}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
@@ -52,8 +52,8 @@ def nodes_of(world: World, model: Model, window: int) -> list[OrderedNode]:
     directory = Directory(groups, first_table(groups.count, SERVERS, key))
     nodes = {}
     for name in SERVERS:
-        direct = DirectChannels(directory, name, SERVERS, lambda _: True, lambda _: MERGING, [MERGING])
-        channels = OwnChannels(directory, name, lambda _: MERGING, direct if model == "decentralised" else None)
+        decentralised = DecentralisedChannels(directory, name, SERVERS, lambda _: True, lambda _: MERGING, [MERGING])
+        channels = OwnChannels(directory, name, lambda _: MERGING, decentralised if model == "decentralised" else None)
         nodes[name] = OrderedNode(world, name, channels, BrokerConfig(sweep_s=None, unacknowledged_max=window))
     links = RequestedLinks(world, nodes, SERVER_LINK_S_MAX)
     for node in nodes.values():

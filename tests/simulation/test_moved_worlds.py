@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.noticing import is_noticed
 from wanderbus.broker.servers.settled_interest import SettledInterest
-from wanderbus.broker.state.direct_state import DirectState
+from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.domain.servers.leader_interest import LeaderInterest
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
@@ -53,7 +53,7 @@ def accept_at_once(patch: Patch) -> None:
 
 
 def keep_routes(patch: Patch) -> None:
-    patch.setattr(DirectState, "forget_routes", lambda self: None)
+    patch.setattr(DecentralisedState, "forget_routes", lambda self: None)
 
 
 def keep_settled(patch: Patch) -> None:
@@ -83,8 +83,8 @@ def settle_too_early(patch: Patch) -> None:
 def stop_sending_directly(patch: Patch) -> None:
     channels = Layout.channels
 
-    def without(self: Layout, server: str, servers: list[str], *, has_sent_directly: bool) -> Any:
-        return channels(self, server, servers, has_sent_directly=False)
+    def without(self: Layout, server: str, servers: list[str], *, has_sent_decentralised: bool) -> Any:
+        return channels(self, server, servers, has_sent_decentralised=False)
 
     patch.setattr(Layout, "channels", without)
 

@@ -146,7 +146,7 @@ class Admin:
             case "engine":
                 return [] if (row := self._engine.row()) is None else [row]
             case "routes":
-                return route_rows(self._state.direct.routes)
+                return route_rows(self._state.decentralised.routes)
             case "advertisements":
                 return advertisement_rows(self._state.advertisements.values())
             case _:

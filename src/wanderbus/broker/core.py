@@ -75,8 +75,8 @@ from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, Se
 from wanderbus.broker.rollback.rollback import Rollback
 from wanderbus.broker.servers.advertisements import Advertisements
 from wanderbus.broker.servers.arrivals import Arrivals
+from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.diagnostics import Diagnostics
-from wanderbus.broker.servers.direct_events import DirectEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.interest_requests import InterestRequests
 from wanderbus.broker.servers.leader_messages import InterestMerged, LeaderTrouble
@@ -176,7 +176,7 @@ class Broker:
         delivery = Delivery(
             state, journal, links, self._subscriptions, queue_limits, self._catch_up, engine, events_max, phases
         )
-        self._direct = self._make_direct(kernel, delivery, servers, channels)
+        self._decentralised = self._make_decentralised(kernel, delivery, servers, channels)
         self._publishing = self._make_publishing(delivery)
         self._attachments = self._make_attachments(queue_limits)
         self._arrivals = Arrivals(
@@ -192,7 +192,7 @@ class Broker:
         return Diagnostics(
             links,
             self._settled,
-            self._direct,
+            self._decentralised,
             events=self._forwarding,
             filters=self._filters,
             histories=self._channel_history,
@@ -218,8 +218,10 @@ class Broker:
             self.config,
             channels,
             self._servers,
-            self._engine_events.takes,
-            lambda one: self._settled.refusal(one) is None and (self._direct is None or self._direct.knows(one)),
+            self._engine_events.is_for_engine,
+            lambda one: (
+                self._settled.refusal(one) is None and (self._decentralised is None or self._decentralised.knows(one))
+            ),
             phases,
         )
 
@@ -250,28 +252,33 @@ class Broker:
             self._forwarding,
             self._advertisements,
             self._settled,
-            self._direct,
+            self._decentralised,
             self.config.event_bytes_max,
         )
 
-    def _make_direct(
+    def _make_decentralised(
         self, kernel: Kernel | None, delivery: Delivery, servers: ServerUsers, channels: OwnChannels | None
-    ) -> DirectEvents | None:
+    ) -> DecentralisedEvents | None:
         """Return the part for decentralised channels, None if there are none."""
-        if channels is None or channels.direct is None:
+        if channels is None or channels.decentralised is None:
             return None
         state = self.state
         index = RouteIndex(
-            state.direct.routes, channels.direct, kernel, self.config, lambda: state.wall_us, self._filters
+            state.decentralised.routes,
+            channels.decentralised,
+            kernel,
+            self.config,
+            lambda: state.wall_us,
+            self._filters,
         )
-        return DirectEvents(
+        return DecentralisedEvents(
             state,
             self._journal,
             self._links,
             self._subscriptions,
             delivery,
             servers,
-            channels.direct,
+            channels.decentralised,
             index,
             self._filters,
             self._rollback,
@@ -368,8 +375,8 @@ class Broker:
         conditions.at_us, conditions.received_us = self.state.wall_us, wall_us
         self._detections.received_us = self._arrivals.received_us = wall_us
         self._filters.leaders.clock_read(wall_us)
-        if self._direct is not None:
-            self._direct.received_us = wall_us
+        if self._decentralised is not None:
+            self._decentralised.received_us = wall_us
 
     def _on_input(self, given: Input) -> None:
         match given:
@@ -393,8 +400,8 @@ class Broker:
                 self._publishing.conditions.is_disk_full = self._catch_up.is_paused = self.engine.is_paused = is_full
                 self._detections.is_paused = is_full
                 self._arrivals.disk_full(is_full=is_full)
-                if self._direct is not None:
-                    self._direct.disk_full(is_full=is_full)
+                if self._decentralised is not None:
+                    self._decentralised.disk_full(is_full=is_full)
             case ArrivalsLost():
                 self._arrivals.lose(given)
             case InterestLost(leader=leader):
@@ -409,12 +416,12 @@ class Broker:
                 self._on_interest(given)
             case CausalMessageArrived() | DirectLinkOpened() | DirectLinkClosed() | RoutesArrived():
                 self._links.pace.note(SERVERS)
-                if self._direct is not None:
-                    self._direct.on_input(given)
+                if self._decentralised is not None:
+                    self._decentralised.on_input(given)
             case KernelLoaded(kernel=kernel):
                 self._subscriptions.matcher.use(kernel)
-                if self._direct is not None:
-                    self._direct.index.use(kernel)
+                if self._decentralised is not None:
+                    self._decentralised.index.use(kernel)
             case ServerAnswered():
                 self._admin.server_answered(given)
             case OffsetFound():
@@ -471,8 +478,8 @@ class Broker:
             case ("submissions", str(user)):
                 self._subscribe_pacing.go_on(user)
             case ("causal", inner):
-                if self._direct is not None:
-                    self._direct.on_input(TimerFired(inner))
+                if self._decentralised is not None:
+                    self._decentralised.on_input(TimerFired(inner))
             case ("sweep",):
                 self._sweep()
             case ("sweep", "again"):
@@ -482,8 +489,8 @@ class Broker:
         state = self.state
         started = start_record(state, self._engine_events.subjects, self._settled.channels)
         self._journal.write(started, urgent=True)
-        if self._direct is not None:
-            self._direct.start()
+        if self._decentralised is not None:
+            self._decentralised.start()
         self._subscriptions.end_patterns_without_events()
         self._subscriptions.end_left_behind()
         self._presence.start()

@@ -167,7 +167,7 @@ class InterestChanged(Output, frozen=True):
 class InterestEffective(Input, frozen=True):
     """The subscriptions of these names are effective at every server that leads one of their subjects.
 
-    One that was also reported by :class:`DirectInterestChanged` gets two of these.
+    One that was also reported by :class:`DecentralisedInterestChanged` gets two of these.
     """
 
     names: tuple[str, ...]
@@ -218,7 +218,7 @@ class RoutesAnswered(Output, frozen=True):
     answer: FromReceiver
 
 
-class DirectInterestChanged(Output, frozen=True):
+class DecentralisedInterestChanged(Output, frozen=True):
     """The same as :class:`InterestChanged`, for decentralised channels."""
 
     added: Mapping[str, tuple[tuple[str, Filter], ...]]
@@ -235,7 +235,7 @@ class AdvertisementsChanged(Output, frozen=True):
     removed: tuple[str, ...] = ()
 
 
-class DirectArrivalMatched(Output, frozen=True):
+class DecentralisedArrivalMatched(Output, frozen=True):
     """An event came from its server directly; ``is_matched`` tells whether a subscription here matches it."""
 
     subject: str

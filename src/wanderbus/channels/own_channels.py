@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory
 from wanderbus.channels.merging import Merging
 
@@ -16,7 +16,7 @@ class OwnChannels:
 
     :param server: the name of this server
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject (SPEC B-05)
-    :param direct: the decentralised channels; None if all are ordered
+    :param decentralised: the decentralised channels; None if all are ordered
     :param others: the other servers of the domain
     :param layout: identifies all that determines where events and interest go; the same at servers that have a link
     """
@@ -26,14 +26,14 @@ class OwnChannels:
         directory: Directory,
         server: str,
         merging_of: Callable[[str], Merging] = lambda subject: Merging(),
-        direct: DirectChannels | None = None,
+        decentralised: DecentralisedChannels | None = None,
         others: Iterable[str] = (),
         layout: bytes = b"",
     ) -> None:
         self.directory = directory
         self.server = server
         self.merging_of = merging_of
-        self.direct = direct
+        self.decentralised = decentralised
         self.others = tuple(others)
         self.layout = layout
         self.parents = directory.groups.hierarchy.parents
@@ -48,18 +48,20 @@ class OwnChannels:
 
     def leads(self, subject: str) -> bool:
         """Return whether this server accepts events of ``subject``: it leads the channel, or that is decentralised."""
-        if self.direct is not None and self.direct.takes(subject):
+        if self.decentralised is not None and self.decentralised.has(subject):
             return True
         return self.leader(subject) == self.server
 
     def leads_in_order(self, subject: str) -> bool:
         """Return whether this server leads the channel of ``subject``, and it is ordered."""
-        return self.leader(subject) == self.server and (self.direct is None or not self.direct.takes(subject))
+        return self.leader(subject) == self.server and (
+            self.decentralised is None or not self.decentralised.has(subject)
+        )
 
     @property
     def leads_ordered(self) -> bool:
         """Return whether this server may lead ordered channels."""
-        has_ordered = self.direct is None or self.direct.has_ordered
+        has_ordered = self.decentralised is None or self.decentralised.has_ordered
         return has_ordered and self.server in self.directory.table.servers
 
     def leaders(self, subjects: Iterable[str]) -> frozenset[str]:
@@ -68,8 +70,8 @@ class OwnChannels:
         ``*`` means every subject.
         """
         leaders = self.directory.table.leaders
-        if self.direct is not None:
-            subjects = [each for each in subjects if self.direct.leaves(each)]
+        if self.decentralised is not None:
+            subjects = [each for each in subjects if self.decentralised.leaves(each)]
         groups = self.directory.groups.groups_of(subjects)
         return frozenset(leaders[group].server for group in groups)
 

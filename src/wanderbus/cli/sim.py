@@ -35,7 +35,7 @@ def sim(
             " the whole system behind NATs, with a relay. weeks: the broker over weeks. causal: servers that"
             " send events to each other directly."
             " interest: filters between the servers of a domain. links: links between these."
-            " ordered, direct: servers that share the channels of a domain, in either model."
+            " ordered, decentralised: servers that share the channels of a domain, in either model."
             " moved: the same while the models and leaders of channels change."
         ),
     ] = Layer.BROKER,

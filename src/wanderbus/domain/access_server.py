@@ -40,7 +40,7 @@ from wanderbus.domain.baseline import ECI_SOCKET, Baseline
 from wanderbus.domain.device_signalling import DeviceSignalling
 from wanderbus.domain.link_traffic import LinkTraffic, consumed_units
 from wanderbus.domain.messages import DevicesRestored
-from wanderbus.domain.parts import BASELINE, BROKER, DIRECT_INTEREST, SERVER_LINKS, TRANSPORTS, USER_AGENT
+from wanderbus.domain.parts import BASELINE, BROKER, DECENTRALISED_INTEREST, SERVER_LINKS, TRANSPORTS, USER_AGENT
 from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.domain.servers.server_traffic import ServerTraffic
 from wanderbus.domain.servers.session_owners import SessionOwners
@@ -260,7 +260,7 @@ class AccessServer:
                 if self._baseline is not None:
                     self._parts.give(BASELINE, [given])
             case DatagramReceived(socket="multicast"):
-                self._parts.give(DIRECT_INTEREST, [given])
+                self._parts.give(DECENTRALISED_INTEREST, [given])
             case DatagramReceived() | StreamReceived() | StreamClosed():
                 self._parts.give(USER_AGENT, [given])
             case TimerFired(key="register"):

@@ -18,9 +18,9 @@ from wanderbus.broker.messages import (
     ArrivalsTaken,
     ArrivalsWanted,
     AskLeader,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
     DevicesDoubted,
-    DirectArrivalMatched,
-    DirectInterestChanged,
     ForwardPublish,
     InterestChanged,
     LinkClosed,
@@ -142,7 +142,7 @@ class LinkTraffic:
                         for_servers.append(output)
                 case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
                     for_leaders.append(output)
-                case DirectInterestChanged() | DirectArrivalMatched() | RoutesAnswered():
+                case DecentralisedInterestChanged() | DecentralisedArrivalMatched() | RoutesAnswered():
                     for_leaders.append(output)
                 case AdvertisementsChanged() | AskLeader() | SendToLeader():
                     for_leaders.append(output)

@@ -10,7 +10,7 @@ BROKER: Final = "broker"
 BASELINE: Final = "eci"
 SERVER_LINKS: Final = "servers"
 LEADERS: Final = "leaders"
-DIRECT_INTEREST: Final = "direct_interest"
+DECENTRALISED_INTEREST: Final = "decentralised_interest"
 OWNERS: Final = "owners"
 
 MULTICAST_SOCKET: Final = "multicast"

@@ -9,12 +9,12 @@ from typing import Final
 
 from wanderbus.broker.state.start import has_moved
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
 from wanderbus.domain.parts import MULTICAST_SOCKET, SERVER_LINKS
-from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
 from wanderbus.domain.servers.links import ServerLinks
 from wanderbus.domain.servers.multicast_group import MulticastGroup
@@ -80,17 +80,21 @@ class EventDomainMember:
         """
         settings = self.domain.settings
         known, present = state.servers[state.server].servers, tuple(sorted(settings.servers))
-        has_direct = "decentralised" in self.domain.models
-        if known not in ((), present) and (has_direct or state.direct.causal.outgoing.retained):
+        has_decentralised = "decentralised" in self.domain.models
+        if known not in ((), present) and (has_decentralised or state.decentralised.causal.outgoing.retained):
             raise ConfigurationError(
                 f"event_domain: its servers were {', '.join(known)} when the log began, and are {', '.join(present)} "
                 "now; a domain with decentralised channels, or with events of former ones that a server still waits "
                 "for, cannot change them"
             )
-        direct = self._direct_channels(has_direct=has_direct) if has_direct or known == present else None
+        decentralised = (
+            self._decentralised_channels(has_decentralised=has_decentralised)
+            if has_decentralised or known == present
+            else None
+        )
         merging_of = lru_cache(_MERGINGS_MAX)(self._merging_of)  # it is asked for each event
         others = [each for each in settings.servers if each != self.name]
-        return OwnChannels(self.domain.directory, self.name, merging_of, direct, others, layout_of(self._tables))
+        return OwnChannels(self.domain.directory, self.name, merging_of, decentralised, others, layout_of(self._tables))
 
     def parts(
         self, channels: OwnChannels, state: BrokerState, random: RandomSource, reset_key: bytes, wall_us: int
@@ -118,11 +122,13 @@ class EventDomainMember:
         )
         # A server that has lost its log begins with a higher epoch, too: others know its interest by the last one.
         interest = None
-        if (direct := channels.direct) is not None:
-            interest = DirectInterest(direct, epoch=max(epoch, wall_us), group=self._group(direct, random))
+        if (decentralised := channels.decentralised) is not None:
+            interest = DecentralisedInterest(
+                decentralised, epoch=max(epoch, wall_us), group=self._group(decentralised, random)
+            )
         return ServerParts(self.name, links, leaders, interest, tuple(others))
 
-    def _group(self, channels: DirectChannels, random: RandomSource) -> MulticastGroup | None:
+    def _group(self, channels: DecentralisedChannels, random: RandomSource) -> MulticastGroup | None:
         address, settings = self.domain.multicast_group, self.domain.settings
         if address is None:
             return None
@@ -131,14 +137,14 @@ class EventDomainMember:
             address, key, domain=settings.name, servers=channels.servers, server=self.name, random=random
         )
 
-    def _direct_channels(self, *, has_direct: bool) -> DirectChannels:
+    def _decentralised_channels(self, *, has_decentralised: bool) -> DecentralisedChannels:
         domain = self.domain
         subjects = [EVERY_SUBJECT, *domain.settings.channels]
         mergings = [self._merging_of(each) for each in subjects]
         if domain.settings.model == "decentralised":
             is_required = domain.settings.advertisements == "required"
             mergings.append(Merging(domain.settings.merging, domain.settings.precision_min, is_required))
-        return DirectChannels(
+        return DecentralisedChannels(
             domain.directory,
             self.name,
             domain.settings.servers,
@@ -146,7 +152,7 @@ class EventDomainMember:
             self._merging_of,
             tuple(dict.fromkeys(mergings)),
             has_ordered="ordered" in domain.models,
-            has_direct=has_direct,
+            has_decentralised=has_decentralised,
         )
 
     def _merging_of(self, subject: str) -> Merging:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from wanderbus.simulation.domains.causal_scenario import CausalScenario
-from wanderbus.simulation.domains.direct_scenario import DirectScenario
+from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
 from wanderbus.simulation.domains.links_scenario import LinksScenario
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
@@ -40,7 +40,7 @@ class Layer(StrEnum):
     INTEREST = "interest"
     LINKS = "links"
     ORDERED = "ordered"
-    DIRECT = "direct"
+    DECENTRALISED = "decentralised"
     RESTORE = "restore"
     MOVED = "moved"
 
@@ -59,7 +59,7 @@ SCENARIOS: Final[dict[Layer, type[Scenario]]] = {
     Layer.INTEREST: InterestScenario,
     Layer.LINKS: LinksScenario,
     Layer.ORDERED: OrderedScenario,
-    Layer.DIRECT: DirectScenario,
+    Layer.DECENTRALISED: DecentralisedScenario,
     Layer.RESTORE: RestoreScenario,
     Layer.MOVED: MovedScenario,
 }

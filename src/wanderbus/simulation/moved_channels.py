@@ -12,16 +12,16 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.domains.direct_checkers import DeliveryTruth
-from wanderbus.simulation.domains.direct_device import DirectDevice, Interest
-from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.domains.decentralised_checkers import DeliveryTruth
+from wanderbus.simulation.domains.decentralised_device import DecentralisedDevice, Interest
+from wanderbus.simulation.domains.decentralised_node import DecentralisedNode
 from wanderbus.simulation.domains.domain_links import DomainLink, PolledLinks
 from wanderbus.simulation.scenario import Scenario
 
@@ -39,26 +39,26 @@ class Layout(msgspec.Struct, frozen=True):
 
     number: int
     leaders: tuple[str, ...]
-    direct: tuple[str, ...]
+    decentralised: tuple[str, ...]
     merging: Merging
 
-    def channels(self, server: str, servers: list[str], *, has_sent_directly: bool) -> OwnChannels:
+    def channels(self, server: str, servers: list[str], *, has_sent_decentralised: bool) -> OwnChannels:
         """Return the channels as ``server`` sees them; it may have sent events directly under an earlier file."""
         directory = Directory(ChannelGroups(_KEY, 4), first_table(4, self.leaders, _KEY))
-        direct = None
-        if self.direct or has_sent_directly:
-            direct = DirectChannels(
+        decentralised = None
+        if self.decentralised or has_sent_decentralised:
+            decentralised = DecentralisedChannels(
                 directory,
                 server,
                 servers,
-                lambda subject: subject in self.direct,
+                lambda subject: subject in self.decentralised,
                 self.merging_of,
                 (self.merging,),
-                has_ordered=len(self.direct) < len(SUBJECTS),
-                has_direct=bool(self.direct),
+                has_ordered=len(self.decentralised) < len(SUBJECTS),
+                has_decentralised=bool(self.decentralised),
             )
         others = [each for each in servers if each != server]
-        return OwnChannels(directory, server, self.merging_of, direct, others, str(self.number).encode())
+        return OwnChannels(directory, server, self.merging_of, decentralised, others, str(self.number).encode())
 
     def merging_of(self, subject: str) -> Merging:
         """Return the merging of every channel."""
@@ -73,7 +73,7 @@ class _Links(PolledLinks):
         return super()._may_open(source, target) and one.channels.layout == other.channels.layout
 
 
-class _Node(DirectNode):
+class _Node(DecentralisedNode):
     """A server whose disk may fill, and which opens links to all others, as the search for owners of sessions does."""
 
     was_full = False
@@ -116,14 +116,15 @@ class MovedScenario(Scenario):
         self.layouts: list[Layout] = []
         for number in range(1, draw.choice([2, 2, 3, 4]) + 1):
             self.layouts.append(self._layout(number))
-        self.nodes: dict[str, DirectNode] = {}
+        self.nodes: dict[str, DecentralisedNode] = {}
         links = self.links = _Links(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
         for name in self.names:
-            channels = self.layouts[0].channels(name, self.names, has_sent_directly=False)
+            channels = self.layouts[0].channels(name, self.names, has_sent_decentralised=False)
             node = self.nodes[name] = _Node(self.world, name, channels, BrokerConfig(), self.next_sequence)
             node.links = links
         self.devices = {
-            name: DirectDevice(node, lambda: self.world.now, lambda event: None) for name, node in self.nodes.items()
+            name: DecentralisedDevice(node, lambda: self.world.now, lambda event: None)
+            for name, node in self.nodes.items()
         }
         self._in_use = dict.fromkeys(self.names, self.layouts[0])
         self._starts: dict[str, int] = dict.fromkeys(self.names, 0)
@@ -134,8 +135,8 @@ class MovedScenario(Scenario):
         leaders = tuple(sorted(draw.sample(self.names, draw.choice([1, 1, min(2, len(self.names))]))))
         if self.layouts and draw.random() < 0.7:
             leaders = self.layouts[-1].leaders
-        direct = draw.choice([(), ("A",), ("A", "B"), SUBJECTS, SUBJECTS])
-        return Layout(number, leaders, direct, Merging(draw.choice(["none", "perfect", "adaptive"]), 0.7))
+        decentralised = draw.choice([(), ("A",), ("A", "B"), SUBJECTS, SUBJECTS])
+        return Layout(number, leaders, decentralised, Merging(draw.choice(["none", "perfect", "adaptive"]), 0.7))
 
     def next_sequence(self) -> int:
         """Return the next place in the history of the world."""
@@ -232,7 +233,7 @@ class MovedScenario(Scenario):
         node = self.nodes[name]
         self._in_use[name] = layout
         has_sent = bool(node.storage.recovered().servers[name].servers)
-        node.channels = layout.channels(name, self.names, has_sent_directly=has_sent)
+        node.channels = layout.channels(name, self.names, has_sent_decentralised=has_sent)
         node.start()
         self.world.after(self._draw.uniform(0.0, 0.5), self.devices[name].connect)
         if self._draw.random() < 0.1:

@@ -10,7 +10,7 @@ from tests.broker.desk import SUBJECT
 from tests.channels.interest.test_bounded_merging import costly
 from tests.domain.servers.test_leader_sessions import South
 from tests.domain.town import Town
-from wanderbus.broker.messages import DirectInterestChanged, InterestChanged
+from wanderbus.broker.messages import DecentralisedInterestChanged, InterestChanged
 from wanderbus.broker.servers.leader_messages import InterestMerged
 from wanderbus.channels.interest import covering_set, interest_set
 from wanderbus.domain.servers.interest_charges import UNCHARGED
@@ -61,9 +61,9 @@ def test_filters_that_a_broad_one_covered_come_back_with_a_timer(monkeypatch: py
 
 def test_the_work_of_merging_a_subscription_of_a_decentralised_channel_is_charged() -> None:
     post = Town()["s1"]
-    given = DirectInterestChanged({"costly 1": ((SUBJECT, parse(costly(1, 60))),)})
+    given = DecentralisedInterestChanged({"costly 1": ((SUBJECT, parse(costly(1, 60))),)})
     (charge,) = [each for each in post.interest.step([given], post.now) if isinstance(each, InterestMerged)]
     assert charge.name == "costly 1"
     assert charge.units > UNCHARGED
-    cheap = DirectInterestChanged({"cheap 2": ((SUBJECT, parse("Z == 1")),)})
+    cheap = DecentralisedInterestChanged({"cheap 2": ((SUBJECT, parse("Z == 1")),)})
     assert not [each for each in post.interest.step([cheap], post.now) if isinstance(each, InterestMerged)]

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from tests.published import published as published_record
-from wanderbus.broker.state.direct_state import encode_change
+from wanderbus.broker.state.decentralised_state import encode_change
 from wanderbus.channels.causal import interface as causal
 from wanderbus.event import TYPE_NAMES, DeclaredAttribute, Event, EventId
 from wanderbus.protocol import encode_event

@@ -72,25 +72,25 @@ class EngineEvents:
         """Those of them that are there only because their events wait."""
         self._pattern = any_of(self.subjects)
         self._below = Hierarchy({}).below if channels is None else channels.below
-        self._direct = None if channels is None else channels.direct
+        self._decentralised = None if channels is None else channels.decentralised
         # An effect that the broker matches would overtake its cause that waits for the engine: all of them or none.
-        self._takes_direct = EVERY_SUBJECT in self.subjects
+        self._has_every_subject = EVERY_SUBJECT in self.subjects
         self._reached = 0
 
-    def takes(self, subject: str) -> bool:
+    def is_for_engine(self, subject: str) -> bool:
         """Return whether the engine matches the events of ``subject``.
 
         Those of decentralised channels are in causal order, across subjects. So the engine has all or none of them.
         """
         if self._pattern is None or self._pattern.match(subject) is None:
             return False
-        return self._takes_direct or self._direct is None or not self._direct.takes(subject)
+        return self._has_every_subject or self._decentralised is None or not self._decentralised.has(subject)
 
     def concerns(self, subject: str) -> bool:
         """Return whether the engine matches events for a subscription to ``subject``."""
         if subject == EVERY_SUBJECT:
             return bool(self.subjects)
-        return any(map(self.takes, self._below(subject)))
+        return any(map(self.is_for_engine, self._below(subject)))
 
     def accept(self, acceptance: Acceptance, causal: bytes = b"") -> EventId:
         """Write an accepted event, which the engine will match; return its id. ``causal`` is its encoded header."""

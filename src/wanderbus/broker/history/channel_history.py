@@ -135,7 +135,7 @@ class ChannelHistory:
             raise Refused("a history is that of one channel, and '*' is every subject; give one subject")
         if request.limit < 1 or (request.newest is not None and not 1 <= request.newest <= NEWEST_MAX):
             raise Refused(f"limit and newest are at least 1, and newest at most {NEWEST_MAX}; ask for fewer events")
-        if channels is not None and channels.direct is not None and channels.direct.concerns(subject):
+        if channels is not None and channels.decentralised is not None and channels.decentralised.concerns(subject):
             raise Refused(f"the channel of {subject!r} is decentralised: no server has numbered its events")
         if link.is_server:
             if not self._is_led_here(subject):

@@ -60,7 +60,7 @@ class LeaderFilters:
             for each in self._leases.values():
                 each.begin_earlier(suspended_s)
 
-    def takes(self, subject: str) -> bool:
+    def is_led_elsewhere(self, subject: str) -> bool:
         """Return whether another server leads the channel of ``subject``."""
         return self._channels is not None and not self._channels.leads(subject)
 

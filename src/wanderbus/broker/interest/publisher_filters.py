@@ -210,7 +210,7 @@ class PublisherFilters:
         """Answer with the filters of a subject, for a lease; or without filters, if the agent gets none."""
         self._counts.at_publisher(request.examined, request.held_back)
         subject, number = request.subject, request.number
-        is_leaders = self.leaders.takes(subject) and self._may_have(link, subject)
+        is_leaders = self.leaders.is_led_elsewhere(subject) and self._may_have(link, subject)
         if not is_leaders or not self.leaders.waits(subject, link.link, number):
             self._answer(link, subject, number)
 
@@ -334,7 +334,7 @@ class PublisherFilters:
         """Return the time for which an agent may use the filters of a subject, 0 if it may not."""
         if not self._may_have(link, subject):
             return 0.0
-        return self.leaders.lease_s(subject, self.lease_s) if self.leaders.takes(subject) else self.lease_s
+        return self.leaders.lease_s(subject, self.lease_s) if self.leaders.is_led_elsewhere(subject) else self.lease_s
 
     def _may_have(self, link: Link, subject: str) -> bool:
         """Return whether an agent may have the filters of a subject: all who want its events are known."""
@@ -353,7 +353,7 @@ class PublisherFilters:
     def _make(self, link: Link, subject: str) -> SubjectFilter:
         """Return new filters of a subject for the agent on ``link``, merged from its subscriptions if they are few."""
         work = WorkBudget(MERGE_ALL_WORK_MAX)
-        is_leaders = self.leaders.takes(subject)
+        is_leaders = self.leaders.is_led_elsewhere(subject)
         found = self._filters[subject] = SubjectFilter(self._next_version(), is_leaders=is_leaders)
         if is_leaders:
             found.replace(self.leaders.filters(subject), found.version, work)

@@ -26,7 +26,7 @@ class KnownInterest:
     def __init__(self, channels: OwnChannels | None, knows_all: Callable[[str], bool]) -> None:
         self.is_alone = channels is None
         self._channels = channels
-        self._direct = None if channels is None else channels.direct
+        self._decentralised = None if channels is None else channels.decentralised
         self._knows_all = knows_all
 
     def lineage(self, subject: str) -> tuple[str, ...]:
@@ -42,9 +42,9 @@ class KnownInterest:
 
         For another server only the leader knows it; of decentralised channels each server knows it itself.
         """
-        if self._direct is not None and self._direct.takes(subject):
+        if self._decentralised is not None and self._decentralised.has(subject):
             # What is not advertised has to be refused, so it is sent.
-            is_known = self._knows_all(subject) and not self._direct.requires_advertisement(subject)
+            is_known = self._knows_all(subject) and not self._decentralised.requires_advertisement(subject)
             return is_known and not for_server
         if self._channels is None or self._channels.leads(subject):
             return self._knows_all(subject) and not (for_server and self._channels is None)

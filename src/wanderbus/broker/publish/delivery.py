@@ -118,7 +118,7 @@ class Delivery:
         ``report`` makes the report on whether a subscription matches it; ``causal`` is its header in the causal order.
         """
         self._subscriptions.end_expired()
-        if self._engine.takes(event.subject):
+        if self._engine.is_for_engine(event.subject):
             self._engine.take(arrival, report, causal)
             return
         # Subscriptions read the past of a leader's log only, which has no order among the events of other servers.

@@ -24,7 +24,7 @@ from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.held_publishes import HeldPublishes
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.advertisements import Advertisements
-from wanderbus.broker.servers.direct_events import DirectEvents
+from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.forwarding import Forwarding
 from wanderbus.broker.servers.leader_messages import InterestAwaited
 from wanderbus.broker.servers.settled_interest import SettledInterest
@@ -56,7 +56,7 @@ class Publishing:
         forwarding: Forwarding,
         advertisements: Advertisements,
         settled: SettledInterest,
-        direct: DirectEvents | None = None,
+        decentralised: DecentralisedEvents | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
         self.conditions = Conditions(permissions, state.wall_us, event_bytes_max=event_bytes_max)
@@ -71,7 +71,7 @@ class Publishing:
         self._advertisements = advertisements
         self._settled = settled
         self._held: HeldPublishes[OfPublishers] = HeldPublishes(links)
-        self._direct = direct
+        self._decentralised = decentralised
         self._offered: dict[int, tuple[OfPublishers, Offered]] = {}
         """Coming messages that were read already, and the event of each, by object identity."""
 
@@ -91,7 +91,11 @@ class Publishing:
             one = offered(message.event, self.conditions.event_bytes_max)
             self._offered[id(message)] = message, one
             subject = one.event.subject
-            if one.rejected is None and not self._engine.takes(subject) and not self._forwarding.takes(subject):
+            if (
+                one.rejected is None
+                and not self._engine.is_for_engine(subject)
+                and not self._forwarding.is_led_elsewhere(subject)
+            ):
                 events.append(one.event)
         if len(events) > 1:
             self._subscriptions.matcher.prematch(events)
@@ -103,7 +107,7 @@ class Publishing:
         one = offered(message.event, self.conditions.event_bytes_max) if read is None else read[1]
         event, source, state = one.event, self._source(link, message), self._state
         held_up = link.held_up.get(source.key) if link.held_up else None
-        if self._forwarding.takes(event.subject):
+        if self._forwarding.is_led_elsewhere(event.subject):
             self._forward(link, source, one, held_up)
             return
         if self._settled.missing and self._waits(link, source, message, one):
@@ -120,13 +124,15 @@ class Publishing:
             self._refuse(link, source, decided.reason, decided.limit)
             return
         assert type(decided) is Acceptance
-        direct = self._direct if self._direct is not None and self._direct.takes(event.subject) else None
-        if direct is not None and (
-            rejected := self._advertisements.refusal(source.user, event) or direct.refusal(event.subject)
+        decentralised = (
+            self._decentralised if self._decentralised is not None and self._decentralised.has(event.subject) else None
+        )
+        if decentralised is not None and (
+            rejected := self._advertisements.refusal(source.user, event) or decentralised.refusal(event.subject)
         ):
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
-        self._deliver(link, source, event, decided, direct)
+        self._deliver(link, source, event, decided, decentralised)
 
     def settle(self, link: Link) -> None:
         """Take the report of a server about its interest; process what has waited for the last such report."""
@@ -158,28 +164,33 @@ class Publishing:
         return True
 
     def _deliver(
-        self, link: Link, source: Source, event: Event, acceptance: Acceptance, direct: DirectEvents | None
+        self,
+        link: Link,
+        source: Source,
+        event: Event,
+        acceptance: Acceptance,
+        decentralised: DecentralisedEvents | None,
     ) -> None:
-        """Record an accepted event and deliver it here; ``direct`` sends it to the servers that want it (SPEC K-04)."""
+        """Record an accepted event and deliver it here; ``decentralised`` sends it to those who want it (SPEC K-04)."""
         sending = None
-        if self._engine.takes(event.subject):
-            sending = direct and direct.send(event, acceptance)
+        if self._engine.is_for_engine(event.subject):
+            sending = decentralised and decentralised.send(event, acceptance)
             self._answer(link, source, self._engine.accept(acceptance, sending.header if sending else b""))
             expired: list[Subscription] = []
         else:
-            excluded = direct.excluded if direct else ()
+            excluded = decentralised.excluded if decentralised else ()
             delivered = self._delivery.deliver(event, acceptance.event, source.received_us, excluded)
             expired = delivered.expired
             if limit := delivered.full:
                 self._refuse(link, source, f"a destination queue is full ({limit}); try again later", limit)
             else:
                 acceptance = self._renumbered(acceptance)
-                sending = direct and direct.send(event, acceptance)
+                sending = decentralised and decentralised.send(event, acceptance)
                 self._delivery.phases.at_channel(is_sent=delivered.is_matched or bool(sending and sending.is_wanted))
                 self._answer(link, source, self._write(acceptance, delivered, sending.header if sending else b""))
         # What the causal order has counted as written follows its record, with nothing between.
-        if direct and sending:
-            direct.perform(sending.outputs)
+        if decentralised and sending:
+            decentralised.perform(sending.outputs)
         self._subscriptions.end_all(expired)
 
     def _forward(self, link: Link, source: Source, one: Offered, held_up: tuple[int, str] | None) -> None:

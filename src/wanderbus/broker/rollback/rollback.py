@@ -54,15 +54,15 @@ class Rollback:
         self._journal = journal
         self._links = links
         self._settled = settled
-        self._direct: Decentralised | None = None
+        self._decentralised: Decentralised | None = None
         self._doubted = 0
         """The last link on which a user's word alone has spoken of a rollback: one gap for each link is enough."""
         self._owed: Iterator[SessionRow] = iter(())
         self._has_more = False
 
-    def has_decentralised(self, direct: Decentralised) -> None:
+    def has_decentralised(self, decentralised: Decentralised) -> None:
         """Take over the part for decentralised channels, which needs this one."""
-        self._direct = direct
+        self._decentralised = decentralised
 
     def start(self, reason: str) -> None:
         """Continue with the gaps of an earlier life; with a ``reason``, the log is known to be an earlier copy."""
@@ -98,13 +98,13 @@ class Rollback:
         """Begin another epoch, and give every subscription a gap."""
         state = self._state
         epoch = max(state.epoch + 1, state.wall_us)
-        stale = () if self._direct is None else self._direct.stale_routes()
+        stale = () if self._decentralised is None else self._decentralised.stale_routes()
         record = records.RolledBack(at_us=state.wall_us, epoch=epoch, reason=reason, stale_routes=stale, is_marked=True)
         self._journal.write(record, urgent=True)
         self._journal.emit(LogRolledBack(reason))
         self._settled.begin_again()
-        if self._direct is not None:
-            self._direct.begin_again()
+        if self._decentralised is not None:
+            self._decentralised.begin_again()
         for link in self._links.all():
             if link.session is not None:
                 session = state.sessions[session_key(link.user, link.session)]

@@ -46,7 +46,7 @@ class Advertisements:
         self._journal = journal
         self._links = links
         self._config = config
-        self._direct = None if channels is None else channels.direct
+        self._decentralised = None if channels is None else channels.decentralised
         self._permissions = Permissions("may_publish", config.may_publish)
         self._work = FilterWork(config, lambda: state.wall_us)
         self._bytes = FilterBytes()
@@ -99,10 +99,10 @@ class Advertisements:
 
     def refusal(self, user: str, event: Event) -> Rejected | None:
         """Return why ``user`` may not publish an event here, None if an advertisement allows it or none is needed."""
-        if self._direct is None or not self._direct.requires_advertisement(event.subject):
+        if self._decentralised is None or not self._decentralised.requires_advertisement(event.subject):
             return None
         self.go_on()
-        subjects = (*self._direct.lineage(event.subject), EVERY_SUBJECT)
+        subjects = (*self._decentralised.lineage(event.subject), EVERY_SUBJECT)
         matching = [
             identity
             for identity, (subject, test) in self._of_user.get(user, {}).items()
@@ -199,7 +199,7 @@ class Advertisements:
             self._journal.emit(AdvertisementsChanged(added, removed))
 
     def _is_reported(self, subject: str) -> bool:
-        return self._direct is not None and bool(self._direct.advertised_at(subject))
+        return self._decentralised is not None and bool(self._decentralised.advertised_at(subject))
 
     def _take_up(self, row: AdvertisementRow) -> Filter | None:
         """Compare events with an advertisement from now on; return its filter, None if it cannot be read any more."""

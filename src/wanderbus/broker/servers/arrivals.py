@@ -89,7 +89,7 @@ class Arrivals:
             row = reached.get(given.leader) or self._state.leaders.get(given.leader) or _NONE
             if given.epoch >= row.epoch and given.before <= row.number < given.number:
                 reached[given.leader] = LeaderRow(given.epoch, given.number)
-                if not self._engine.takes(given.event.subject):
+                if not self._engine.is_for_engine(given.event.subject):
                     events.append(given.event)
         if len(events) > 1:
             self._subscriptions.matcher.prematch(events)

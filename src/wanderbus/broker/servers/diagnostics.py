@@ -7,7 +7,7 @@ from typing import Protocol
 
 from wanderbus.broker.links import Links
 from wanderbus.broker.readers import Link, Reader
-from wanderbus.broker.servers.direct_events import DirectEvents
+from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.event import Event
 
@@ -24,10 +24,12 @@ class Part(Protocol):
 class Diagnostics:
     """Looks into the ``parts`` of a broker, by what waits for answers in each, and changes nothing."""
 
-    def __init__(self, links: Links, settled: SettledInterest, direct: DirectEvents | None, **parts: Part) -> None:
+    def __init__(
+        self, links: Links, settled: SettledInterest, decentralised: DecentralisedEvents | None, **parts: Part
+    ) -> None:
         self._links = links
         self._settled = settled
-        self._direct = direct
+        self._decentralised = decentralised
         self._parts = parts
 
     @property
@@ -49,5 +51,5 @@ class Diagnostics:
 
     def destinations(self, event: Event) -> frozenset[int]:
         """Return the numbers of the servers to which an event of a decentralised channel would go."""
-        assert self._direct is not None, "the server has decentralised channels"
-        return self._direct.index.destinations(event)
+        assert self._decentralised is not None, "the server has decentralised channels"
+        return self._decentralised.index.destinations(event)

@@ -52,7 +52,7 @@ class Forwarding:
         """Return what is kept of events until their leaders answer."""
         return [*self._waiting, *self._request_of, *self._bytes_of]
 
-    def takes(self, subject: str) -> bool:
+    def is_led_elsewhere(self, subject: str) -> bool:
         """Return whether another server leads the channel of ``subject``."""
         return self._channels is not None and not self._channels.leads(subject)
 

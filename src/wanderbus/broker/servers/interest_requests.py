@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.links import Links
-from wanderbus.broker.messages import DirectInterestChanged, InterestChanged
+from wanderbus.broker.messages import DecentralisedInterestChanged, InterestChanged
 from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
@@ -57,11 +57,11 @@ class InterestRequests:
         """Report subscriptions, each with its entries, if other servers have to know them."""
         if self._channels is None:
             return
-        direct = self._channels.direct
-        added, added_directly = {}, {}
+        decentralised = self._channels.decentralised
+        added, added_decentralised = {}, {}
         for subscription, entries in subscriptions:
             has_leaders = bool(self._channels.other_leaders(each.subject for each in entries))
-            sent = [] if direct is None else [each for each in entries if direct.concerns(each.subject)]
+            sent = [] if decentralised is None else [each for each in entries if decentralised.concerns(each.subject)]
             if has_leaders or sent or self.waits_for_others:
                 self._names += 1
                 name = self._reported[subscription.id] = f"{subscription.id} {self._names}"
@@ -72,11 +72,11 @@ class InterestRequests:
                 if has_leaders:
                     added[name] = _wanted(entries)
                 if sent:
-                    added_directly[name] = _wanted(sent)
+                    added_decentralised[name] = _wanted(sent)
         if added:
             self._journal.emit(InterestChanged(added))
-        if added_directly:
-            self._journal.emit(DirectInterestChanged(added_directly))
+        if added_decentralised:
+            self._journal.emit(DecentralisedInterestChanged(added_decentralised))
 
     def add_earlier(self, subscriptions: Iterable[Subscription]) -> None:
         """Report subscriptions that were accepted earlier; one that cannot be parsed any more matches nothing."""
@@ -95,7 +95,7 @@ class InterestRequests:
         """
         if (channels := self._channels) is None:
             return ""
-        if channels.direct is not None and channels.direct.concerns(subject):
+        if channels.decentralised is not None and channels.decentralised.concerns(subject):
             raise Refused(f"since: the earlier events of {subject!r} are in the logs of all servers; subscribe live")
         leaders = channels.leaders([subject])
         if len(leaders) > 1:
@@ -116,8 +116,8 @@ class InterestRequests:
         if (name := self._reported.pop(subscription, None)) is not None:
             self._give([name])
             self._journal.emit(InterestChanged({}, (name,)))
-            if self._channels is not None and self._channels.direct is not None:
-                self._journal.emit(DirectInterestChanged({}, (name,)))
+            if self._channels is not None and self._channels.decentralised is not None:
+                self._journal.emit(DecentralisedInterestChanged({}, (name,)))
 
     def when_effective(self, subscription: str, link: Link, answer: Answer) -> None:
         """Call ``answer`` when the subscription is effective at all leaders: now, unless it is on its way.

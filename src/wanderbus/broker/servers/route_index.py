@@ -11,7 +11,7 @@ from wanderbus.broker.interest.index_entries import IndexEntry
 from wanderbus.broker.interest.matcher import Matcher
 from wanderbus.broker.interest.measured_filter import measured
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.interest.incoming_streams import Taken
 from wanderbus.channels.interest.known_routes import KnownRoutes, Route
 from wanderbus.channels.interest.messages import NumberedFilter
@@ -32,7 +32,7 @@ class RouteIndex:
     def __init__(
         self,
         routes: KnownRoutes,
-        channels: DirectChannels,
+        channels: DecentralisedChannels,
         kernel: Kernel | None,
         config: BrokerConfig,
         wall_us: Callable[[], int],

@@ -17,7 +17,7 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
     """Add the notifications of an event to the queues, and advance the position at its leader or origin."""
     arrival, delivery = record.arrival, record.delivery
     if record.causal:
-        state.direct.arrived(record)
+        state.decentralised.arrived(record)
     else:
         state.leaders.put(arrival.leader, LeaderRow(arrival.epoch, arrival.number))
     if delivery.steps:
@@ -33,7 +33,7 @@ def apply_arrived(state: BrokerState, offset: int, record: records.Arrived) -> N
 def apply_arrivals_lost(state: BrokerState, record: records.ArrivalsLost) -> None:
     """Put a gap into the queues of the subscriptions concerned, and advance the position at the leader or origin."""
     if record.causal:
-        state.direct.changed(record.causal)
+        state.decentralised.changed(record.causal)
     else:
         state.leaders.put(record.leader, LeaderRow(record.epoch, record.number))
     for notified in record.notified:

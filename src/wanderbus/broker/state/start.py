@@ -19,15 +19,15 @@ def start_record(state: BrokerState, engine_subjects: tuple[str, ...], channels:
     """Return the record of a start, with the subjects that a matching engine matches and the channels of the domain."""
     # A clock that runs gives each start another epoch, and a later one a higher one, whatever log it finds.
     epoch = max(state.epoch + 1, state.wall_us)
-    direct = None if channels is None else channels.direct
+    decentralised = None if channels is None else channels.decentralised
     return records.Started(
         at_us=state.wall_us,
         server=state.server,
         incarnation=state.incarnation or epoch,
         epoch=epoch,
         spark_subjects=engine_subjects,
-        servers=() if direct is None else direct.servers,
-        number=0 if direct is None else direct.number,
+        servers=() if decentralised is None else decentralised.servers,
+        number=0 if decentralised is None else decentralised.number,
         layout=b"" if channels is None else channels.layout,
     )
 
@@ -38,17 +38,17 @@ def apply_started(state: BrokerState, offset: int, record: records.Started) -> N
     server.incarnation = state.incarnation = server.incarnation or record.incarnation
     # Before schema 13 all ids of a log have its incarnation.
     _begin(state, server, record.epoch or state.epoch or record.incarnation, offset)
-    state.direct.routes.restart()
+    state.decentralised.routes.restart()
     server.engine_subjects = record.spark_subjects
     if server.layout != record.layout:
         server.has_moved = has_moved(state, record.layout)
         server.layout = record.layout
         for name in list(state.settled):
             state.settled.drop(name)
-        state.direct.forget_routes()
+        state.decentralised.forget_routes()
     if record.servers:
         server.servers, server.number = record.servers, record.number
-        state.direct.begin(server)
+        state.decentralised.begin(server)
     for key, device in list(state.devices.items()):
         if not device.session:
             state.devices.drop(key)
@@ -62,7 +62,7 @@ def apply_rolled_back(state: BrokerState, offset: int, record: records.RolledBac
     server = state.servers[state.server]
     server.rolled_back, server.is_marked = record.epoch, record.is_marked
     _begin(state, server, record.epoch, offset)
-    state.direct.roll_back(server, record.stale_routes)
+    state.decentralised.roll_back(server, record.stale_routes)
 
 
 def apply_events_lost(state: BrokerState, offset: int, record: records.EventsLost) -> None:

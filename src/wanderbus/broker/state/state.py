@@ -15,9 +15,9 @@ from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.queues.stored_queues import StoredEvents, StoredQueues
 from wanderbus.broker.state.advertised_events import AdvertisedEvents
 from wanderbus.broker.state.arrived_events import apply_arrivals_lost, apply_arrived
+from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.declared_schemas import DeclaredSchemas
 from wanderbus.broker.state.device_changes import begin_behind, change_device
-from wanderbus.broker.state.direct_state import DirectState
 from wanderbus.broker.state.drops import count_dropped, displacing, drop, drop_each, exchange
 from wanderbus.broker.state.durations import count_takings
 from wanderbus.broker.state.engine_events import (
@@ -101,7 +101,7 @@ class BrokerState:
         """Position in the session at each other server, by the server's name."""
         self.settled: Table[SettledRow] = Table("settled", SettledRow)
         """Other servers that have the present layout, by name."""
-        self.direct = DirectState()
+        self.decentralised = DecentralisedState()
         self.schemas = DeclaredSchemas()
         self.advertisements = AdvertisedEvents()
         self.events = StoredEvents()
@@ -135,7 +135,7 @@ class BrokerState:
             self.schemas,
             self.events,
             self.queue,
-            *self.direct.tables,
+            *self.decentralised.tables,
             self.advertisements,
         )
 
@@ -146,7 +146,7 @@ class BrokerState:
         own = self.servers[self.server]
         self.wall_us, self.incarnation = own.at_us, own.incarnation
         self.epoch = own.epochs[-1][0] if own.epochs else own.incarnation
-        self.direct.begin(own)
+        self.decentralised.begin(own)
         for session in self.sessions.values():
             self._sessions_of.setdefault(session.user, []).append(session)
             self._note_members(session)
@@ -224,7 +224,7 @@ class BrokerState:
                 if record.engine:
                     accepted(self, offset)
                 if record.causal:
-                    self.direct.published(record)
+                    self.decentralised.published(record)
             case records.Arrived():
                 apply_arrived(self, offset, record)
                 if record.engine:
@@ -232,9 +232,9 @@ class BrokerState:
             case records.ArrivalsLost():
                 apply_arrivals_lost(self, record)
             case records.CausalChanged(changes=changes):
-                self.direct.changed(changes)
+                self.decentralised.changed(changes)
             case records.RoutesChanged():
-                self.direct.route(record)
+                self.decentralised.route(record)
             case records.ServerMet(server=server):
                 self.settled.put(server, self.settled.get(server) or SettledRow())
             case records.InterestSettled(server=server):

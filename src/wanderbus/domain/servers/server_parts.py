@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
 from wanderbus.domain.servers.links import ServerLinks
 
@@ -12,12 +12,12 @@ from wanderbus.domain.servers.links import ServerLinks
 class ServerParts(NamedTuple):
     """The links to the other servers of the domain, and what uses them.
 
-    ``direct`` is the interest in decentralised channels, None if there are none. ``others`` are the names of the other
-    servers.
+    ``decentralised`` is the interest in decentralised channels, None if there are none. ``others`` are the names of
+    the other servers.
     """
 
     name: str
     links: ServerLinks
     leaders: LeaderSessions
-    direct: DirectInterest | None = None
+    decentralised: DecentralisedInterest | None = None
     others: tuple[str, ...] = ()

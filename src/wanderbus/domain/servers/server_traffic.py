@@ -13,8 +13,8 @@ from typing import Final
 from wanderbus.broker.messages import (
     AdvertisementsChanged,
     CausalMessageArrived,
-    DirectArrivalMatched,
-    DirectInterestChanged,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
     DirectLinkClosed,
     DirectLinkOpened,
     LinkClosed,
@@ -26,10 +26,10 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
-from wanderbus.channels.direct_channels import CAUSAL_PREFIX, INTEREST_PREFIX
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.channels.interest.multicast import MulticastCounts
 from wanderbus.composition import Composition, Part
-from wanderbus.domain.parts import BROKER, DIRECT_INTEREST, LEADERS, OWNERS, SERVER_LINKS
+from wanderbus.domain.parts import BROKER, DECENTRALISED_INTEREST, LEADERS, OWNERS, SERVER_LINKS
 from wanderbus.domain.servers.leader_status import LeaderStatus
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
@@ -52,7 +52,12 @@ FIRST_LINK: Final = 2**48
 
 _DEVICE: Final = "server"
 _FOR_LINKS: Final = (ConnectServer, SendOnServerLink, CloseServerLink)
-_FOR_INTEREST: Final = (DirectInterestChanged, AdvertisementsChanged, DirectArrivalMatched, RoutesAnswered)
+_FOR_INTEREST: Final = (
+    DecentralisedInterestChanged,
+    AdvertisementsChanged,
+    DecentralisedArrivalMatched,
+    RoutesAnswered,
+)
 _PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
 
 
@@ -83,7 +88,7 @@ class ServerTraffic:
         parts.add(SERVER_LINKS, Part(self._links.step, self.route_links))
         parts.add(LEADERS, Part(self._leaders.step, self.route_leaders))
         if self._interest is not None:
-            parts.add(DIRECT_INTEREST, Part(self._interest.step, self.route_interest))
+            parts.add(DECENTRALISED_INTEREST, Part(self._interest.step, self.route_interest))
         if owners is not None:
             parts.add(OWNERS, Part(owners.step, self.route_owners))
 
@@ -106,7 +111,7 @@ class ServerTraffic:
         if self._owners is not None:
             self._parts.give(SERVER_LINKS, self._owners.start(now))
         if self._interest is not None:
-            self.route_interest(scoped(DIRECT_INTEREST, self._interest.start(now)), now)
+            self.route_interest(scoped(DECENTRALISED_INTEREST, self._interest.start(now)), now)
 
     def route_links(self, outputs: list[Output], now: float) -> None:
         """Pass what arrived to the parts and to the broker, each as one batch."""
@@ -166,7 +171,7 @@ class ServerTraffic:
                 case _:
                     self._parts.emit(output)
         self._parts.give(LEADERS, for_leaders)
-        self._parts.give(DIRECT_INTEREST, for_interest)
+        self._parts.give(DECENTRALISED_INTEREST, for_interest)
         self._parts.give(BROKER, for_broker)
         if self._owners is not None:
             self._parts.give(OWNERS, for_owners)
@@ -207,7 +212,7 @@ class ServerTraffic:
     def give_broker_outputs(self, for_links: Iterable[Output], for_leaders: list[Output]) -> None:
         """Pass the broker's outputs for links of other servers, and those about leaders and interest."""
         if self._interest is not None:
-            self._parts.give(DIRECT_INTEREST, [each for each in for_leaders if isinstance(each, _FOR_INTEREST)])
+            self._parts.give(DECENTRALISED_INTEREST, [each for each in for_leaders if isinstance(each, _FOR_INTEREST)])
             for_leaders = [each for each in for_leaders if not isinstance(each, _FOR_INTEREST)]
         self._parts.give(LEADERS, for_leaders)
         given: list[Input] = []

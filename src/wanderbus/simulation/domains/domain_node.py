@@ -17,8 +17,8 @@ from wanderbus.broker.messages import (
     ArrivalsTaken,
     ArrivalsWanted,
     AskLeader,
-    DirectArrivalMatched,
-    DirectInterestChanged,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
     DiskFreed,
     DiskFull,
     ForwardPublish,
@@ -33,11 +33,11 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.rollback.messages import LogRolledBack, ServerStarted
 from wanderbus.broker.state.start import has_moved
-from wanderbus.channels.direct_channels import CAUSAL_PREFIX
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.composition import Composition, Part
 from wanderbus.domain.parts import BROKER, SERVER_LINKS
-from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
 from wanderbus.domain.servers.leader_sessions import LeaderSessions
 from wanderbus.domain.servers.messages import (
     CloseServerLink,
@@ -64,7 +64,7 @@ DOMAIN: Final = "sim.test"
 
 _FOR_LEADERS: Final = (
     *(ForwardPublish, InterestChanged, ArrivalMatched, ArrivalsTaken, ArrivalsWanted),
-    *(DirectInterestChanged, DirectArrivalMatched, RoutesAnswered, AdvertisementsChanged, AskLeader),
+    *(DecentralisedInterestChanged, DecentralisedArrivalMatched, RoutesAnswered, AdvertisementsChanged, AskLeader),
     SendToLeader,
 )
 
@@ -93,7 +93,7 @@ class DomainNode(ABC):
         """The broker of this life; while the server is down, that of the last one."""
         self.sessions: LeaderSessions
         """Sessions at the other leaders, of the same life as the broker."""
-        self.interest: DirectInterest | None = None
+        self.interest: DecentralisedInterest | None = None
         """Interest in decentralised channels, of the same life; None if there are none."""
         self._world = world
         self._last_link = 0
@@ -118,10 +118,14 @@ class DomainNode(ABC):
 
     def start(self) -> None:
         """Boot from the disk."""
-        state, direct = self.storage.start(), self.channels.direct
+        state, decentralised = self.storage.start(), self.channels.decentralised
         epoch = self.storage.lives
         self.broker = Broker(state, self._config, channels=self.channels)
-        self.interest = None if direct is None else DirectInterest(direct, epoch=epoch, group=self._make_group())
+        self.interest = (
+            None
+            if decentralised is None
+            else DecentralisedInterest(decentralised, epoch=epoch, group=self._make_group())
+        )
         self.sessions = LeaderSessions(
             self.channels,
             epoch=epoch,
@@ -346,7 +350,7 @@ class DomainNode(ABC):
         if self.sessions.pending:
             yield f"{self.name} has subscriptions that do not count: {self.sessions.pending}"
         if self.interest is not None:
-            if retained := self.broker.state.direct.causal.outgoing.retained:
+            if retained := self.broker.state.decentralised.causal.outgoing.retained:
                 yield f"{self.name} retains {sorted(retained)}"
             if self.interest.pending:
                 yield f"{self.name} has subscriptions that do not count: {self.interest.pending}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final, Literal
 
 from wanderbus import filters
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
@@ -68,12 +68,14 @@ class RestoreScenario(Scenario):
         self.nodes: dict[str, RestoredNode] = {}
         self.links = RequestedLinks(self.world, self.nodes, draw.choice([0.005, 0.05, 0.3]))
         for name in names:
-            direct = None
+            decentralised = None
             if self.model != "ordered":
-                direct = DirectChannels(directory, name, names, self._is_direct, lambda subject: merging, (merging,))
+                decentralised = DecentralisedChannels(
+                    directory, name, names, self._is_decentralised, lambda subject: merging, (merging,)
+                )
             others = [each for each in names if each != name]
             channels = OwnChannels(
-                directory, name, lambda subject: merging, direct, others, b"layout" if others else b""
+                directory, name, lambda subject: merging, decentralised, others, b"layout" if others else b""
             )
             node = self.nodes[name] = RestoredNode(self.world, name, channels, config)
             node.links = self.links
@@ -87,7 +89,7 @@ class RestoreScenario(Scenario):
                 name = f"d{place} of {user}"
                 self.devices.append(RestoreDevice(self.world, node, user, name, delay_s, self._next_moment))
 
-    def _is_direct(self, subject: str) -> bool:
+    def _is_decentralised(self, subject: str) -> bool:
         return self.model == "decentralised" or (self.model == "both" and subject not in _ORDERED_OF_BOTH)
 
     def _next_moment(self) -> int:

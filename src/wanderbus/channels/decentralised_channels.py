@@ -18,17 +18,17 @@ CAUSAL_PREFIX: Final = b"\x02"
 """First byte of a message of the causal order between servers."""
 
 
-class DirectChannels:
+class DecentralisedChannels:
     """Lookup of decentralised channels.
 
     :param server: the name of this server
     :param servers: the names of all servers; the number of a server is its place among them, sorted
-    :param is_direct: whether the channel of a subject is decentralised
+    :param is_decentralised: whether the channel of a subject is decentralised
     :param merging_of: merging of the channel of a subject, and of subscriptions to every subject
     :param mergings: all values of ``merging_of``, in the same order at all servers
     :param has_ordered: whether there are ordered channels, too
-    :param has_direct: whether there are decentralised channels now; False if there were, and servers send each other
-        what they have accepted then
+    :param has_decentralised: whether there are decentralised channels now; False if there were, and servers send
+        each other what they have accepted then
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class DirectChannels:
         directory: Directory,
         server: str,
         servers: Iterable[str],
-        is_direct: Callable[[str], bool] = lambda subject: True,
+        is_decentralised: Callable[[str], bool] = lambda subject: True,
         merging_of: Callable[[str], Merging] = lambda subject: Merging(),
         mergings: Sequence[Merging] = (Merging(),),
         *,
         has_ordered: bool = True,
-        has_direct: bool = True,
+        has_decentralised: bool = True,
     ) -> None:
         self.directory = directory
         self.server = server
@@ -51,22 +51,22 @@ class DirectChannels:
         """Digest of the numbers of the servers."""
         self.mergings = tuple(mergings)
         self.lineage = directory.groups.hierarchy.lineage
-        self._is_direct = is_direct
+        self._is_decentralised = is_decentralised
         self._merging_of = merging_of
         self.has_ordered = has_ordered
-        self._has_direct = has_direct
+        self._has_decentralised = has_decentralised
 
-    def takes(self, subject: str) -> bool:
+    def has(self, subject: str) -> bool:
         """Return whether events of ``subject`` are sent directly."""
-        return self._is_direct(subject)
+        return self._is_decentralised(subject)
 
     def concerns(self, subject: str) -> bool:
         """Return whether a subscription to ``subject`` can match events that are sent directly."""
-        return self._has_direct if subject == EVERY_SUBJECT else self._is_direct(subject)
+        return self._has_decentralised if subject == EVERY_SUBJECT else self._is_decentralised(subject)
 
     def leaves(self, subject: str) -> bool:
         """Return whether a subscription to ``subject`` can match events of ordered channels."""
-        return self.has_ordered and (subject == EVERY_SUBJECT or not self._is_direct(subject))
+        return self.has_ordered and (subject == EVERY_SUBJECT or not self._is_decentralised(subject))
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class DirectChannels:
 
     def requires_advertisement(self, subject: str) -> bool:
         """Return whether only advertised events of ``subject`` may be published (SPEC K-07)."""
-        return self._is_direct(subject) and self._merging_of(subject).for_advertisers
+        return self._is_decentralised(subject) and self._merging_of(subject).for_advertisers
 
     def advertised_at(self, subject: str) -> list[tuple[str, int]]:
         """Return the leaders and the places of merging that have to know an advertisement of ``subject``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.desk import ALICE, BOB, SUBJECT
-from tests.domain.test_direct_events import CAROL, subscribed
+from tests.domain.test_decentralised_events import CAROL, subscribed
 from tests.domain.town import DOMAIN, Town
 from wanderbus.broker.messages import LinkOpened
 from wanderbus.protocol import Attach, Subscribe

@@ -16,8 +16,8 @@ from wanderbus.filters import parse
 from wanderbus.filters.evaluate import evaluate
 from wanderbus.simulation.domains.causal_checkers import CausalTruth
 from wanderbus.simulation.domains.causal_node import Written
-from wanderbus.simulation.domains.direct_device import DirectDevice, Offer
-from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.domains.decentralised_device import DecentralisedDevice, Offer
+from wanderbus.simulation.domains.decentralised_node import DecentralisedNode
 
 _header: Final = msgspec.msgpack.Decoder(Header)
 _change: Final[msgspec.msgpack.Decoder[AnyCausalRecord]] = msgspec.msgpack.Decoder(AnyCausalRecord)
@@ -26,13 +26,13 @@ Matches = tuple[str, EventId]
 """Subscription and event."""
 
 
-def causal_truth(nodes: Mapping[str, DirectNode]) -> CausalTruth:
+def causal_truth(nodes: Mapping[str, DecentralisedNode]) -> CausalTruth:
     """Return the truth about the causal order, from the records of all servers."""
     history = [each for number, name in enumerate(sorted(nodes)) for each in _written(number, nodes[name])]
     return CausalTruth(history, ())
 
 
-def _written(server: int, node: DirectNode) -> Iterator[Written]:
+def _written(server: int, node: DecentralisedNode) -> Iterator[Written]:
     for offset, record in enumerate(node.disk.records()):
         for change in _changes(record):
             yield Written(node.written[offset][0], server, node.broker.state.incarnation, change)
@@ -78,7 +78,7 @@ class Order:
 class DeliveryTruth:
     """Published events of all servers, and the notifications of each subscription."""
 
-    def __init__(self, nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice]) -> None:
+    def __init__(self, nodes: Mapping[str, DecentralisedNode], devices: Mapping[str, DecentralisedDevice]) -> None:
         self.problems: list[str] = []
         self.published: dict[EventId, tuple[float, Event]] = {}
         self.notified: dict[Matches, int] = {}
@@ -88,7 +88,7 @@ class DeliveryTruth:
         for device in devices.values():
             self._check(device)
 
-    def _follow(self, node: DirectNode) -> None:
+    def _follow(self, node: DecentralisedNode) -> None:
         """Note the deliveries of one server, with the order of its decentralised events in the log."""
         order = Order(node.name)
         for offset, record in enumerate(node.disk.records()):
@@ -114,7 +114,7 @@ class DeliveryTruth:
                 if self.notified[key] > 1:
                     self.problems.append(f"{subscription} was notified of {event} twice")
 
-    def _check(self, device: DirectDevice) -> None:
+    def _check(self, device: DecentralisedDevice) -> None:
         for identity, subscribed in device.subscriptions.items():
             for event, (at, content) in self.published.items():
                 is_wanted = subscribed.interest.matches(content.subject, _k(content))
@@ -127,7 +127,7 @@ class DeliveryTruth:
 
 
 def check_routes(
-    nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice], *, is_exact: bool
+    nodes: Mapping[str, DecentralisedNode], devices: Mapping[str, DecentralisedDevice], *, is_exact: bool
 ) -> Iterator[str]:
     """Yield the servers that would get an event which they do not want, or the reverse, once all is quiet.
 
@@ -135,7 +135,7 @@ def check_routes(
     """
     names = sorted(nodes)
     for node in nodes.values():
-        assert node.channels.direct is not None
+        assert node.channels.decentralised is not None
         offers = devices[node.name].live_advertisements()
         for subject in ("A", "B", "C"):
             for k in range(11):
@@ -145,21 +145,23 @@ def check_routes(
                     for name, device in devices.items()
                     if device.node is not node and any(each.matches(subject, k) for each in device.live())
                 }
-                is_required = node.channels.direct.requires_advertisement(subject)
+                is_required = node.channels.decentralised.requires_advertisement(subject)
                 if is_required and not any(each.matches(subject, k) for each in offers):
                     wanted &= found
                 if wanted - found or (is_exact and found - wanted):
                     yield f"{node.name} sends {subject} {k} to {sorted(found)}, and {sorted(wanted)} want it"
 
 
-def check_advertised(nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice]) -> Iterator[str]:
+def check_advertised(
+    nodes: Mapping[str, DecentralisedNode], devices: Mapping[str, DecentralisedDevice]
+) -> Iterator[str]:
     """Yield events that were accepted without an advertisement, or refused in spite of one (SPEC A-17)."""
     for name, device in devices.items():
         for refusal in device.refusals:
             if refusal.is_advertised:
                 yield f"{name} refuses {refusal.event}, which is advertised: {refusal.reason}"
     for node in nodes.values():
-        assert node.channels.direct is not None
+        assert node.channels.decentralised is not None
         live: dict[str, Offer] = {}
         counting: set[str] = set()
         for record in node.disk.records():
@@ -171,24 +173,26 @@ def check_advertised(nodes: Mapping[str, DirectNode], devices: Mapping[str, Dire
                 case records.AdvertisementsWithdrawn(advertisements=advertisements):
                     for each in advertisements:
                         del live[each]
-                case records.Published(event=event) if node.channels.direct.requires_advertisement(event.subject):
+                case records.Published(event=event) if node.channels.decentralised.requires_advertisement(
+                    event.subject
+                ):
                     if not any(live[each].matches(event.subject, _k(event)) for each in counting & live.keys()):
                         yield f"{node.name} accepted {event}, which is not advertised"
 
 
 def check_interest_goes_to_advertisers(
-    nodes: Mapping[str, DirectNode], devices: Mapping[str, DirectDevice]
+    nodes: Mapping[str, DecentralisedNode], devices: Mapping[str, DecentralisedDevice]
 ) -> Iterator[str]:
     """Yield the interest that a server has though nothing that it may publish can match it (SPEC K-07)."""
     events = [(subject, k / 2) for subject in ("A", "B", "C") for k in range(-4, 25)]
     for name, node in nodes.items():
         offers = devices[name].live_advertisements()
-        direct = node.channels.direct
-        assert direct is not None
+        decentralised = node.channels.decentralised
+        assert decentralised is not None
         may = [Event(on, {"K": k}) for on, k in events if any(offer.matches(on, k) for offer in offers)]
-        routes = node.broker.state.direct.routes
+        routes = node.broker.state.decentralised.routes
         for leader, stream in routes.routes():
-            if stream.origin == name or not direct.mergings[stream.group].for_advertisers:
+            if stream.origin == name or not decentralised.mergings[stream.group].for_advertisers:
                 continue
             for each in routes.filters((leader, stream)):
                 wanted = parse(each.expression).root

@@ -1,4 +1,4 @@
-"""Decentralised channels at three brokers: direct, causal, durable, without their leader (SPEC K-04 to K-08)."""
+"""Decentralised channels at three brokers: decentralised, causal, durable, without their leader (SPEC K-04 to K-08)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, rows_of
 from tests.domain.town import SERVERS, Town
 from wanderbus.broker.messages import CausalMessageArrived, DiskFreed, DiskFull, InterestEffective, LinkDropped
 from wanderbus.channels.causal.interface import Hello
-from wanderbus.channels.direct_channels import CAUSAL_PREFIX
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX
 from wanderbus.channels.interest.interest_set import MODES
 from wanderbus.protocol import Done, Notify, NotifyGap, PublishAccepted, PublishRefused, Subscribe, Unsubscribe
 from wanderbus.records import ArrivalsLost, Arrived, CausalChanged, Published, RolledBack
@@ -279,8 +279,8 @@ def test_the_state_is_the_same_from_rows_and_from_the_log(town: Town) -> None:
         if n % 4 == 3:
             for each in SERVERS:
                 town[each].save()
-    assert town["s1"].broker.state.direct.causal.outgoing.retained
-    assert any(town[name].broker.state.direct.causal.kept for name in SERVERS)
+    assert town["s1"].broker.state.decentralised.causal.outgoing.retained
+    assert any(town[name].broker.state.decentralised.causal.kept for name in SERVERS)
     for name in SERVERS:
         live = rows_of(town[name].broker.state)
         assert rows_of(town[name].recovered()) == live
@@ -296,12 +296,12 @@ def test_a_settled_event_is_forgotten(town: Town) -> None:
         town.run()
     town.later(2)
     for name in SERVERS:
-        causal = town[name].broker.state.direct.causal
+        causal = town[name].broker.state.decentralised.causal
         assert not causal.outgoing.retained
     assert town["s1"].written(CausalChanged)
 
 
-def test_a_subscription_to_every_subject_gets_direct_events(town: Town) -> None:
+def test_a_subscription_to_every_subject_gets_decentralised_events(town: Town) -> None:
     alice, bob = town["s2"].attach(ALICE), town["s1"].attach(BOB)
     subscribed(town, "s2", alice, subject="*")
     town["s1"].publish(bob, 1)

@@ -10,7 +10,7 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.event import Event
-from wanderbus.simulation.domains.direct_node import DELAY_S, DirectNode
+from wanderbus.simulation.domains.decentralised_node import DELAY_S, DecentralisedNode
 from wanderbus.simulation.domains.domain_node import DOMAIN
 
 FILTERING_DELAY_S: Final = 0.7
@@ -78,7 +78,7 @@ class Subscribed(msgspec.Struct):
     ended: bool = False
 
 
-class DirectDevice:
+class DecentralisedDevice:
     """The only device of a user at a server; ``on_event`` is called with each notification.
 
     With ``on_held_back`` it holds back events that nobody wants, and calls it with each.
@@ -86,7 +86,7 @@ class DirectDevice:
 
     def __init__(
         self,
-        node: DirectNode,
+        node: DecentralisedNode,
         now: Callable[[], float],
         on_event: Callable[[Event], None],
         on_held_back: Callable[[Event], None] | None = None,

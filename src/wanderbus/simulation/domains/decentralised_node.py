@@ -8,7 +8,7 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.messages import Append
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.domain.parts import BROKER, DIRECT_INTEREST, MULTICAST_SOCKET
+from wanderbus.domain.parts import BROKER, DECENTRALISED_INTEREST, MULTICAST_SOCKET
 from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.machine import ClockRead, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.parameters.broker import BrokerConfig
@@ -20,7 +20,7 @@ _DEVICE: Final = "phone"
 DELAY_S: Final = 0.001
 
 
-class DirectNode(DomainNode):
+class DecentralisedNode(DomainNode):
     """A server whose links to devices are reliable; only a crash of the server ends them."""
 
     def __init__(
@@ -51,7 +51,7 @@ class DirectNode(DomainNode):
         """Take a datagram of the multicast group."""
         if self.alive:
             self._parts.precede(BROKER, ClockRead(self._world.wall_us))
-            self._parts.give(DIRECT_INTEREST, [DatagramReceived(MULTICAST_SOCKET, GROUP, data)])
+            self._parts.give(DECENTRALISED_INTEREST, [DatagramReceived(MULTICAST_SOCKET, GROUP, data)])
             self._run()
 
     def _make_group(self) -> MulticastGroup | None:

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import ClassVar, Final
 
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import InterestMode
@@ -15,15 +15,15 @@ from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.simulation.domains.direct_checkers import (
+from wanderbus.simulation.domains.decentralised_checkers import (
     DeliveryTruth,
     causal_truth,
     check_advertised,
     check_interest_goes_to_advertisers,
     check_routes,
 )
-from wanderbus.simulation.domains.direct_device import DirectDevice, Interest, Offer
-from wanderbus.simulation.domains.direct_node import DirectNode
+from wanderbus.simulation.domains.decentralised_device import DecentralisedDevice, Interest, Offer
+from wanderbus.simulation.domains.decentralised_node import DecentralisedNode
 from wanderbus.simulation.domains.domain_links import PolledLinks
 from wanderbus.simulation.domains.domain_node import DOMAIN
 from wanderbus.simulation.domains.engines import Engines
@@ -43,7 +43,7 @@ SUBJECTS: Final = ("A", "B", "C")
 """Subjects of decentralised channels."""
 
 
-class DirectScenario(Scenario):
+class DecentralisedScenario(Scenario):
     """A world with a domain of servers, set up by the seed."""
 
     counted: ClassVar = {
@@ -87,20 +87,22 @@ class DirectScenario(Scenario):
 
         mergings = tuple(dict.fromkeys(map(merging_of, ("*", "A", "B"))))
         self.engines = Engines(self.world, seed, ACTIVE_S)
-        self.nodes: dict[str, DirectNode] = {}
+        self.nodes: dict[str, DecentralisedNode] = {}
         links = PolledLinks(self.world, self.nodes, draw.choice([0.005, 0.05, 0.5]))
         for name in names:
-            direct = DirectChannels(directory, name, names, lambda subject: subject != ORDERED, merging_of, mergings)
-            channels = OwnChannels(directory, name, merging_of, direct)
+            decentralised = DecentralisedChannels(
+                directory, name, names, lambda subject: subject != ORDERED, merging_of, mergings
+            )
+            channels = OwnChannels(directory, name, merging_of, decentralised)
             config = self.engines.config(BrokerConfig(publisher_filter_lease_s=FILTER_LEASE_S), SUBJECTS)
-            node = self.nodes[name] = DirectNode(self.world, name, channels, config, self.next_sequence)
+            node = self.nodes[name] = DecentralisedNode(self.world, name, channels, config, self.next_sequence)
             node.links = links
         self.links = links
         self.multicast = self._add_multicast(names, key) if has_multicast else None
         """Multicast group of the servers, in two of five worlds."""
         is_filtering = seed % 3 == 0
         self.devices = {
-            name: DirectDevice(
+            name: DecentralisedDevice(
                 node,
                 lambda: self.world.now,
                 lambda event, name=name: self._on_event(name, event),  # type: ignore[misc]
@@ -232,7 +234,7 @@ class DirectScenario(Scenario):
         else:
             device.subscribe(self._interest())
 
-    def _advertise(self, device: DirectDevice) -> None:
+    def _advertise(self, device: DecentralisedDevice) -> None:
         self.advertisements += 1
         draw = self.offering
         device.advertise(Offer(draw.choice(["A", "A", "B", "C", "*"]), draw.choice([-1, -1, 3, 5, 8])))
@@ -244,7 +246,7 @@ class DirectScenario(Scenario):
         else:
             self._advertise(device)
 
-    def _crash(self, node: DirectNode | None = None, away_s: float | None = None) -> None:
+    def _crash(self, node: DecentralisedNode | None = None, away_s: float | None = None) -> None:
         draw = self.world.random
         node = node or draw.choice(list(self.nodes.values()))
         if not node.alive:
@@ -252,7 +254,7 @@ class DirectScenario(Scenario):
         node.crash(lose_rows=draw.random() < 0.3)
         self.world.after(draw.uniform(0.01, 5.0) if away_s is None else away_s, lambda: self._restart(node))
 
-    def _restart(self, node: DirectNode) -> None:
+    def _restart(self, node: DecentralisedNode) -> None:
         node.start()
         self.world.after(self.world.random.uniform(0.0, 0.5), self.devices[node.name].connect)
 

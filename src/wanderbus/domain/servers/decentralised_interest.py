@@ -2,9 +2,10 @@
 
 ::
 
-    broker ──DirectInterestChanged, RoutesAnswered──▶ ┌────────────────┐ ──▶ messages on links to leaders, from others
-    broker ◀─InterestEffective, RoutesArrived─────────── │ DirectInterest │ ◀── messages, links open and close
-                                                      └────────────────┘
+    broker ──DecentralisedInterestChanged, RoutesAnswered──▶ ┌───────────────┐ ──▶ messages on links to leaders
+                                                             │ Decentralised │     and from others
+    broker ◀─InterestEffective, RoutesArrived─────────────── │   Interest    │ ◀── messages, links open and close
+                                                             └───────────────┘
 
 A server sends its interest on its own link to each leader. The leader confirms it there once it counts everywhere, and
 spreads the interest of the others on the same link. A leader is its own access server too, without a link.
@@ -23,13 +24,13 @@ from typing import Final
 
 from wanderbus.broker.messages import (
     AdvertisementsChanged,
-    DirectArrivalMatched,
-    DirectInterestChanged,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
     InterestEffective,
     RoutesAnswered,
     RoutesArrived,
 )
-from wanderbus.channels.direct_channels import INTEREST_PREFIX, DirectChannels
+from wanderbus.channels.decentralised_channels import INTEREST_PREFIX, DecentralisedChannels
 from wanderbus.channels.interest.interest_set import Wanted
 from wanderbus.channels.interest.interest_source import InterestSource
 from wanderbus.channels.interest.messages import (
@@ -68,14 +69,14 @@ _Place = tuple[str, int, Kind]
 """A leader, the place of a merging, and the kind of filters."""
 
 
-class DirectInterest:
+class DecentralisedInterest:
     """Sends, spreads and confirms interest; ``step`` works as in every machine.
 
     :param epoch: identifies this life of the server; it rises with each
     :param group: multicast group of the domain; without it links carry everything
     """
 
-    def __init__(self, channels: DirectChannels, *, epoch: int, group: MulticastGroup | None = None) -> None:
+    def __init__(self, channels: DecentralisedChannels, *, epoch: int, group: MulticastGroup | None = None) -> None:
         self._channels = channels
         self._group = group
         self._multicast = None if group is None else Multicast(_numbers(channels))
@@ -136,11 +137,11 @@ class DirectInterest:
                     self._on_message(given, now)
                 case DatagramReceived(data=data):
                     self._on_datagram(data)
-                case DirectInterestChanged():
+                case DecentralisedInterestChanged():
                     self._on_interest_changed(given, now)
                 case AdvertisementsChanged():
                     self._on_advertisements_changed(given, now)
-                case DirectArrivalMatched(subject=subject, is_matched=is_matched) if self._channels.takes(subject):
+                case DecentralisedArrivalMatched(subject=subject, is_matched=is_matched) if self._channels.has(subject):
                     place = self._channels.merging_place(subject)
                     for leader in self._channels.leaders_of(subject):
                         source = self._sources[leader, place, "interest"]
@@ -268,7 +269,7 @@ class DirectInterest:
 
     # Interest here ----------------------------------------------------------------------------------------------
 
-    def _on_interest_changed(self, changed: DirectInterestChanged, now: float) -> None:
+    def _on_interest_changed(self, changed: DecentralisedInterestChanged, now: float) -> None:
         for name, entries in changed.added.items():
             wanted: dict[_Place, dict[Hashable, Wanted]] = {}
             for number, (subject, interest) in enumerate(entries):
@@ -330,7 +331,7 @@ class DirectInterest:
         return outputs
 
 
-def _numbers(channels: DirectChannels) -> dict[str, int]:
+def _numbers(channels: DecentralisedChannels) -> dict[str, int]:
     """Return the number of each other server."""
     return {name: number for number, name in enumerate(channels.servers) if name != channels.server}
 

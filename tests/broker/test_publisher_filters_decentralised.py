@@ -11,7 +11,7 @@ from tests.broker.test_publisher_filters import publisher, requested, wants
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import RoutesAnswered, RoutesArrived
 from wanderbus.broker.rollback.messages import ServerStarted
-from wanderbus.channels.direct_channels import DirectChannels
+from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.messages import (
@@ -31,7 +31,7 @@ STREAM = Stream(0, "north")
 LINK = 77
 
 
-class DirectDesk(AccessDesk):
+class DecentralisedDesk(AccessDesk):
     """The desk of the server ``south``, whose channels are decentralised; ``north`` leads them."""
 
     merging = Merging()
@@ -40,7 +40,7 @@ class DirectDesk(AccessDesk):
         """Boot from the disk."""
         groups = ChannelGroups(b"key", 1)
         directory = Directory(groups, LeaderTable(1, ("north", "south"), (Leader("north", 1),)))
-        direct = DirectChannels(
+        decentralised = DecentralisedChannels(
             directory,
             "south",
             ["north", "south"],
@@ -50,7 +50,9 @@ class DirectDesk(AccessDesk):
         )
         self.answers: list[RoutesAnswered] = []
         self.timers.clear()
-        self.broker = Broker(self.recovered(), self.config, channels=OwnChannels(directory, "south", direct=direct))
+        self.broker = Broker(
+            self.recovered(), self.config, channels=OwnChannels(directory, "south", decentralised=decentralised)
+        )
         self.give(ServerStarted())
 
     def perform(self, outputs: Sequence[Output]) -> None:
@@ -68,8 +70,8 @@ class DirectDesk(AccessDesk):
 
 
 @pytest.fixture
-def desk() -> DirectDesk:
-    return DirectDesk()
+def desk() -> DecentralisedDesk:
+    return DecentralisedDesk()
 
 
 def wanted(number: int, expression: str) -> NumberedFilter:
@@ -77,14 +79,16 @@ def wanted(number: int, expression: str) -> NumberedFilter:
     return NumberedFilter(number, NORTHERN, expression)
 
 
-def test_an_agent_gets_no_filters_before_the_interest_of_all_servers_is_known(desk: DirectDesk) -> None:
+def test_an_agent_gets_no_filters_before_the_interest_of_all_servers_is_known(desk: DecentralisedDesk) -> None:
     bob = publisher(desk)
     assert requested(desk, bob, 1, NORTHERN).expressions is None
     desk.routes(InterestWhole(STREAM, 1, 1, (wanted(1, "N == 1"),)))
     assert [n for n in range(3) if wants(requested(desk, bob, 2, NORTHERN), n)] == [1]
 
 
-def test_interest_of_a_server_is_confirmed_once_agents_use_it_in_the_order_of_its_versions(desk: DirectDesk) -> None:
+def test_interest_of_a_server_is_confirmed_once_agents_use_it_in_the_order_of_its_versions(
+    desk: DecentralisedDesk,
+) -> None:
     bob = publisher(desk)
     desk.routes(InterestWhole(STREAM, 1, 1, ()))
     assert desk.confirmed() == [1]
@@ -101,7 +105,7 @@ def test_interest_of_a_server_is_confirmed_once_agents_use_it_in_the_order_of_it
 
 def test_everything_is_sent_to_a_channel_that_requires_advertisements() -> None:
     """An event that is not advertised has to be refused, not held back (SPEC K-07)."""
-    desk = DirectDesk()
+    desk = DecentralisedDesk()
     desk.merging = Merging(for_advertisers=True)
     desk.start()
     bob = publisher(desk)

@@ -23,7 +23,7 @@ _header: Final = msgspec.msgpack.Decoder(Header)
 _change: Final[msgspec.msgpack.Decoder[AnyCausalRecord]] = msgspec.msgpack.Decoder(AnyCausalRecord)
 
 
-class DirectState:
+class DecentralisedState:
     """A fold of the records of the decentralised model; empty without decentralised channels.
 
     The machine of the causal order changes its state before it emits records. ``ahead`` counts those that are not in

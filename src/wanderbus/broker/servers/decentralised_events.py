@@ -17,7 +17,7 @@ from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import (
     CausalMessageArrived,
-    DirectArrivalMatched,
+    DecentralisedArrivalMatched,
     DirectLinkClosed,
     DirectLinkOpened,
     KernelWanted,
@@ -33,7 +33,7 @@ from wanderbus.broker.servers.lost_events import concerned
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.sending import Sending
 from wanderbus.broker.servers.server_users import ServerUsers
-from wanderbus.broker.state.direct_state import encode_change, encode_header
+from wanderbus.broker.state.decentralised_state import encode_change, encode_header
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import session_key
 from wanderbus.broker.state.start import has_lost
@@ -44,7 +44,7 @@ from wanderbus.channels.causal.header import Header
 from wanderbus.channels.causal.payload import decode_payload, encode_payload
 from wanderbus.channels.causal.server import CausalServer
 from wanderbus.channels.causal.state import MARK
-from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, DecentralisedChannels
 from wanderbus.channels.interest.messages import FromSender, InterestChanged, InterestConfirmed, InterestPosition
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Event, EventId
@@ -57,7 +57,7 @@ GAP_REASON: Final = "server_lost"
 _message: Final[msgspec.msgpack.Decoder[causal.Message]] = msgspec.msgpack.Decoder(causal.Message)
 
 
-class DirectEvents:
+class DecentralisedEvents:
     """The causal order at this server, with what its events mean for the broker."""
 
     def __init__(
@@ -68,7 +68,7 @@ class DirectEvents:
         subscriptions: Subscriptions,
         delivery: Delivery,
         servers: ServerUsers,
-        channels: DirectChannels,
+        channels: DecentralisedChannels,
         index: RouteIndex,
         publisher_filters: PublisherFilters,
         rollback: Rollback,
@@ -77,7 +77,7 @@ class DirectEvents:
         """The last reading of the wall clock."""
         self.channels = channels
         self.index = index
-        self.takes = channels.takes
+        self.has = channels.has
         """Returns whether events of a subject are sent directly."""
         self._state = state
         self._journal = journal
@@ -97,7 +97,7 @@ class DirectEvents:
 
     def start(self) -> None:
         """Begin, once the log has an incarnation."""
-        self._machine = CausalServer(self._state.direct.causal)
+        self._machine = CausalServer(self._state.decentralised.causal)
         self.index.start()
         self._ask_for_kernel()
 
@@ -108,7 +108,7 @@ class DirectEvents:
 
     def stale_routes(self) -> tuple[str, ...]:
         """Stop using the routes that may have changed since a copy of the log was made; return their keys."""
-        stale = self._state.direct.stale_routes()
+        stale = self._state.decentralised.stale_routes()
         for _, route in stale:
             self.index.forget(route)
         return tuple(key for key, _ in stale)
@@ -138,7 +138,7 @@ class DirectEvents:
 
     def knows(self, subject: str) -> bool:
         """Return whether the interest of all servers in ``subject`` is known here, if that is sent directly."""
-        return not self.takes(subject) or self.index.missing(subject) is None
+        return not self.has(subject) or self.index.missing(subject) is None
 
     def refusal(self, subject: str) -> Rejected | None:
         """Return why an event cannot be sent now, None if it can: its destinations must be known."""
@@ -210,19 +210,19 @@ class DirectEvents:
             return
         state, leader, message = self._state, given.leader, given.message
         route = leader, message.stream
-        before = state.direct.routes.position(route)
+        before = state.decentralised.routes.position(route)
         if _has_forgotten(message, before):
             self._rollback.found_by(leader)
-            before = state.direct.routes.position(route)
+            before = state.decentralised.routes.position(route)
         if given.is_multicast and not _is_next(message, before):
             return
         try:
-            taken = state.direct.take_route(leader, message, self._links.now)
+            taken = state.decentralised.take_route(leader, message, self._links.now)
         except RemoteProtocolError as error:
             if not given.is_multicast:
                 self._journal.emit_now(LinkDropped(given.link, f"{leader}: {error}"))
             return
-        if state.direct.routes.position(route) != before:
+        if state.decentralised.routes.position(route) != before:
             self.index.change(route, taken)
             record = records.RoutesChanged(at_us=state.wall_us, leader=leader, message=given.encoded)
             self._journal.write(record, urgent=True)
@@ -252,7 +252,7 @@ class DirectEvents:
 
     def _ahead(self, outputs: Sequence[Output]) -> None:
         """Count the records that the machine has applied and the log does not have yet."""
-        self._state.direct.ahead += sum(isinstance(each, causal.WriteRecord) for each in outputs)
+        self._state.decentralised.ahead += sum(isinstance(each, causal.WriteRecord) for each in outputs)
 
     def perform(self, outputs: Sequence[Output]) -> None:
         """Write the records of the causal order, deliver, and send."""
@@ -284,7 +284,7 @@ class DirectEvents:
             self._rollback.found_by(self.channels.servers[rewound_by])
 
     def _completed(self, server: int, hello: causal.Hello) -> causal.Hello:
-        row = self._state.direct.seen.get(self.channels.servers[server])
+        row = self._state.decentralised.seen.get(self.channels.servers[server])
         seen = None if row is None else row.id
         own = self._state.servers[self._state.server]
         return msgspec.structs.replace(
@@ -306,13 +306,13 @@ class DirectEvents:
     def _deliver(self, header: Header, payload: bytes) -> None:
         """Record an event, and deliver it to the sessions here, unless the matching engine has to match it."""
         arrival = self._arrival(header, payload)
-        known = self._state.direct.seen.get(arrival.leader)
+        known = self._state.decentralised.seen.get(arrival.leader)
         if known is not None and arrival.id <= known.id:
             # Its server has published it again, after a rollback of its log.
             self._write([causal.Accepted(header, payload)])
             return
         event = self._decoded[1] if self._decoded[0] is payload else _event_of(payload)
-        report = partial(DirectArrivalMatched, event.subject)
+        report = partial(DecentralisedArrivalMatched, event.subject)
         self._delivery.arrived(event, arrival, self.received_us, self.excluded, report, encode_header(header))
 
     def _arrival(self, header: Header, payload: bytes) -> records.Arrival:

@@ -12,21 +12,21 @@ from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.messages import AdvertisementsChanged, SendOnLink
 from wanderbus.broker.servers.advertisements import Advertisements
-from wanderbus.broker.servers.direct_events import DirectEvents
+from wanderbus.broker.servers.decentralised_events import DecentralisedEvents
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.state import state
-from wanderbus.broker.state.direct_state import DirectState
+from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.causal.header import Header
-from wanderbus.channels.direct_channels import CAUSAL_PREFIX, DirectChannels
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, DecentralisedChannels
 from wanderbus.channels.interest import proxy_channels
 from wanderbus.channels.interest.messages import ChangeForMany, InterestChanged
 from wanderbus.channels.interest.outgoing_stream import OutgoingStream
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
-from wanderbus.domain.servers.direct_interest import DirectInterest
+from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
 from wanderbus.records import Started
-from wanderbus.simulation.domains.direct_scenario import DirectScenario
+from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
 from wanderbus.simulation.scenario import Result
 
 SEEDS = range(1, 13)
@@ -35,7 +35,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
-    return [DirectScenario.run_seed(seed) for seed in SEEDS]
+    return [DecentralisedScenario.run_seed(seed) for seed in SEEDS]
 
 
 def test_every_promise_holds(results: list[Result]) -> None:
@@ -59,23 +59,23 @@ def test_a_dozen_seeds_have_enough_happening_in_them(results: list[Result]) -> N
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    first, second = (DirectScenario(3, keep_trace=True) for _ in range(2))
+    first, second = (DecentralisedScenario(3, keep_trace=True) for _ in range(2))
     assert first.run() == second.run()
     assert first.world.trace == second.world.trace
 
 
 def forget_what_arrived(patch: Patch) -> None:
     """Do not restore the cursor from the record of an arrival."""
-    patch.setattr(DirectState, "arrived", lambda self, record: self._is_behind())
+    patch.setattr(DecentralisedState, "arrived", lambda self, record: self._is_behind())
 
 
 def apply_records_twice(patch: Patch) -> None:
-    patch.setattr(DirectEvents, "_ahead", lambda self, outputs: None)
+    patch.setattr(DecentralisedEvents, "_ahead", lambda self, outputs: None)
 
 
 def keep_no_routes(patch: Patch) -> None:
     """Do not restore routes from their records."""
-    patch.setattr(DirectState, "route", lambda self, record: None)
+    patch.setattr(DecentralisedState, "route", lambda self, record: None)
 
 
 def confirm_routes_that_are_not_used(patch: Patch) -> None:
@@ -83,7 +83,7 @@ def confirm_routes_that_are_not_used(patch: Patch) -> None:
 
 
 def answer_subscriptions_at_once(patch: Patch) -> None:
-    patch.setattr(DirectInterest, "_counts", lambda self, versions: True)
+    patch.setattr(DecentralisedInterest, "_counts", lambda self, versions: True)
 
 
 def send_before_it_is_durable(patch: Patch) -> None:
@@ -100,7 +100,7 @@ def send_before_it_is_durable(patch: Patch) -> None:
 
 def send_directly_and_by_sessions(patch: Patch) -> None:
     """Let the sessions of servers get direct events, too."""
-    patch.setattr(DirectEvents, "excluded", frozenset())
+    patch.setattr(DecentralisedEvents, "excluded", frozenset())
 
 
 def ignore_causes(patch: Patch) -> None:
@@ -110,7 +110,7 @@ def ignore_causes(patch: Patch) -> None:
 
 def leave_out_every_subject(patch: Patch) -> None:
     """Treat a subscription to every subject as one to an unknown subject."""
-    patch.setattr(DirectChannels, "concerns", lambda self, subject: subject != "*" and self.takes(subject))
+    patch.setattr(DecentralisedChannels, "concerns", lambda self, subject: subject != "*" and self.has(subject))
 
 
 def publish_on_advertisements_that_do_not_count(patch: Patch) -> None:
@@ -215,7 +215,7 @@ def leave_some_subjects_to_the_engine(patch: Patch) -> None:
 
     def made(self: Any, *arguments: Any) -> None:
         init(self, *arguments)
-        self._takes_direct = True
+        self._has_every_subject = True
 
     patch.setattr(EngineEvents, "__init__", made)
 
@@ -250,4 +250,4 @@ def test_a_server_without_a_safeguard_is_noticed(
     monkeypatch: Patch, sabotage: Callable[[Patch], None], problem: str, seeds: range
 ) -> None:
     sabotage(monkeypatch)
-    assert is_noticed(DirectScenario.run_seed, seeds, problem)
+    assert is_noticed(DecentralisedScenario.run_seed, seeds, problem)
