@@ -84,7 +84,7 @@ class LoneBroker:
         if isinstance(message, protocol.Notify):
             self.notified += 1
             for reader in message.readers:
-                taken = protocol.encode(protocol.Take(reader, message.number))
+                taken = protocol.encode(protocol.NotifyAck(reader, message.number))
                 self._acknowledged.append(MessageArrived(sent.link, taken))
 
 

@@ -152,7 +152,7 @@ class Life:
     def _take(self) -> None:
         if (device := self._present()) is not None and device.sent:
             reader, number = self._random.choice(list(device.sent.items()))
-            self._say(device, protocol.Take(reader, number))
+            self._say(device, protocol.NotifyAck(reader, number))
 
     def _come(self) -> None:
         away = [device for device in self._world.devices if not device.link]

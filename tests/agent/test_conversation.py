@@ -31,6 +31,7 @@ from wanderbus.protocol import (
     Attachment,
     BrokerMessage,
     Done,
+    NotifyAck,
     NotifyGap,
     Publish,
     PublishAccepted,
@@ -38,7 +39,6 @@ from wanderbus.protocol import (
     Query,
     RequestRefused,
     Subscribe,
-    Take,
     Withdraw,
 )
 from wanderbus.subscription import Subscription
@@ -193,7 +193,7 @@ def test_a_notification_arrives_with_everything_that_it_carries() -> None:
 def test_an_acknowledgement_is_sent_once_and_repeated_on_the_next_connection() -> None:
     talk = reading()
     receive(talk, Attachment(1), notify(1), notify(2))
-    assert talk.send(acknowledgement(2)) == protocol.encode(Take(1, 2))
+    assert talk.send(acknowledgement(2)) == protocol.encode(NotifyAck(1, 2))
     assert talk.send(acknowledgement(1)) is None
     assert talk.send(acknowledgement(2)) is None
     attach = Attach(7, "default", None, True, received=Position(1, 2), knows_waits=True)
@@ -284,7 +284,7 @@ def test_g25_each_reader_receives_and_acknowledges_its_own_notifications() -> No
     assert [output.subscriptions for output in outputs] == [("wb-1", "wb-2"), ("wb-1",)]
     second = msgspec.structs.replace(first, readers=(2,))
     assert [output.subscriptions for output in receive(talk, second) if isinstance(output, Arrived)] == [("wb-2",)]
-    assert talk.send(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(Take(2, 2))
+    assert talk.send(Acknowledge("wb-2", Position(1, 2))) == protocol.encode(NotifyAck(2, 2))
     assert opening(talk)[1:] == [reads((1, "wb-1", None), (2, "wb-2", Position(1, 2)))]
 
 
@@ -419,7 +419,7 @@ def test_acknowledgements_of_an_earlier_stream_do_not_count_for_the_present_one(
     another = msgspec.structs.replace(notify(1), id=EventId("wb", 2, 101))
     receive(talk, Attachment(1), notify(1), Attachment(2), another)
     assert talk.send(acknowledgement(1, epoch=1)) is None
-    assert talk.send(acknowledgement(1, epoch=2)) == protocol.encode(Take(1, 1))
+    assert talk.send(acknowledgement(1, epoch=2)) == protocol.encode(NotifyAck(1, 1))
 
 
 def test_x20_the_first_attachment_has_the_choice_about_the_queue() -> None:
@@ -433,7 +433,7 @@ def test_another_epoch_of_the_same_stream_changes_nothing() -> None:
     receive(talk, Attachment(1), notify(1), notify(2))
     following = Attachment(2, first=3, earlier=((1, 1),))
     assert arrived(receive(talk, following, notify(2), notify(3))) == [3]
-    assert talk.send(acknowledgement(2)) == protocol.encode(Take(1, 2))
+    assert talk.send(acknowledgement(2)) == protocol.encode(NotifyAck(1, 2))
     attach = Attach(7, "default", None, True, received=Position(2, 3), knows_waits=True)
     assert opening(talk) == [attach, reads((1, "wb-1", Position(1, 2)))]
 
@@ -458,11 +458,11 @@ def test_an_event_that_comes_again_after_a_rollback_is_acknowledged_without_the_
         talk.send(acknowledgement(number))
     again = [msgspec.structs.replace(notify(5), number=3), msgspec.structs.replace(notify(9), number=4)]
     outputs = receive(talk, Attachment(9, first=3, earlier=((1, 1),)), again[0])
-    assert (arrived(outputs), talk.take_unsent()) == ([], [protocol.encode(Take(1, 3))])
+    assert (arrived(outputs), talk.take_unsent()) == ([], [protocol.encode(NotifyAck(1, 3))])
     repeated = msgspec.structs.replace(notify(4), number=5)
     assert arrived(receive(talk, again[1], repeated)) == [4]
     assert talk.take_unsent() == [], "the application has not acknowledged the one before"
-    assert talk.send(acknowledgement(4, epoch=9)) == protocol.encode(Take(1, 5))
+    assert talk.send(acknowledgement(4, epoch=9)) == protocol.encode(NotifyAck(1, 5))
 
 
 def test_a_successor_of_a_subscription_that_was_missed_begins_with_a_gap() -> None:

@@ -131,7 +131,7 @@ def attached(**options: object) -> Conversation:
     ],
 )
 def test_an_answer_of_another_kind_than_was_asked_for_is_malformed(
-    asked: protocol.OfSubscriptions | protocol.OfOperators, answer: protocol.BrokerMessage
+    asked: protocol.SubscriptionRequest | protocol.OperatorRequest, answer: protocol.BrokerMessage
 ) -> None:
     talk = attached()
     talk.send(Ask(asked))

@@ -38,6 +38,7 @@ from wanderbus.protocol import (
     BrokerMessage,
     Done,
     Notify,
+    NotifyAck,
     NotifyGap,
     Publish,
     PublishAccepted,
@@ -45,7 +46,6 @@ from wanderbus.protocol import (
     Reader,
     RequestRefused,
     Subscribe,
-    Take,
 )
 from wanderbus.records import SERVER_LOG, AnyRecord, decode_record
 from wanderbus.segments import Frame
@@ -360,7 +360,7 @@ class Desk:
     def take(self, link: int, number: int, subscription: str | None = None) -> None:
         """Take everything up to a number, of all that is read on a link or of one subscription."""
         handles = self.reading.get(link, {})
-        self.send(link, *[Take(h, number) for each, h in handles.items() if subscription in (None, each)])
+        self.send(link, *[NotifyAck(h, number) for each, h in handles.items() if subscription in (None, each)])
 
     def received(self, link: int, kind: type[Kind]) -> list[Kind]:
         """All messages of a kind that the broker has sent on a link so far."""

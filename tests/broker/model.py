@@ -40,8 +40,8 @@ class Model:
         """The event's N and its time of publication, by number."""
         self.waiting: dict[str, list[int]] = {}
         """The waiting numbers, by subscription."""
-        self.heirs: dict[str, str] = {}
-        """The heir of each ended subscription that has one."""
+        self.successors: dict[str, str] = {}
+        """The successor of each ended subscription that has one."""
         self.exists = False
         """True while there is a session: from the first device until it is over."""
         self.is_due = False
@@ -164,17 +164,17 @@ class Model:
         self.dropped.clear()
         self.exists = self.is_due = False
 
-    def inherit(self, ended: str, heir: str) -> None:
+    def inherit(self, ended: str, successor: str) -> None:
         assert ended not in self.live
-        old, new = self.known[ended], self.known[heir]
+        old, new = self.known[ended], self.known[successor]
         assert (old.expression, old.device, old.queue) == (new.expression, new.device, new.queue)
-        self.waiting[heir], self.waiting[ended] = self.waiting[ended], []
+        self.waiting[successor], self.waiting[ended] = self.waiting[ended], []
         for member in self.members:
             if (number := self.cursors.pop((ended, member), None)) is not None:
-                self.cursors[heir, member] = number
+                self.cursors[successor, member] = number
         if (number := self.taken.pop(ended, None)) is not None:
-            self.taken[heir] = number
-        self.heirs[ended] = heir
+            self.taken[successor] = number
+        self.successors[ended] = successor
 
     def take(self, record: records.Acknowledged) -> None:
         assert record.device in self.members
@@ -202,8 +202,8 @@ class Model:
 
     def present(self, subscription: str) -> str:
         """The subscription that inherited the queue of ``subscription``, or ``subscription`` itself."""
-        while subscription in self.heirs:
-            subscription = self.heirs[subscription]
+        while subscription in self.successors:
+            subscription = self.successors[subscription]
         return subscription
 
     def generate(self, record: records.Published, matched: set[str], delivery: records.Delivery) -> None:

@@ -15,7 +15,7 @@ from tests.broker.office import ADAM, OLGA, Office, answers, inspected, listed, 
 from wanderbus import protocol, records
 from wanderbus.broker import admin
 from wanderbus.broker.messages import LinkDropped
-from wanderbus.protocol import Inspect, Kick, Listing, OfOperators, Peek, Purge, RequestRefused
+from wanderbus.protocol import Inspect, Kick, Listing, OperatorRequest, Peek, Purge, RequestRefused
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def office() -> Office:
 
 # Permissions ----------------------------------------------------------------------------------------------------------
 
-SEEING: list[OfOperators] = [
+SEEING: list[OperatorRequest] = [
     *(Inspect(1, what, ALICE) for what in ("sessions", "subscriptions", "queues")),
     Peek(1, ALICE, "default", 1, 10),
 ]
-CHANGING: list[OfOperators] = [
+CHANGING: list[OperatorRequest] = [
     Purge(1, ALICE, "default", None),
     Kick(1, ALICE, "phone", False),
     Kick(1, ALICE, None, True),
@@ -38,7 +38,7 @@ CHANGING: list[OfOperators] = [
 
 @pytest.mark.parametrize("request_", SEEING + CHANGING)
 @pytest.mark.parametrize("asker", [ALICE, BOB, OLGA, ADAM])
-def test_requests_about_other_users_need_a_role(office: Office, asker: str, request_: OfOperators) -> None:
+def test_requests_about_other_users_need_a_role(office: Office, asker: str, request_: OperatorRequest) -> None:
     office.subscribed(office.attach())
     link = office.attach(asker, "desk")
     changes = request_ in CHANGING
@@ -53,7 +53,7 @@ def test_requests_about_other_users_need_a_role(office: Office, asker: str, requ
 
 @pytest.mark.parametrize("request_", SEEING + CHANGING)
 @pytest.mark.parametrize("asker", [BOB, OLGA])
-def test_a_refusal_does_not_reveal_users(office: Office, asker: str, request_: OfOperators) -> None:
+def test_a_refusal_does_not_reveal_users(office: Office, asker: str, request_: OperatorRequest) -> None:
     office.subscribed(office.attach())
     link = office.attach(asker, "desk")
     if asker == OLGA and request_ in SEEING:
@@ -171,7 +171,7 @@ def test_a_device_kicks_all_others_of_its_user_and_never_itself(office: Office) 
 
 
 @pytest.mark.parametrize("held", [Purge(1, ALICE, "default", None), Kick(1, ALICE, "tablet", True)])
-def test_a_change_is_answered_after_it_is_durable(office: Office, held: OfOperators) -> None:
+def test_a_change_is_answered_after_it_is_durable(office: Office, held: OperatorRequest) -> None:
     with_queue(office, 1)
     adam, _ = office.attach(ADAM), office.attach(ALICE, "tablet")
     office.held = True
@@ -213,7 +213,7 @@ def test_the_log_has_every_change(office: Office) -> None:
         (Kick(1, BOB, "../sip:alice@example.org/phone", True), "no device"),
     ],
 )
-def test_invalid_requests_are_refused_in_one_line(office: Office, request_: OfOperators, complaint: str) -> None:
+def test_invalid_requests_are_refused_in_one_line(office: Office, request_: OperatorRequest, complaint: str) -> None:
     office.subscribed(office.attach())
     assert complaint in refusal(office, office.attach(BOB), request_)
 
@@ -235,7 +235,7 @@ def test_numbers_from_anywhere_are_looked_for_in_what_there_is(office: Office, f
 OF_BROKER = [each for each in get_args(protocol.Listed) if each not in admin.OF_SERVER]
 
 
-def _requests_of(users: st.SearchStrategy[str]) -> st.SearchStrategy[OfOperators]:
+def _requests_of(users: st.SearchStrategy[str]) -> st.SearchStrategy[OperatorRequest]:
     names = st.sampled_from(["default", "other", "a/b", ""])
     numbers = st.sampled_from([-(2**63), -1, 0, 1, 2, 5, 2**63 - 1])
     places = (
@@ -253,7 +253,7 @@ def _requests_of(users: st.SearchStrategy[str]) -> st.SearchStrategy[OfOperators
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_requests_of(st.sampled_from([ALICE, BOB, OLGA, ADAM])), max_size=12), st.sampled_from([ALICE, ADAM]))
-def test_any_request_is_answered_and_the_state_stays_consistent(requests: list[OfOperators], asker: str) -> None:
+def test_any_request_is_answered_and_the_state_stays_consistent(requests: list[OperatorRequest], asker: str) -> None:
     office = Office()
     alice = office.attach()
     office.subscribed(alice)

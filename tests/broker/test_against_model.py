@@ -28,13 +28,13 @@ from wanderbus.protocol import (
     Attachment,
     Leave,
     Notify,
+    NotifyAck,
     NotifyGap,
     Publish,
     PublishAccepted,
     Read,
     Reader,
     Subscribe,
-    Take,
 )
 from wanderbus.records import Published, decode_record
 from wanderbus.subscription import Frequency, QueuePolicy, WhenFull
@@ -413,7 +413,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             return
         for subscription in (*session.ended, *session.subscriptions):
             if self.present(subscription) != subscription:
-                continue  # notifications that waited for it wait for its heir, which is read
+                continue  # notifications that waited for it wait for its successor, which is read
             there = {self.present(each) for each in device.handles.values()}
             bound_to = self.model().known[subscription].device
             if (
@@ -430,16 +430,16 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     def present(self, subscription: str) -> str:
         """Subscription that inherited the queue of ``subscription``, or ``subscription`` itself."""
-        heirs = self.model().heirs
-        while subscription in heirs:
-            subscription = heirs[subscription]
+        successors = self.model().successors
+        while subscription in successors:
+            subscription = successors[subscription]
         return subscription
 
     def kind(self, subscription: str) -> str:
         return self.model().known[subscription].expression.split()[0]
 
     def place(self, device: Device, subscription: str) -> Place:
-        """Position of a device in a subscription; an heir continues from the position of the ended one."""
+        """Position of a device in a subscription; an successor continues from the position of the ended one."""
         for each in list(device.places):
             if (present := self.present(each)) != each:
                 device.places[present] = device.places.pop(each)
@@ -451,7 +451,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             number = place.taken + round((place.seen - place.taken) * share)
             if device.link is not None and number > place.taken:
                 place.taken = number
-                self.desk.send(device.link, Take(handle, number))
+                self.desk.send(device.link, NotifyAck(handle, number))
 
     def listen(self, device: Device) -> None:
         """Read the new messages: each is the next one for each reader, or a gap."""

@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.broker.queues import queue_items
 from wanderbus.broker.queues.queue import SessionQueue
-from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.queues.queue_items import Queued, QueuedGap
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 
@@ -21,7 +21,8 @@ def items_of(queue: SessionQueue) -> dict[str, list[object]]:
     """Everything that waits, and what each gap remembers."""
     return {
         name: [
-            (each.number, each.last, each.lost, each.numbers) if isinstance(each, Hole) else each.number for each in own
+            (each.number, each.last, each.lost, each.numbers) if isinstance(each, QueuedGap) else each.number
+            for each in own
         ]
         for name, own in queue.queues.items()
     }
@@ -134,13 +135,13 @@ def test_u02_a_gap_that_covers_every_number_needs_no_list_of_them() -> None:
         queue.append(queued(number, ("s1",)))
     queue.drop("s1", 1, 4, REASONS[0])
     (gap, *_) = queue.queues["s1"]
-    assert isinstance(gap, Hole)
+    assert isinstance(gap, QueuedGap)
     assert (gap.numbers, gap.count) == ({}, 4)
     behind = gap.beyond(3)
     assert (behind.number, behind.last, behind.lost) == (4, 4, {REASONS[0]: 1})
     queue.drop("s1", 5, 5, REASONS[1])
     (gap, *_) = queue.queues["s1"]
-    assert isinstance(gap, Hole)
+    assert isinstance(gap, QueuedGap)
     assert {reason: list(numbers) for reason, numbers in gap.numbers.items()} == {
         REASONS[0]: [1, 2, 3, 4],
         REASONS[1]: [5],

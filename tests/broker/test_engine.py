@@ -235,11 +235,11 @@ def test_t06_an_ended_subscription_leaves_its_coming_events_to_its_heir(desk: En
     desk.ask(phone, Unsubscribe(50, ended.id))
     desk.close(phone)
     phone = desk.attach(epoch=2, reads=False)
-    heir = desk.subscribed(phone)
+    successor = desk.subscribed(phone)
     desk.publish(publisher, 2)
     match_all(desk)
     assert desk.stream(phone) == [1, 2]
-    assert all(heir.id in each.subscriptions for each in desk.received(phone, Notify))
+    assert all(successor.id in each.subscriptions for each in desk.received(phone, Notify))
 
 
 def test_t06_an_abandoned_subscription_gets_nothing_more(desk: EngineDesk) -> None:
@@ -270,18 +270,18 @@ def test_t06_a_second_heir_takes_nothing_that_the_first_is_still_to_get(desk: En
     first = desk.subscribed(phone, "N > 0", reads=False)
     desk.publish(publisher, 1)
     desk.ask(phone, Unsubscribe(50, first.id))
-    heir = desk.subscribed(phone, "N > 0", reads=False)
+    successor = desk.subscribed(phone, "N > 0", reads=False)
     assert [each.inherits for each in desk.written(Subscribed)] == [None, first.id]
     if is_changed:
-        desk.ask(phone, Restrict(51, heir.id, (Frequency(10.0),)))
+        desk.ask(phone, Restrict(51, successor.id, (Frequency(10.0),)))
     else:
-        desk.ask(phone, Unsubscribe(51, heir.id))
+        desk.ask(phone, Unsubscribe(51, successor.id))
     second = desk.subscribed(phone, "N > 0", reads=False)
-    assert [each.inherits for each in desk.written(Subscribed)][2:] == [None if is_changed else heir.id]
+    assert [each.inherits for each in desk.written(Subscribed)][2:] == [None if is_changed else successor.id]
     match_all(desk)
     (matched,) = desk.written(Matched)
     (notified,) = matched.events[0].notified
-    assert notified.subscriptions == (heir.id if is_changed else second.id,)
+    assert notified.subscriptions == (successor.id if is_changed else second.id,)
     assert rows_of(desk.broker.state) == rows_of(desk.recovered(from_log_alone=True))
 
 
@@ -292,9 +292,9 @@ def test_t06_a_device_abandons_what_its_subscription_has_inherited_too(desk: Eng
     desk.ask(phone, Unsubscribe(50, ended.id))
     desk.close(phone)
     phone = desk.attach(epoch=2, reads=False)
-    heir = desk.subscribed(phone)
+    successor = desk.subscribed(phone)
     desk.publish(publisher, 2)
-    desk.ask(phone, Unsubscribe(51, heir.id, abandon=True))
+    desk.ask(phone, Unsubscribe(51, successor.id, abandon=True))
     match_all(desk)
     assert desk.stream(phone) == []
     assert len(desk.broker.state.queue) == 0

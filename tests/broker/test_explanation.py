@@ -18,7 +18,7 @@ from wanderbus.broker.restrictions.restriction_text import forbidding
 from wanderbus.errors import StorageError
 from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Notify, PublishAccepted, Purge, Take, Unsubscribe
+from wanderbus.protocol import Notify, NotifyAck, PublishAccepted, Purge, Unsubscribe
 from wanderbus.records import Published, Subscribed, decode_record
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, QueuePolicy, Restriction, Subscription
 
@@ -319,7 +319,7 @@ class Story:
             start = self.read.get(link, 0)
             for notify in heard[start : start + count]:
                 self.took |= {(notify.id, each, device) for each in self.waiting(link, notify)}
-                self.desk.send(link, *[Take(reader, notify.number) for reader in notify.readers])
+                self.desk.send(link, *[NotifyAck(reader, notify.number) for reader in notify.readers])
             self.read[link] = min(len(heard), start + count)
 
     def waiting(self, link: int, notify: Notify) -> set[str]:

@@ -17,7 +17,7 @@ from wanderbus.broker.messages import Append, Appended, LinkClosed, LinkOpened, 
 from wanderbus.event import Event
 from wanderbus.machine import Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Attach, Notify, Publish, PublishAccepted, Subscribe, Take
+from wanderbus.protocol import Attach, Notify, NotifyAck, Publish, PublishAccepted, Subscribe
 from wanderbus.records import SERVER_LOG
 from wanderbus.refusals import Limited
 
@@ -189,7 +189,7 @@ def test_a_link_that_closes_keeps_its_acknowledgements_and_not_its_publishes(hal
     hall.turn(*published(alice, 1, 1, "Quiet"))
     [notify] = [m for m in map(_said, hall.turn(*published(alice, 2, 2, "Quiet"))) if isinstance(m, Notify)]
     [handle] = notify.readers
-    hall.turn(*published(bob, 1, FLOOD), MessageArrived(bob, protocol.encode(Take(handle, notify.number))))
+    hall.turn(*published(bob, 1, FLOOD), MessageArrived(bob, protocol.encode(NotifyAck(handle, notify.number))))
     hall.turn(LinkClosed(bob, "gone"))
     assert len(hall.broker._backlog) == 0
     session = hall.broker.state.sessions[f"{BOB}/default"]

@@ -24,7 +24,7 @@ from wanderbus.broker.state.exported_session import decode_export, encode_export
 from wanderbus.event import Event, EventId
 from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Notify, Publish, PublishAccepted, PublishRefused, RequestRefused, Take
+from wanderbus.protocol import Notify, NotifyAck, Publish, PublishAccepted, PublishRefused, RequestRefused
 from wanderbus.subscription import Frequency, QueuePolicy
 
 DEVICES = ("phone", "tablet")
@@ -77,7 +77,7 @@ def content(server: Desk, names: dict[str, str]) -> Any:
             number,
             block.matches,
             [(each.place, each.match) for each in block.entries],
-            sorted(block.holes, key=lambda hole: (hole.number, names[hole.subscription])),
+            sorted(block.gaps, key=lambda gap: (gap.number, names[gap.subscription])),
         )
         for number, block in whole.blocks
     ]
@@ -160,7 +160,7 @@ class World:
         self.hear()
         link = self.links[device]
         for handle in self.server.reading.get(link, {}).values():
-            self.server.send(link, Take(handle, max(self.seen[device], default=0)))
+            self.server.send(link, NotifyAck(handle, max(self.seen[device], default=0)))
         self.hear()
 
     def move(self, crashes: int) -> None:
@@ -277,7 +277,7 @@ def test_l01_the_links_of_a_fenced_session_are_refused_and_closed() -> None:
     (last,) = source.out[phone][sent:]
     assert last == RequestRefused(0, "the session 'default' has moved to another server (owner epoch 2); call again")
     assert [each.link for each in source.dropped_links] == [phone]
-    source.send(phone, Publish(2, Event(SUBJECT, {"N": 9})), Take(1, 3))
+    source.send(phone, Publish(2, Event(SUBJECT, {"N": 9})), NotifyAck(1, 3))
     assert len(source.out[phone]) == sent + 1
     refuse_all(source)
 

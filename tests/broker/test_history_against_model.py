@@ -14,7 +14,7 @@ from wanderbus import protocol
 from wanderbus.broker.history import catch_up
 from wanderbus.event import Event, EventId, Position
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Attach, Done, Notify, NotifyGap, Read, Reader, Renew, Subscribe, Take, Unsubscribe
+from wanderbus.protocol import Attach, Done, Notify, NotifyAck, NotifyGap, Read, Reader, Renew, Subscribe, Unsubscribe
 from wanderbus.records import Published, Subscribed, Unsubscribed, decode_record
 from wanderbus.subscription import Since
 
@@ -136,7 +136,7 @@ class World:
         for handle, identity in list(self.handles.items()):
             number = self.numbers.get(identity, 0) - back
             if number > 0:
-                self.desk.send(self.phone, Take(handle, number))
+                self.desk.send(self.phone, NotifyAck(handle, number))
             self.take_in()
 
     def read(self, _: int) -> None:

@@ -14,7 +14,7 @@ from wanderbus import protocol, records
 from wanderbus.broker.messages import LinkClosed, MessageArrived
 from wanderbus.event import Event, Number, Position
 from wanderbus.limits import EVENT_TIME_US_MAX, MESSAGE_BYTES_MAX, NUMBER_MAX
-from wanderbus.protocol import Attach, FromAgent, Publish, PublishRefused, Query, Take
+from wanderbus.protocol import Attach, FromAgent, NotifyAck, Publish, PublishRefused, Query
 
 GARBAGE = [
     b"",
@@ -85,7 +85,7 @@ def test_a_number_that_readers_of_the_log_cannot_hold_is_no_message(desk: Desk, 
         case "outbox":
             desk.send(alice, attach, Publish(1, event, number))
         case "take":
-            desk.send(alice, attach, Take(1, number))
+            desk.send(alice, attach, NotifyAck(1, number))
     assert [r.reason[:5] for r in desk.written(records.StatusChanged) if r.status == "DISCONNECTED"] == ["not a"]
     kinds = {type(record) for record in map(records.decode_record, desk.log[before:])}
     assert kinds <= {records.Attached, records.StatusChanged}

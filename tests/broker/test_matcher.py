@@ -31,7 +31,7 @@ from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output
 from wanderbus.matching import SCANNED_MAX, Index, Kernel
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import AgentMessage, Attach, Publish, Renew, Subscribe, Take, Unsubscribe
+from wanderbus.protocol import AgentMessage, Attach, NotifyAck, Publish, Renew, Subscribe, Unsubscribe
 from wanderbus.records import encode_record
 from wanderbus.subscription import Frequency, Subscription
 
@@ -100,7 +100,7 @@ def test_those_of_several_links_are_matched_together_and_what_only_takes_does_no
     said = [
         (alice, Publish(1, event(1))),
         (bob, Publish(1, event(2))),
-        (alice, Take(1, 1)),
+        (alice, NotifyAck(1, 1)),
         (bob, Publish(2, event(3))),
     ]
     desk.give(*[MessageArrived(link, protocol.encode(message)) for link, message in said])
@@ -269,7 +269,7 @@ def drawn(rng: random.Random, identities: Sequence[str], numbers: dict[int, int]
         case 3:
             message = Renew(request, some, rng.choice((None, 1.0, 4.0)))
         case 4:
-            message = Take(rng.randint(1, 4), rng.randint(0, 60))
+            message = NotifyAck(rng.randint(1, 4), rng.randint(0, 60))
         case 5:
             message = Attach(rng.randint(1, 3), "default", None, rng.random() < 0.5)
         case _:

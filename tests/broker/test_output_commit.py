@@ -18,13 +18,13 @@ from wanderbus.protocol import (
     Attachment,
     Done,
     Notify,
+    NotifyAck,
     NotifyGap,
     Publish,
     PublishAccepted,
     Query,
     StopReading,
     Subscribe,
-    Take,
 )
 from wanderbus.records import SERVER_LOG, decode_record
 from wanderbus.subscription import QueuePolicy
@@ -126,7 +126,7 @@ def test_took_and_status_records_hold_nothing_back(busy: tuple[Desk, int]) -> No
     desk, link = busy
     desk.publish(link, 1)
     desk.held = True
-    outputs = desk.step(message(link, Take(1, 1)), message(link, Query(9)))
+    outputs = desk.step(message(link, NotifyAck(1, 1)), message(link, Query(9)))
     assert kinds_written(outputs) == [records.Acknowledged]
     assert sent_kinds(outputs) == [Done]
 
@@ -140,11 +140,11 @@ def test_an_append_is_urgent_if_anything_may_wait_for_it(busy: tuple[Desk, int])
         outputs = desk.step(*(message(link, each) for each in said))
         return [output.urgent for output in outputs if isinstance(output, Append)]
 
-    assert urgent(Take(1, 1)) == [False]
+    assert urgent(NotifyAck(1, 1)) == [False]
     assert urgent(Publish(2, Event(SUBJECT, {"N": 2}))) == [True]
-    assert urgent(Publish(3, Event(SUBJECT, {"N": 3})), Take(1, 2)) == [True]
-    assert urgent(Take(1, 3), Publish(4, Event(SUBJECT, {"N": 4}))) == [True]
-    assert urgent(Take(1, 4)) == [False], "what came before is on its way already"
+    assert urgent(Publish(3, Event(SUBJECT, {"N": 3})), NotifyAck(1, 2)) == [True]
+    assert urgent(NotifyAck(1, 3), Publish(4, Event(SUBJECT, {"N": 4}))) == [True]
+    assert urgent(NotifyAck(1, 4)) == [False], "what came before is on its way already"
 
 
 def test_a_status_change_is_reported_at_once(busy: tuple[Desk, int]) -> None:
@@ -225,7 +225,7 @@ def test_the_end_of_a_reader_syncs_its_acknowledgements(busy: tuple[Desk, int]) 
     desk, link = busy
     desk.publish(link, 1)
     (handle,) = desk.reading[link].values()
-    (taken,) = [o for o in desk.step(message(link, Take(handle, 1))) if isinstance(o, Append)]
+    (taken,) = [o for o in desk.step(message(link, NotifyAck(handle, 1))) if isinstance(o, Append)]
     assert not taken.urgent
     (ended,) = [o for o in desk.step(message(link, StopReading(handle))) if isinstance(o, Append)]
     assert ended.urgent

@@ -33,7 +33,7 @@ FROM_AGENT: list[FromAgent] = [
     protocol.Renew(3, "wb-1", None),
     protocol.Restrict(4, "wb-1", RESTRICTIONS),
     protocol.Query(5),
-    protocol.Take(3, 6),
+    protocol.NotifyAck(3, 6),
     protocol.Read((protocol.Reader(3, "wb-1", Position(1, 5)),)),
     protocol.StopReading(3),
     protocol.Leave(7),

@@ -11,7 +11,7 @@ from tests.broker.desk import ALICE, BOB, SUBJECT, Desk
 from wanderbus import records
 from wanderbus.broker.links import _losses
 from wanderbus.broker.queues import queue_limits as bounds
-from wanderbus.broker.queues.queue_items import Hole
+from wanderbus.broker.queues.queue_items import QueuedGap
 from wanderbus.broker.state.rows import SessionRow
 from wanderbus.event import Event, EventId, Loss
 from wanderbus.limits import EVENT_BYTES_MAX, MESSAGE_BYTES_MAX
@@ -415,7 +415,7 @@ def test_u02_the_longest_messages_fit() -> None:
     readers = tuple(range(60_000, 60_000 + SUBSCRIPTIONS_MAX))
     notify = Notify(10**9, EventId("wb0a1b2c", 1, 10**9), event, identities, False, readers)
     assert len(encode(notify)) <= MESSAGE_BYTES_MAX
-    lost = _losses(identities[0], Hole(1, 2, {f"subscription.queue.policy-{n:050}": 10**9 for n in range(1_000)}))
+    lost = _losses(identities[0], QueuedGap(1, 2, {f"subscription.queue.policy-{n:050}": 10**9 for n in range(1_000)}))
     assert sum(loss.count for loss in lost) == 1_000 * 10**9
     assert len(encode(NotifyGap(10**9, 10**9, lost, 1))) <= MESSAGE_BYTES_MAX
     with pytest.raises(ValueError, match="user_subscriptions_max must be at most"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wanderbus.broker.queues.queue import SessionQueue
-from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.queues.queue_items import Queued, QueuedGap
 from wanderbus.broker.queues.stored_blocks import Block
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
@@ -46,7 +46,7 @@ def test_u02_gaps_that_touch_become_one_with_counts_by_reason_and_are_of_one_sub
     queue.drop("a", 3, 3, "cap")
     assert shape(queue, "a") == [1, (2, 4), 5]
     gap = queue.after("a", 1)
-    assert isinstance(gap, Hole)
+    assert isinstance(gap, QueuedGap)
     assert gap.lost == {"cap": 2, "age": 1}
     assert shape(queue, "b") == [1, 2, 3, 4, 5]
 
@@ -106,7 +106,7 @@ def test_u02_a_gap_is_taken_as_far_as_it_was_seen() -> None:
     assert shape(queue, "a") == [(5, 6), 7, 8, 9]
     queue.drop("a", 7, 7, "age")
     gap = queue.after("a", 5)
-    assert isinstance(gap, Hole)
+    assert isinstance(gap, QueuedGap)
     assert (gap.lost, gap.beyond(4)) == ({"cap": 2, "age": 1}, gap)
     assert [gap.beyond(number).lost for number in (5, 6)] == [{"cap": 1, "age": 1}, {"age": 1}]
     assert queue.take("a", 7) == (0, [])
@@ -121,13 +121,13 @@ def test_u02_a_gap_above_the_stored_numbers_reports_the_possible_count() -> None
     for number in range(1, 1_501):
         queue.drop("a", number, number, "cap" if number < 1_200 else "age")
     gap = queue.after("a", 0)
-    assert isinstance(gap, Hole)
+    assert isinstance(gap, QueuedGap)
     assert gap.beyond(1_000).lost == {"cap": 199, "age": 301}
     assert gap.beyond(1_498).lost == {"age": 2}
     assert queue.take("a", 1_400)[0] == 0
     queue.drop("a", 1_501, 1_501, "cap")
     rest = queue.after("a", 1_400)
-    assert isinstance(rest, Hole)
+    assert isinstance(rest, QueuedGap)
     assert (rest.number, rest.last, rest.count) == (1_401, 1_501, 101)
 
 
@@ -203,9 +203,9 @@ def test_queues_are_as_lists_of_numbers_would_be(script: list[tuple[str, str, in
                 assert dropped == sum(number <= each <= number + more for each in model[name])
                 model[name] = [each for each in model[name] if not number <= each <= number + more]
             case "rename":
-                queue.rename(name, heir := f"{name}'")
-                model[heir] = model.pop(name)
-                settled[heir], settled[name] = settled[name], next_number - 1
+                queue.rename(name, successor := f"{name}'")
+                model[successor] = model.pop(name)
+                settled[successor], settled[name] = settled[name], next_number - 1
         check(queue, model)
         store(queue, changed, stored)
         loaded = SessionQueue("key", {})
@@ -232,11 +232,11 @@ def check(queue: SessionQueue, model: dict[str, list[int]]) -> None:
         assert [item.number for item in items if isinstance(item, Queued)] == waiting
         if its_own := queue.queues.get(name):
             assert its_own.waiting == len(waiting)
-            assert its_own.holes == sum(isinstance(item, Hole) for item in items)
+            assert its_own.gaps == sum(isinstance(item, QueuedGap) for item in items)
             assert its_own.queued_bytes == 0
         for one, two in pairwise(items):
             assert one.last < two.number
-            assert not (isinstance(one, Hole) and isinstance(two, Hole)), "gaps that touch are one"
+            assert not (isinstance(one, QueuedGap) and isinstance(two, QueuedGap)), "gaps that touch are one"
     assert numbers(queue) == sorted({number for waiting in model.values() for number in waiting})
     first = {name: next(iter(its_own)).number for name, its_own in queue.queues.items()}
     for number in first.values():

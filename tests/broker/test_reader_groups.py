@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.broker.desk import Desk
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Notify, Read, Reader, StopReading, Take
+from wanderbus.protocol import Notify, NotifyAck, Read, Reader, StopReading
 
 BOB = "sip:bob@example.org"
 
@@ -84,12 +84,12 @@ def test_a_group_is_sent_in_order_under_any_pace(
     for n, owner in enumerate(owners[waiting:], len(owners[:waiting]) + 1):
         desk.publish(bob, n, Owner=owner)
     for which, number in taken:
-        desk.send(alice, Take(desk.handle(alice, known[which]), number))
+        desk.send(alice, NotifyAck(desk.handle(alice, known[which]), number))
         desk.later(0.1)
     while (numbers := sent(desk, alice)) != list(range(1, len(owners) + 1)):
         assert numbers == list(range(1, len(numbers) + 1))
         before = len(numbers)
         for handle, number in {h: each.number for each in desk.received(alice, Notify) for h in each.readers}.items():
-            desk.send(alice, Take(handle, number))
+            desk.send(alice, NotifyAck(handle, number))
         desk.later(1.0)
         assert len(sent(desk, alice)) > before, "the stream goes on"

@@ -17,7 +17,7 @@ from wanderbus import records
 from wanderbus.broker import admin
 from wanderbus.broker.listings import ROWS_MAX
 from wanderbus.event import DeclaredAttribute
-from wanderbus.protocol import DeclareSchema, Listing, ListSchemas, OfSchemas, RequestRefused
+from wanderbus.protocol import DeclareSchema, Listing, ListSchemas, RequestRefused, SchemaRequest
 from wanderbus.subject_schemas import next_attributes
 
 PRICE, COUNT = DeclaredAttribute("Price", "Double", "EUR", "of one share"), DeclaredAttribute("N", "Integer")
@@ -66,12 +66,12 @@ def test_a_repeated_declaration_adds_no_version(office: Office) -> None:
     assert len(office.log) == length
 
 
-REQUESTS: list[OfSchemas] = [DeclareSchema(1, SUBJECT, (COUNT,)), ListSchemas(1), ListSchemas(1, SUBJECT, True)]
+REQUESTS: list[SchemaRequest] = [DeclareSchema(1, SUBJECT, (COUNT,)), ListSchemas(1), ListSchemas(1, SUBJECT, True)]
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
 @pytest.mark.parametrize("asker", [ALICE, BOB, OLGA, ADAM])
-def test_t03_schemas_need_a_role(office: Office, asker: str, request_: OfSchemas) -> None:
+def test_t03_schemas_need_a_role(office: Office, asker: str, request_: SchemaRequest) -> None:
     link = office.attach(asker)
     changes = isinstance(request_, DeclareSchema)
     if asker == ADAM or (asker == OLGA and not changes):
@@ -98,7 +98,7 @@ def test_t03_schemas_need_a_role(office: Office, asker: str, request_: OfSchemas
         (ListSchemas(1, after="1.2.3"), "begin again"),
     ],
 )
-def test_invalid_requests_change_nothing(office: Office, request_: OfSchemas, complaint: str) -> None:
+def test_invalid_requests_change_nothing(office: Office, request_: SchemaRequest, complaint: str) -> None:
     adam = office.attach(ADAM)
     declared(office, adam, COUNT)
     length = len(office.log)

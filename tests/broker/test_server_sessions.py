@@ -16,7 +16,7 @@ from wanderbus.broker.messages import LinkDropped, LinkOpened, LogBegins
 from wanderbus.broker.servers.server_users import server_user
 from wanderbus.event import Position
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.protocol import Attach, BrokerMessage, NotifyGap, NotifyServer, Purge, RequestRefused, Take
+from wanderbus.protocol import Attach, BrokerMessage, NotifyAck, NotifyGap, NotifyServer, Purge, RequestRefused
 from wanderbus.subscription import QueuePolicy
 
 DOMAIN = "example.org"
@@ -108,9 +108,9 @@ def test_it_is_sent_a_window_ahead_of_its_acknowledgements(hub: Hub) -> None:
     for n in range(1, 6):
         hub.publish(bob, n)
     assert stream(hub.came(north)) == [1, 2]
-    hub.send(north, Take(0, 1))
+    hub.send(north, NotifyAck(0, 1))
     assert stream(hub.came(north)) == [1, 2, 3]
-    hub.send(north, Take(0, 3))
+    hub.send(north, NotifyAck(0, 3))
     assert stream(hub.came(north)) == [1, 2, 3, 4, 5]
 
 
@@ -119,13 +119,13 @@ def test_unacknowledged_events_come_again_from_the_number_that_it_names(hub: Hub
     hub.subscribed(north)
     for n in range(1, 5):
         hub.publish(bob, n)
-    hub.send(north, Take(0, 1))
+    hub.send(north, NotifyAck(0, 1))
     hub.restart()
     north, bob = hub.server(resume=2), hub.attach(BOB, epoch=2)
     assert stream(hub.came(north)) == [3, 4]
     hub.publish(bob, 5)
     assert stream(hub.came(north)) == [3, 4, 5]
-    hub.send(north, Take(0, 5))
+    hub.send(north, NotifyAck(0, 5))
     assert not hub.broker.state.queue
 
 
@@ -245,7 +245,7 @@ def test_an_event_that_waits_for_one_of_its_subscriptions_is_in_no_gap() -> None
         hub.publish(bob, n)
     hub.send(north, Purge(9, NORTH, "default", first.id))
     for number in range(1, 5):
-        hub.send(north, Take(0, number))
+        hub.send(north, NotifyAck(0, number))
     assert stream(hub.came(north)) == [1, (2, 2), 4, (4, 4), 4]
 
 
@@ -296,7 +296,7 @@ def test_every_event_comes_once_or_in_a_gap_in_the_order_of_the_log(steps: list[
             hub.publish(bob, n)
         elif what == "take":
             taken = max(taken, cursor - n)
-            hub.send(link, Take(0, taken))
+            hub.send(link, NotifyAck(0, taken))
         elif what == "purge":
             hub.send(link, Purge(life, NORTH, "default", wanted[n]))
         else:
@@ -308,7 +308,7 @@ def test_every_event_comes_once_or_in_a_gap_in_the_order_of_the_log(steps: list[
         receive()
     newest = hub.broker.state.sessions[f"{NORTH}/default"].next - 1
     for _ in range(newest + 1):
-        hub.send(link, Take(0, cursor))
+        hub.send(link, NotifyAck(0, cursor))
         receive()
     assert got == sorted(set(got))
     assert not covered & set(got)

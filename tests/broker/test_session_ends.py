@@ -256,10 +256,10 @@ def test_a_session_that_the_engine_may_bring_something_stays_below_the_bound() -
     desk.send(link, Unsubscribe(1, subscription.id), Leave(2))
     assert attached(desk, desk.attach(device="new", session="new"))
     desk.later(DAY_S)
-    heir = desk.attach(device="old", session="old")
-    desk.subscribed(heir)
+    successor = desk.attach(device="old", session="old")
+    desk.subscribed(successor)
     match_all(desk)
-    assert desk.stream(heir) == [1]
+    assert desk.stream(successor) == [1]
 
 
 def match_all(desk: EngineDesk) -> None:

@@ -23,7 +23,7 @@ from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues import displacement, queue_bounds, queue_limits
 from wanderbus.broker.queues.policy_arguments import Queue
 from wanderbus.broker.queues.queue import SessionQueue, SubscriptionQueue
-from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.queues.queue_items import Queued, QueuedGap
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.reader_windows import ReaderWindows
@@ -202,8 +202,8 @@ def tell_everybody_of_the_bound(patch: Patch) -> None:
 def miscount_gaps(patch: Patch) -> None:
     """SPEC U-02: a gap tells of one loss too many."""
 
-    def more(subscription: str, hole: Hole) -> tuple[Loss, ...]:
-        return tuple(msgspec.structs.replace(loss, count=loss.count + 1) for loss in _losses(subscription, hole))
+    def more(subscription: str, gap: QueuedGap) -> tuple[Loss, ...]:
+        return tuple(msgspec.structs.replace(loss, count=loss.count + 1) for loss in _losses(subscription, gap))
 
     patch.setattr("wanderbus.broker.links._losses", more)
 

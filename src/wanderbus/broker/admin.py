@@ -86,7 +86,7 @@ class Admin:
         self._life = str(state.offset)
         """Name of this life of the broker: a queue keeps its numbers, and a listing its order, within one life."""
 
-    def answer(self, link: Link, request: protocol.OfOperators) -> None:
+    def answer(self, link: Link, request: protocol.OperatorRequest) -> None:
         """Serve one request; the answer is sent once the change is durable."""
         try:
             self._check_role(link.user, request)
@@ -106,14 +106,14 @@ class Admin:
         except Refused as error:
             self._links.send(link, protocol.RequestRefused(request.request, protocol.shortened(error)))
 
-    def _check_role(self, asker: str, request: protocol.OfOperators) -> None:
+    def _check_role(self, asker: str, request: protocol.OperatorRequest) -> None:
         """Raise :class:`Refused` if ``asker`` lacks the role for this request about another user or about schemas."""
         changes = isinstance(request, protocol.Purge | protocol.Kick | protocol.DeclareSchema)
         role = self._roles.get(asker)
         if role == "administrator" or (role == "operator" and not changes):
             return
         needed = "'administrator'" if changes else "'operator' or 'administrator'"
-        if isinstance(request, protocol.OfSchemas):
+        if isinstance(request, protocol.SchemaRequest):
             raise Refused(f"{asker} may not do that; schemas of subjects need the role {needed}")
         if request.user not in (None, asker):
             raise Refused(f"{asker} may do that with their own sessions; those of others need the role {needed}")

@@ -53,7 +53,7 @@ UNATTENDED: Final = "eci"
 """Party of all links without authentication: together they have the turns of one user."""
 
 
-class Backlog:
+class MessageQueue:
     """Processes the messages of agents by ``do``, after matching their publishes in one batch by ``prematch``."""
 
     def __init__(
@@ -206,7 +206,7 @@ class Backlog:
                     prematched = self._prematch(messages, place)
                 active.add(party)
                 links.pace.note(identity)
-            elif type(message) is not protocol.Take:
+            elif type(message) is not protocol.NotifyAck:
                 self._note_request(party)
                 links.pace.note(identity)
             before = journal.work

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from wanderbus import protocol, records
 from wanderbus.broker.admin import Admin
-from wanderbus.broker.backlog import Backlog, LinkMessages
+from wanderbus.broker.backlog import LinkMessages, MessageQueue
 from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
@@ -64,7 +64,7 @@ from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish.acceptance import DISK_FULL
 from wanderbus.broker.publish.delivery import Delivery
-from wanderbus.broker.publish.publishing import OfPublishers, Publishing
+from wanderbus.broker.publish.publishing import PublisherMessage, Publishing
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.queues.return_pace import SERVERS
@@ -167,7 +167,7 @@ class Broker:
         self._presence = Presence(state, journal, links, queue_limits, config, hook, servers, self._ends)
         self._subscribe_pacing = SubscribePacing(state, journal, links, config, self._answer)
         self._unread_warnings = UnreadWarnings(state, journal, links, config)
-        self._backlog = Backlog(links, journal, config, self._on_message, self._prematch)
+        self._backlog = MessageQueue(links, journal, config, self._on_message, self._prematch)
         matched = MatchedDelivery(state, links, self._subscriptions, queue_limits, self._catch_up, servers)
         self._handover = Handover(
             state, journal, links, self._presence, self._subscriptions, self._backlog, self._engine_events, matched
@@ -260,29 +260,12 @@ class Broker:
         self, kernel: Kernel | None, delivery: Delivery, servers: ServerUsers, channels: OwnChannels | None
     ) -> DecentralisedEvents | None:
         """Return the part for decentralised channels, None if there are none."""
-        if channels is None or channels.decentralised is None:
+        if channels is None or (own := channels.decentralised) is None:
             return None
-        state = self.state
-        index = RouteIndex(
-            state.decentralised.routes,
-            channels.decentralised,
-            kernel,
-            self.config,
-            lambda: state.wall_us,
-            self._filters,
-        )
-        return DecentralisedEvents(
-            state,
-            self._journal,
-            self._links,
-            self._subscriptions,
-            delivery,
-            servers,
-            channels.decentralised,
-            index,
-            self._filters,
-            self._rollback,
-        )
+        state, filters = self.state, self._filters
+        index = RouteIndex(state.decentralised.routes, own, kernel, self.config, lambda: state.wall_us, filters)
+        parts = (delivery, servers, own, index, filters, self._rollback)
+        return DecentralisedEvents(state, self._journal, self._links, self._subscriptions, *parts)
 
     def status(self, user: str) -> str:
         """Return the User Status of ``user``: CONNECTED while any of the user's devices can be reached."""
@@ -539,7 +522,7 @@ class Broker:
             self._subscriptions.matcher.prematch(())
             return 0
         end = min(len(messages), place + PREMATCHED_MAX)
-        publishes: list[tuple[Link, OfPublishers]] = []
+        publishes: list[tuple[Link, PublisherMessage]] = []
         for at in range(place, end):
             identity, message = messages[at]
             if type(message) is protocol.Publish or type(message) is protocol.PublishFor:
@@ -567,7 +550,7 @@ class Broker:
                 self._publishing.publish(link, message)
             case protocol.SettleInterest():
                 self._publishing.settle(link)
-            case protocol.Take():
+            case protocol.NotifyAck():
                 self._links.take(link, message.reader, message.number)
             case protocol.StopReading(reader=handle):
                 self._links.stop_reading(link, handle)
@@ -578,7 +561,7 @@ class Broker:
                     self._subscriptions.read(link, reader.handle, reader.subscription, reader.taken, reader.group)
             case protocol.Leave(request=request):
                 self._presence.leave(link, link.session, request)
-            case _ if isinstance(message, protocol.OfOperators):
+            case _ if isinstance(message, protocol.OperatorRequest):
                 self._admin.answer(link, message)
             case protocol.ListEvents():
                 self._channel_history.ask(link, message)
@@ -589,7 +572,7 @@ class Broker:
             case _:
                 self._subscribe_pacing.take(link, message)
 
-    def _answer(self, link: Link, request: protocol.OfSessions) -> None:
+    def _answer(self, link: Link, request: protocol.SessionRequest) -> None:
         if self._publishing.conditions.is_disk_full and isinstance(request, _REFUSED_WHEN_FULL):
             self._links.send(link, protocol.RequestRefused(request.request, DISK_FULL, limit="disk_full"))
             return

@@ -7,7 +7,7 @@ lets no device attach, and it keeps the export until the next owner has it. Each
 from __future__ import annotations
 
 from wanderbus import protocol, records
-from wanderbus.broker.backlog import Backlog
+from wanderbus.broker.backlog import MessageQueue
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.links import Links
@@ -45,7 +45,7 @@ class Handover:
         links: Links,
         presence: Presence,
         subscriptions: Subscriptions,
-        backlog: Backlog,
+        backlog: MessageQueue,
         engine_events: EngineEvents,
         matched: MatchedDelivery,
     ) -> None:

@@ -12,13 +12,13 @@ from wanderbus import protocol, records
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.broker.messages import LinkDropped, SendOnLink
 from wanderbus.broker.queues.queue import SessionQueue
-from wanderbus.broker.queues.queue_items import Hole, Item, Queued
+from wanderbus.broker.queues.queue_items import Item, Queued, QueuedGap
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.queues.return_pace import ReturnPace
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.rollback.earlier_positions import EarlierPositions
-from wanderbus.broker.servers.whole_sessions import WholeSessions
+from wanderbus.broker.servers.server_readers import ServerReaders
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, Status, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -49,7 +49,7 @@ class Links:
         self._journal = journal
         self._queue_limits = queue_limits
         self._windows = ReaderWindows(config)
-        self._whole_sessions = WholeSessions(self._windows, self.send, _losses)
+        self._server_readers = ServerReaders(self._windows, self.send, _losses)
         self._earlier = EarlierPositions(state)
         self.pace = ReturnPace(journal, config)
         """Pace of the backlogs."""
@@ -224,14 +224,14 @@ class Links:
             handed[reader.subscription] = max(handed.get(reader.subscription, 0), reader.sent)
         link.close(reader)
 
-    def rename(self, session: SessionRow, ended: str, heir: str) -> None:
+    def rename(self, session: SessionRow, ended: str, successor: str) -> None:
         """Move the readers of an ended subscription to the one that inherits its queue."""
         by_device = [self._handed.get(device_key(session.user, device)) for device in session.devices]
         for handed in (*by_device, self._handed_by_others.get(session.key)):
             if handed is not None and ended in handed:
-                handed[heir] = handed.pop(ended)
+                handed[successor] = handed.pop(ended)
         for link in self.of_session(session.key):
-            link.rename(ended, heir)
+            link.rename(ended, successor)
 
     def take(self, link: Link, handle: int, number: int) -> None:
         """Acknowledge for a device what a reader was sent, on this link or on an earlier one."""
@@ -389,7 +389,7 @@ class Links:
             if link.unattended:
                 self._send_unattended(session, queue, link)
             elif link.whole is not None:
-                self._whole_sessions.deliver(queue, link, session.next - 1)
+                self._server_readers.deliver(queue, link, session.next - 1)
             elif link.reading:
                 ready: list[Reader] = []
                 for each in subscriptions:
@@ -433,7 +433,7 @@ class Links:
             if number <= link.backlog and not self.pace.may_send(link, _units_of(item)):
                 return
             served = [reader]
-            if type(item) is Hole:
+            if type(item) is QueuedGap:
                 self.send(link, _gap(item.beyond(reader.sent), reader))
                 reader.send(item)
             else:
@@ -463,7 +463,7 @@ class Links:
 
     def _is_too_old(self, session: SessionRow, reader: Reader, item: Item) -> bool:
         """Return whether an item has waited for too long; drop it if so."""
-        if type(item) is Hole or item.event.at_us >= self._state.wall_us:
+        if type(item) is QueuedGap or item.event.at_us >= self._state.wall_us:
             return False
         if not self._queue_limits.too_old(item, reader.subscription):
             return False
@@ -508,7 +508,7 @@ class Links:
         for group in list(queue.items_from(link.sent + 1)):
             link.sent = max(link.sent, group[0][1].number)
             for identity, item in group:
-                if isinstance(item, Hole):
+                if isinstance(item, QueuedGap):
                     self.send(link, protocol.NotifyGap(item.number, item.last, _losses(identity, item)))
             entry = next((item for _, item in group if isinstance(item, Queued)), None)
             if entry is not None and entry.subscriptions_for(device.device):
@@ -523,15 +523,15 @@ def _raise_to(numbers: dict[str, int], others: Mapping[str, int]) -> None:
 
 
 def _units_of(item: Item) -> float:
-    return 1.0 if type(item) is Hole else 1 + _OWED_UNITS + len(item.event.data) / BYTES_A_UNIT
+    return 1.0 if type(item) is QueuedGap else 1 + _OWED_UNITS + len(item.event.data) / BYTES_A_UNIT
 
 
-def _gap(hole: Hole, reader: Reader) -> BrokerMessage:
-    return protocol.NotifyGap(hole.number, hole.last, _losses(reader.subscription, hole), reader.handle)
+def _gap(gap: QueuedGap, reader: Reader) -> BrokerMessage:
+    return protocol.NotifyGap(gap.number, gap.last, _losses(reader.subscription, gap), reader.handle)
 
 
-def _losses(subscription: str, hole: Hole) -> tuple[Loss, ...]:
-    counts = list(hole.lost.items())
+def _losses(subscription: str, gap: QueuedGap) -> tuple[Loss, ...]:
+    counts = list(gap.lost.items())
     losses = [Loss(subscription, reason, count) for reason, count in counts[:_REASONS_MAX]]
     if rest := sum(count for _, count in counts[_REASONS_MAX:]):
         losses.append(Loss(subscription, "others", rest))

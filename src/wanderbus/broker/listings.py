@@ -14,7 +14,7 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.broker.links import Links
 from wanderbus.broker.queues.queue import SubscriptionQueue
-from wanderbus.broker.queues.queue_items import Hole, Item, Queued
+from wanderbus.broker.queues.queue_items import Item, Queued, QueuedGap
 from wanderbus.broker.readers import Reader
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -171,7 +171,7 @@ class Listings:
         """
         queues = self._queues_of(session).values()
         oldest = [entry for queue in queues if (entry := queue.oldest()) is not None]
-        gaps = [item for queue in queues if queue.holes for item in queue if isinstance(item, Hole)]
+        gaps = [item for queue in queues if queue.gaps for item in queue if isinstance(item, QueuedGap)]
         return {
             "user": session.user,
             "session": session.name,
@@ -212,7 +212,7 @@ class Listings:
 
 
 def _losses(group: Sequence[tuple[str, Item]]) -> list[Loss]:
-    gaps = [(identity, item) for identity, item in group if isinstance(item, Hole)]
+    gaps = [(identity, item) for identity, item in group if isinstance(item, QueuedGap)]
     return [Loss(identity, reason, count) for identity, gap in gaps for reason, count in gap.lost.items()]
 
 

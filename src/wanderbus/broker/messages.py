@@ -488,7 +488,7 @@ class SendToLeader(Output, frozen=True):
 
     leader: str
     link: int
-    message: protocol.OfFilters
+    message: protocol.FilterMessage
 
 
 class FiltersArrived(Input, frozen=True):

@@ -128,8 +128,8 @@ class Link(msgspec.Struct):
         if not self.reading:
             self._readers = None
 
-    def rename(self, ended: str, heir: str) -> None:
-        """Move the reader of ``ended`` to ``heir``, unless ``heir`` has a reader."""
-        if self._readers is not None and heir not in self._readers and (reader := self._readers.pop(ended, None)):
-            reader.subscription, reader.is_inherited = heir, True
-            self._readers[heir] = reader
+    def rename(self, ended: str, successor: str) -> None:
+        """Move the reader of ``ended`` to ``successor``, unless ``successor`` has a reader."""
+        if self._readers is not None and successor not in self._readers and (reader := self._readers.pop(ended, None)):
+            reader.subscription, reader.is_inherited = successor, True
+            self._readers[successor] = reader

@@ -37,7 +37,7 @@ _LIMIT: Final = "user_filter_characters_per_s"
 _REQUEST_CHARACTERS: Final = 64
 """Characters that a request counts in addition to its expression."""
 
-Answer = Callable[[Link, protocol.OfSessions], None]
+Answer = Callable[[Link, protocol.SessionRequest], None]
 
 
 class SubscribePacing:
@@ -53,7 +53,7 @@ class SubscribePacing:
         self._answer = answer
         self._paces: dict[str, Pace] = {}
 
-    def take(self, link: Link, request: protocol.OfSessions) -> None:
+    def take(self, link: Link, request: protocol.SessionRequest) -> None:
         """Answer a request now, or later if its user is too fast; a server of the domain never waits."""
         if link.is_server:
             self._answer(link, request)
@@ -97,7 +97,7 @@ class SubscribePacing:
         pace = self._paces.setdefault(row.subscription.owner, Pace(self._links.now))
         pace.paid_at = max(pace.paid_at, self._links.now) + given.units / _WORK_A_CHARACTER / self._per_s
 
-    def _characters(self, request: protocol.OfSessions) -> int:
+    def _characters(self, request: protocol.SessionRequest) -> int:
         """Return how many characters of a request have to be parsed, 0 if its expression was parsed earlier."""
         match request:
             case protocol.Subscribe(expression=expression) | protocol.Advertise(expression=expression):
@@ -106,7 +106,7 @@ class SubscribePacing:
                 return len(row.subscription.expression) + _REQUEST_CHARACTERS
         return 0
 
-    def _serve(self, pace: Pace, link: Link, request: protocol.OfSessions, characters: int) -> None:
+    def _serve(self, pace: Pace, link: Link, request: protocol.SessionRequest, characters: int) -> None:
         before = self._journal.merging
         self._answer(link, request)
         counted = characters * (1 + characters / _DOUBLE_CHARACTERS)

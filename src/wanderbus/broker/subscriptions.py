@@ -130,7 +130,7 @@ class Subscriptions:
             log = given.log or (self._state.server, self._state.incarnation)
             self.answer(link, request, LogSpan(*log, given.offset))
 
-    def answer(self, link: Link, request: protocol.OfSubscriptions, first: LogSpan | None = None) -> None:
+    def answer(self, link: Link, request: protocol.SubscriptionRequest, first: LogSpan | None = None) -> None:
         """Serve one request; the answer is sent once the change is durable.
 
         A subscription since a point in the past needs the place ``first`` of that point in a log; without it, the
@@ -288,7 +288,7 @@ class Subscriptions:
                 self._links.send(link, message)
 
     def _serve(
-        self, link: Link, request: protocol.OfSubscriptions, first: LogSpan | None = None
+        self, link: Link, request: protocol.SubscriptionRequest, first: LogSpan | None = None
     ) -> Sequence[Subscription]:
         assert link.session is not None
         match request:

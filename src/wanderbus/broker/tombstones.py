@@ -7,7 +7,7 @@ import msgspec
 from wanderbus import protocol, records
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.readers import Link
-from wanderbus.broker.state.engine_events import heir_of
+from wanderbus.broker.state.engine_events import successor_of
 from wanderbus.broker.state.expiry_index import ExpiryIndex
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
@@ -79,7 +79,7 @@ class Tombstones:
         session = self._state.sessions[session_key(ended.owner, ended.session)]
         known = (self._state.tombstones[identity] for identity in reversed(session.ended))
         latest = next((each for each in known if is_same_request(each.subscription, ended)), None)
-        return None if latest is None else heir_of(self._state, latest).subscription
+        return None if latest is None else successor_of(self._state, latest).subscription
 
     def inheritable(self, link: Link, wanted: Subscription, request: protocol.Subscribe) -> str | None:
         """Return the last ended subscription with the same request that left notifications (SPEC G-07).
@@ -97,7 +97,7 @@ class Tombstones:
             has_left = ended.history or (queue is not None and identity in queue.queues)
             if not has_left and not self._engine.is_coming(ended):
                 continue
-            latest = heir_of(self._state, ended).subscription
+            latest = successor_of(self._state, ended).subscription
             if latest.id not in self._state.subscriptions and is_same_request(latest, wanted):
                 return None if request.reader is not None and link.reader(latest.id) is not None else latest.id
         return None

@@ -217,7 +217,7 @@ class Operator:
                 yield row
 
     async def _listed(
-        self, kind: type[Row], what: str, request: Callable[[int, str | None], protocol.OfOperators]
+        self, kind: type[Row], what: str, request: Callable[[int, str | None], protocol.OperatorRequest]
     ) -> AsyncIterator[Row]:
         """Yield all rows, page by page; ``request`` makes a request of its number and the cursor of the page."""
         after: str | None = None

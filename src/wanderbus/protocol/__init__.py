@@ -119,8 +119,8 @@ class Query(AgentMessage, frozen=True, tag=7):
     request: int
 
 
-class Take(AgentMessage, frozen=True, tag=8):
-    """Notify-ack: the application has acknowledged everything up to ``number`` that was sent to a ``reader``."""
+class NotifyAck(AgentMessage, frozen=True, tag=8):
+    """The application has acknowledged everything up to ``number`` that was sent to a ``reader``."""
 
     reader: int
     number: Number
@@ -426,7 +426,7 @@ class SubscriptionEnded(BrokerMessage, frozen=True, tag=8):
 
 
 class Listing(BrokerMessage, frozen=True, tag=9):
-    """Answer to a request of :data:`OfListings`: ``rows`` of named values, with ``more`` if others follow.
+    """Answer to a request of :data:`ListingRequest`: ``rows`` of named values, with ``more`` if others follow.
 
     ``next`` of the last part is the cursor for the next request, None if the listing is complete.
     """
@@ -473,31 +473,34 @@ class Filters(BrokerMessage, frozen=True, tag=16):
     expressions: tuple[str, ...] | None
 
 
-OfSubscriptions = Subscribe | Unsubscribe | Renew | Restrict | Query
+SubscriptionRequest = Subscribe | Unsubscribe | Renew | Restrict | Query
 """Requests about the subscriptions of one's own session."""
 
-OfAdvertisements = Advertise | Withdraw
+AdvertisementRequest = Advertise | Withdraw
 """Requests about the advertisements of one's own device."""
 
-OfSessions = OfSubscriptions | OfAdvertisements
+SessionRequest = SubscriptionRequest | AdvertisementRequest
 """Requests of a device about its session; those with an expression are paced."""
 
-OfSchemas = DeclareSchema | ListSchemas
+SchemaRequest = DeclareSchema | ListSchemas
 """Administration requests about the schemas of subjects, which need a role."""
 
-OfOperators = Inspect | Peek | Purge | Kick | OfSchemas
+OperatorRequest = Inspect | Peek | Purge | Kick | SchemaRequest
 """Administration requests, about one's own sessions or, with a role, about those of others and about schemas."""
 
-OfListings = OfOperators | ListEvents
+ListingRequest = OperatorRequest | ListEvents
 """Requests that :class:`Listing` answers."""
 
-OfReaders = Read | StopReading | Take
+ReaderMessage = Read | StopReading | NotifyAck
 """Messages about readers."""
 
-OfFilters = RequestFilters | ConfirmFilters | ReleaseFilters
+FilterMessage = RequestFilters | ConfirmFilters | ReleaseFilters
 """Messages about the filters of subjects that an agent publishes to."""
 
-FromAgent = Attach | Publish | PublishFor | SettleInterest | OfSessions | OfReaders | Leave | OfListings | OfFilters
+AgentRequest = SessionRequest | ListingRequest | Leave
+"""Requests that the broker answers with :class:`Done`, :class:`Listing` or :class:`RequestRefused`."""
+
+FromAgent = Attach | Publish | PublishFor | SettleInterest | AgentRequest | ReaderMessage | FilterMessage
 FromBroker = (
     Attachment
     | PublishAccepted

@@ -230,7 +230,7 @@ def test_one_acknowledgement_for_a_batch(south: South) -> None:
     south.attached()
     south.taken()
     south.give(ArrivalsTaken("north", STREAM, 3), ArrivalsTaken("north", STREAM, 4))
-    assert south.taken() == [protocol.Take(0, 4)]
+    assert south.taken() == [protocol.NotifyAck(0, 4)]
     south.give(ArrivalsTaken("north", STREAM + 1, 1))
     assert south.taken() == []
 

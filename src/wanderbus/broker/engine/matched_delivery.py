@@ -20,7 +20,7 @@ from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.past_check import past_blocked_by
 from wanderbus.broker.servers.server_users import ServerUsers
-from wanderbus.broker.state.engine_events import heir_of, life_at
+from wanderbus.broker.state.engine_events import life_at, successor_of
 from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import Life, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
@@ -139,7 +139,7 @@ class MatchedDelivery:
             life = life_at(row, event.offset, event.at_us, is_live=is_live)
             if life is not None:
                 if life in row.former:
-                    row = heir_of(self._state, row)
+                    row = successor_of(self._state, row)
                 yield row, life
             elif (
                 is_live

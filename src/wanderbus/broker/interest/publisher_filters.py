@@ -196,7 +196,7 @@ class PublisherFilters:
 
     # Agents -----------------------------------------------------------------------------------------------------
 
-    def take(self, link: Link, message: protocol.OfFilters) -> None:
+    def take(self, link: Link, message: protocol.FilterMessage) -> None:
         """Serve a message of the agent on ``link``."""
         match message:
             case protocol.RequestFilters():

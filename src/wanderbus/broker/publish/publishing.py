@@ -37,7 +37,7 @@ from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.records import Acceptance
 from wanderbus.subscription import Subscription
 
-OfPublishers: TypeAlias = protocol.Publish | protocol.PublishFor
+PublisherMessage: TypeAlias = protocol.Publish | protocol.PublishFor
 """Messages with an event to publish."""
 
 
@@ -70,12 +70,12 @@ class Publishing:
         self._forwarding = forwarding
         self._advertisements = advertisements
         self._settled = settled
-        self._held: HeldPublishes[OfPublishers] = HeldPublishes(links)
+        self._held: HeldPublishes[PublisherMessage] = HeldPublishes(links)
         self._decentralised = decentralised
-        self._offered: dict[int, tuple[OfPublishers, Offered]] = {}
+        self._offered: dict[int, tuple[PublisherMessage, Offered]] = {}
         """Coming messages that were read already, and the event of each, by object identity."""
 
-    def prematch(self, coming: Iterable[tuple[Link, OfPublishers]]) -> None:
+    def prematch(self, coming: Iterable[tuple[Link, PublisherMessage]]) -> None:
         """Match the coming publishes in one batch, except repeats and malformed events."""
         self._offered.clear()
         if self.conditions.is_disk_full:
@@ -100,7 +100,7 @@ class Publishing:
         if len(events) > 1:
             self._subscriptions.matcher.prematch(events)
 
-    def publish(self, link: Link, message: OfPublishers) -> None:
+    def publish(self, link: Link, message: PublisherMessage) -> None:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
         read = self._offered.pop(id(message), None)
@@ -145,7 +145,7 @@ class Publishing:
             for waiting, message in several:
                 self.publish(waiting, message)
 
-    def _waits(self, link: Link, source: Source, message: OfPublishers, one: Offered) -> bool:
+    def _waits(self, link: Link, source: Source, message: PublisherMessage, one: Offered) -> bool:
         """Return whether an event waits, or is refused, because this leader does not know yet who wants it."""
         refused = self._settled.refusal(one.event.subject)
         if refused is None and not self._held.has(source.key):
@@ -226,7 +226,7 @@ class Publishing:
         self._delivery.write(delivered, published)
         return acceptance.id
 
-    def _source(self, link: Link, message: OfPublishers) -> Source:
+    def _source(self, link: Link, message: PublisherMessage) -> Source:
         """Return the identifier of an event by its publisher: the device of the link, or the one that is named."""
         number, key = message.number, link.key
         if type(message) is protocol.Publish:

@@ -15,8 +15,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from wanderbus.broker.queues.queue_items import Hole, Item, Queued, gap_over, is_in
-from wanderbus.broker.queues.stored_blocks import Block, StoredEntry, StoredHole, StoredMatch
+from wanderbus.broker.queues.queue_items import Item, Queued, QueuedGap, gap_over, is_in
+from wanderbus.broker.queues.stored_blocks import Block, StoredEntry, StoredGap, StoredMatch
 from wanderbus.broker.state.rows import EventRow
 from wanderbus.event import EventId
 
@@ -26,19 +26,19 @@ _BLOCK: Final = 64
 _number = attrgetter("number")
 
 
-_REMOVED: Final = Hole(0, 0, {})
+_REMOVED: Final = QueuedGap(0, 0, {})
 
 
 class SubscriptionQueue:
     """Notifications and gaps of one subscription, in the order of their numbers."""
 
-    __slots__ = ("_items", "_start", "holes", "queued_bytes")
+    __slots__ = ("_items", "_start", "gaps", "queued_bytes")
 
     def __init__(self, items: list[Item] | None = None) -> None:
         self._items: list[Item] = items or []
         self._start = 0
         """Index of the first item in the list; earlier items were removed."""
-        self.holes = sum(isinstance(item, Hole) for item in self._items)
+        self.gaps = sum(isinstance(item, QueuedGap) for item in self._items)
         self.queued_bytes = sum(len(item.event.data) for item in self._items if isinstance(item, Queued))
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class SubscriptionQueue:
     @property
     def waiting(self) -> int:
         """Return how many notifications wait."""
-        return len(self._items) - self._start - self.holes
+        return len(self._items) - self._start - self.gaps
 
     def items_from(self, number: int) -> Iterator[Item]:
         """Yield every item that begins at ``number`` or later."""
@@ -77,7 +77,7 @@ class SubscriptionQueue:
     def first_behind_gap(self) -> Queued | None:
         """Return the first notification if a gap is before it."""
         items, start = self._items, self._start
-        if len(items) - start > 1 and type(items[start]) is Hole and type(entry := items[start + 1]) is Queued:
+        if len(items) - start > 1 and type(items[start]) is QueuedGap and type(entry := items[start + 1]) is Queued:
             return entry
         return None
 
@@ -133,16 +133,16 @@ class SubscriptionQueue:
             elif item.last > through:
                 break
             else:
-                self.holes -= 1
+                self.gaps -= 1
             end += 1
         taken = items[start:end]
-        if end < len(items) and type(gap := items[end]) is Hole and gap.number <= through:
+        if end < len(items) and type(gap := items[end]) is QueuedGap and gap.number <= through:
             taken.append(gap)
             items[end] = gap.beyond(through)
         self._splice(start, end, [])
         return taken
 
-    def drop(self, first: int, last: int, reason: str) -> tuple[list[Queued], list[Hole], Hole | None]:
+    def drop(self, first: int, last: int, reason: str) -> tuple[list[Queued], list[QueuedGap], QueuedGap | None]:
         """Drop the notifications numbered ``first`` to ``last``: they become one gap, merged with adjacent gaps.
 
         Return the dropped notifications, the gaps that were merged, and the new gap.
@@ -153,30 +153,30 @@ class SubscriptionQueue:
         dropped = [item for item in items[begin:end] if type(item) is Queued]
         if not dropped:
             return [], [], None
-        if begin > self._start and type(items[begin - 1]) is Hole:
+        if begin > self._start and type(items[begin - 1]) is QueuedGap:
             begin -= 1
-        if end < len(items) and type(items[end]) is Hole:
+        if end < len(items) and type(items[end]) is QueuedGap:
             end += 1
-        former = [item for item in items[begin:end] if type(item) is Hole]
+        former = [item for item in items[begin:end] if type(item) is QueuedGap]
         gap = gap_over(items[begin:end], reason)
         self._splice(begin, end, [gap])
-        self.holes += 1 - len(former)
+        self.gaps += 1 - len(former)
         self.queued_bytes -= sum(len(entry.event.data) for entry in dropped)
         return dropped, former, gap
 
-    def exchange(self, first: Queued, reason: str, newest: Queued | None) -> Hole:
+    def exchange(self, first: Queued, reason: str, newest: Queued | None) -> QueuedGap:
         """Drop the ``first`` notification by the gap before it, add the ``newest`` if there is one; return the gap."""
         items, start = self._items, self._start
-        hole, more = items[start], -len(first.event.data)
-        assert type(hole) is Hole, hole
+        gap, more = items[start], -len(first.event.data)
+        assert type(gap) is QueuedGap, gap
         if newest is not None:
             items.append(newest)
             more += len(newest.event.data)
         self.queued_bytes += more
-        hole.add(first.number, reason)
-        items[start], items[start + 1] = _REMOVED, hole
+        gap.add(first.number, reason)
+        items[start], items[start + 1] = _REMOVED, gap
         self._begin_at(start + 1)
-        return hole
+        return gap
 
     def _splice(self, begin: int, end: int, left: list[Item]) -> None:
         """Replace the items from ``begin`` to ``end`` by ``left``, which is not longer."""
@@ -212,18 +212,18 @@ class SessionQueue:
         self.key = key
         self.queues: dict[str, SubscriptionQueue] = {}
         self._entries: dict[int, Queued] = {}
-        self._holes: dict[int, dict[tuple[str, int], Hole]] = {}
+        self._gaps: dict[int, dict[tuple[str, int], QueuedGap]] = {}
         """Gaps by block, then by subscription and first number."""
         self._changed = changed
         self._last: Queued | None = None
         self._added = self._displaced = -1
         """Blocks of the last notifications that :meth:`displace` added and removed; they are marked as changed."""
-        self._grown: list[Hole] = []
+        self._grown: list[QueuedGap] = []
         """The gaps that grew last; their blocks are marked with that of the removed notification."""
 
     def __len__(self) -> int:
         """Return how many notifications and gaps there are."""
-        return len(self._entries) + sum(queue.holes for queue in self.queues.values())
+        return len(self._entries) + sum(queue.gaps for queue in self.queues.values())
 
     def __iter__(self) -> Iterator[Queued]:
         """Iterate over the notifications."""
@@ -272,8 +272,8 @@ class SessionQueue:
             if entry.number > number:
                 break
             yield from entry.subscriptions
-        for holes in self._holes.values():
-            yield from (subscription for subscription, first in holes if first <= number)
+        for gaps in self._gaps.values():
+            yield from (subscription for subscription, first in gaps if first <= number)
 
     def items_from(self, number: int, subscription: str | None = None) -> Iterator[list[tuple[str, Item]]]:
         """Yield the items that begin at ``number`` or later, grouped by number: each item with its subscription."""
@@ -303,9 +303,9 @@ class SessionQueue:
             if isinstance(item, Queued):
                 entries.append(item)
             else:
-                self._forget_hole(subscription, item)
-                if item.last > through and isinstance(rest := next(iter(queue)), Hole):
-                    self._keep_hole(subscription, rest)
+                self._forget_gap(subscription, item)
+                if item.last > through and isinstance(rest := next(iter(queue)), QueuedGap):
+                    self._keep_gap(subscription, rest)
         return len(entries), self._released(entries)
 
     def displace(
@@ -323,7 +323,7 @@ class SessionQueue:
             if (own := self.queues.get(each)) is None or (entry := own.first_behind_gap()) is None:
                 return None
             items, second = own._items, own._start + 2
-            if entry.number != number or (len(items) > second and type(items[second]) is Hole):
+            if entry.number != number or (len(items) > second and type(items[second]) is QueuedGap):
                 return None
             found.append(own)
         if entry is None:
@@ -340,20 +340,20 @@ class SessionQueue:
         if (block := number // _BLOCK) != self._displaced or grown != self._grown:
             self._displaced, self._grown = block, grown
             self._changed[self.key, block] = None
-            for hole in grown:
-                self._changed[self.key, hole.number // _BLOCK] = None
+            for gap in grown:
+                self._changed[self.key, gap.number // _BLOCK] = None
         return entry
 
     def pass_over(self, subscriptions: Sequence[str], number: int, reason: str) -> bool:
         """Drop the newest notification, which is not added, by the gaps that are last; False without one of them."""
-        holes = []
+        gaps = []
         for each in subscriptions:
-            if (own := self.queues.get(each)) is None or type(hole := own._items[-1]) is not Hole:
+            if (own := self.queues.get(each)) is None or type(gap := own._items[-1]) is not QueuedGap:
                 return False
-            holes.append(hole)
-        for hole in holes:
-            hole.add(number, reason)
-            self._changed[self.key, hole.number // _BLOCK] = None
+            gaps.append(gap)
+        for gap in gaps:
+            gap.add(number, reason)
+            self._changed[self.key, gap.number // _BLOCK] = None
         return True
 
     def drop(self, subscription: str, first: int, last: int, reason: str) -> tuple[int, list[Queued]]:
@@ -361,28 +361,28 @@ class SessionQueue:
         if (queue := self.queues.get(subscription)) is None:
             return 0, []
         dropped, former, gap = queue.drop(first, last, reason)
-        for hole in former:
-            self._forget_hole(subscription, hole)
+        for each in former:
+            self._forget_gap(subscription, each)
         if gap is not None:
-            self._keep_hole(subscription, gap)
+            self._keep_gap(subscription, gap)
         return len(dropped), self._released(dropped)
 
-    def rename(self, ended: str, heir: str) -> None:
-        """Move the queue of ``ended`` to ``heir``, whose own queue is empty."""
+    def rename(self, ended: str, successor: str) -> None:
+        """Move the queue of ``ended`` to ``successor``, whose own queue is empty."""
         if (queue := self.queues.pop(ended, None)) is None:
             return
-        self.queues[heir] = queue
+        self.queues[successor] = queue
         renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
         for item in queue:
-            if isinstance(item, Hole):
-                self._forget_hole(ended, item)
-                self._keep_hole(heir, item)
+            if isinstance(item, QueuedGap):
+                self._forget_gap(ended, item)
+                self._keep_gap(successor, item)
                 continue
             before = item.subscriptions
             if before not in renamed:
-                renamed[before] = tuple(heir if each == ended else each for each in before)
+                renamed[before] = tuple(successor if each == ended else each for each in before)
             item.subscriptions = renamed[before]
-            item.bound = tuple((heir if each == ended else each, device) for each, device in item.bound)
+            item.bound = tuple((successor if each == ended else each, device) for each, device in item.bound)
             self._changed[self.key, item.number // _BLOCK] = None
 
     def _released(self, entries: Iterable[Queued]) -> list[Queued]:
@@ -396,16 +396,16 @@ class SessionQueue:
                 released.append(entry)
         return released
 
-    def _keep_hole(self, subscription: str, hole: Hole) -> None:
-        block = hole.number // _BLOCK
-        self._holes.setdefault(block, {})[subscription, hole.number] = hole
+    def _keep_gap(self, subscription: str, gap: QueuedGap) -> None:
+        block = gap.number // _BLOCK
+        self._gaps.setdefault(block, {})[subscription, gap.number] = gap
         self._changed[self.key, block] = None
 
-    def _forget_hole(self, subscription: str, hole: Hole) -> None:
-        block = hole.number // _BLOCK
-        del self._holes[block][subscription, hole.number]
-        if not self._holes[block]:
-            del self._holes[block]
+    def _forget_gap(self, subscription: str, gap: QueuedGap) -> None:
+        block = gap.number // _BLOCK
+        del self._gaps[block][subscription, gap.number]
+        if not self._gaps[block]:
+            del self._gaps[block]
         self._changed[self.key, block] = None
 
     # Storing ----------------------------------------------------------------------------------------------------
@@ -422,8 +422,8 @@ class SessionQueue:
                 identity = entry.event.id
                 origin = origins.setdefault((identity.origin, identity.incarnation), len(origins))
                 entries.append(StoredEntry(place, origin, identity.number, match, entry.history_us))
-        holes = sorted(self._holes.get(number, {}).items())
-        stored = tuple(_stored(subscription, hole) for (subscription, _), hole in holes)
+        gaps = sorted(self._gaps.get(number, {}).items())
+        stored = tuple(_stored(subscription, gap) for (subscription, _), gap in gaps)
         return Block(tuple(origins), tuple(matches), tuple(entries), stored) if entries or stored else None
 
     def saved(self) -> None:
@@ -432,7 +432,7 @@ class SessionQueue:
 
     def blocks(self) -> Sequence[int]:
         """Return the number of every block in which an item begins."""
-        return sorted({number // _BLOCK for number in self._entries} | self._holes.keys())
+        return sorted({number // _BLOCK for number in self._entries} | self._gaps.keys())
 
     def load(
         self, blocks: Iterable[tuple[int, Block]], events: dict[EventId, EventRow], settled: dict[str, int]
@@ -441,24 +441,24 @@ class SessionQueue:
 
         ``KeyError`` names an unknown event or subscription.
         """
-        holes: dict[str, list[Hole]] = {}
+        kept: dict[str, list[QueuedGap]] = {}
         blocks = list(blocks)
         for _, block in blocks:
-            for each in block.holes:
+            for each in block.gaps:
                 numbers = {
                     reason: array("q", [each.number + place for place in places])
                     for reason, places in each.numbers.items()
                 }
-                hole = Hole(each.number, each.last, each.lost, numbers)
-                holes.setdefault(each.subscription, []).append(hole)
-                self._holes.setdefault(hole.number // _BLOCK, {})[each.subscription, hole.number] = hole
+                gap = QueuedGap(each.number, each.last, each.lost, numbers)
+                kept.setdefault(each.subscription, []).append(gap)
+                self._gaps.setdefault(gap.number // _BLOCK, {})[each.subscription, gap.number] = gap
         items: dict[str, list[Item]] = {}
         known: dict[StoredMatch, StoredMatch] = {}
         for number, block in blocks:
             first = number * _BLOCK
             matches = [known.setdefault(match, match) for match in block.matches]
             targets = [
-                [(s, settled[s], holes.get(s), items.setdefault(s, [])) for s in m.subscriptions] for m in matches
+                [(s, settled[s], kept.get(s), items.setdefault(s, [])) for s in m.subscriptions] for m in matches
             ]
             for stored in block.entries:
                 match = matches[stored.match]
@@ -471,11 +471,11 @@ class SessionQueue:
                         entry.waiting += 1
                 self._entries[at] = entry
                 self._last = entry
-        for subscription, gaps in holes.items():
+        for subscription, gaps in kept.items():
             items[subscription] = sorted([*items.get(subscription, ()), *gaps], key=_number)
         self.queues = {subscription: SubscriptionQueue(several) for subscription, several in items.items() if several}
 
 
-def _stored(subscription: str, hole: Hole) -> StoredHole:
-    numbers = {reason: tuple([number - hole.number for number in several]) for reason, several in hole.numbers.items()}
-    return StoredHole(subscription, hole.number, hole.last, hole.lost, numbers)
+def _stored(subscription: str, gap: QueuedGap) -> StoredGap:
+    numbers = {reason: tuple([number - gap.number for number in several]) for reason, several in gap.numbers.items()}
+    return StoredGap(subscription, gap.number, gap.last, gap.lost, numbers)

@@ -52,7 +52,7 @@ class Queued(msgspec.Struct, gc=False):
 
 
 @final
-class Hole(msgspec.Struct, gc=False):
+class QueuedGap(msgspec.Struct, gc=False):
     """A gap in one subscription's queue: the count of notifications dropped between two numbers, by reason.
 
     ``numbers`` are the first dropped numbers, by reason: a device that has acknowledged some of them misses only the
@@ -88,7 +88,7 @@ class Hole(msgspec.Struct, gc=False):
         self.lost[reason] = before + 1
         self.last = number
 
-    def beyond(self, number: int) -> Hole:
+    def beyond(self, number: int) -> QueuedGap:
         """Return the part of the gap behind ``number``, which is less than its last.
 
         Beyond the remembered numbers the count is the largest that is possible.
@@ -98,20 +98,20 @@ class Hole(msgspec.Struct, gc=False):
         places = {reason: bisect_right(own, number) for reason, own in self.numbers.items()}
         behind = {reason: own[places[reason] :] for reason, own in self.numbers.items() if places[reason] < len(own)}
         lost = {reason: left for reason, count in self.lost.items() if (left := count - places.get(reason, 0))}
-        return Hole(number + 1, self.last, lost if behind else _at_most(lost, self.last - number), behind)
+        return QueuedGap(number + 1, self.last, lost if behind else _at_most(lost, self.last - number), behind)
 
 
-Item: TypeAlias = Queued | Hole
+Item: TypeAlias = Queued | QueuedGap
 
 
-def gap_over(items: Sequence[Item], reason: str) -> Hole:
+def gap_over(items: Sequence[Item], reason: str) -> QueuedGap:
     """Return the gap that replaces these items; their notifications are dropped for ``reason``."""
     lost: dict[str, int] = {}
     for item in items:
         for why, count in ({reason: 1} if isinstance(item, Queued) else item.lost).items():
             lost[why] = lost.get(why, 0) + count
     first, last = items[0].number, items[-1].last
-    return Hole(first, last, lost, {} if _covers_all(lost, first, last) else _numbers_of(items, reason))
+    return QueuedGap(first, last, lost, {} if _covers_all(lost, first, last) else _numbers_of(items, reason))
 
 
 def _covers_all(lost: Mapping[str, int], first: int, last: int) -> bool:
@@ -119,7 +119,7 @@ def _covers_all(lost: Mapping[str, int], first: int, last: int) -> bool:
     return last - first + 1 in lost.values()
 
 
-def is_in(gaps: Sequence[Hole], number: int) -> bool:
+def is_in(gaps: Sequence[QueuedGap], number: int) -> bool:
     """Return whether one of these gaps, in order, covers ``number``."""
     index = bisect_right(gaps, number, key=_number) - 1
     return index >= 0 and gaps[index].last >= number
@@ -140,7 +140,7 @@ def _numbers_of(items: Iterable[Item], reason: str) -> dict[str, array[int]]:
                 numbers[why].extend(several)
             else:
                 numbers[why] = several
-        if isinstance(item, Hole) and count < item.count:
+        if isinstance(item, QueuedGap) and count < item.count:
             break
     return numbers
 

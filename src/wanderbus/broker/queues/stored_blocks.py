@@ -25,7 +25,7 @@ class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
     history_us: int = 0
 
 
-class StoredHole(msgspec.Struct, frozen=True, array_like=True):
+class StoredGap(msgspec.Struct, frozen=True, array_like=True):
     """A gap that begins in a block."""
 
     subscription: str
@@ -46,4 +46,4 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     origins: tuple[tuple[str, int], ...]
     matches: tuple[StoredMatch, ...]
     entries: tuple[StoredEntry, ...]
-    holes: tuple[StoredHole, ...] = ()
+    gaps: tuple[StoredGap, ...] = ()

@@ -62,7 +62,7 @@ class Advertisements:
         state.advertisements.take_touched()
         self._follow(state.advertisements)
 
-    def answer(self, link: Link, request: protocol.OfAdvertisements) -> None:
+    def answer(self, link: Link, request: protocol.AdvertisementRequest) -> None:
         """Serve a request; the answer is sent once the change is durable, and the advertisement counts."""
         self.go_on()
         try:
@@ -160,7 +160,7 @@ class Advertisements:
         self._work.check(interest.work)
         self._bytes.check(user, interest.bytes, self._config.user_filter_bytes_max)
 
-    def _of_device(self, link: Link, request: protocol.OfAdvertisements) -> AdvertisementRow | None:
+    def _of_device(self, link: Link, request: protocol.AdvertisementRequest) -> AdvertisementRow | None:
         wanted = request.subject, request.expression, request.language
         of_device = self._state.advertisements.of_device(link.user, link.device)
         return next((row for row in of_device if (row.subject, row.expression, row.language) == wanted), None)

@@ -90,15 +90,15 @@ def abandon_lives(state: BrokerState, row: SubscriptionRow, device: str) -> None
     is_alone = session.devices == [device] or subscription.device == device
     for identity in session.ended:
         each = state.tombstones[identity]
-        if each.former and heir_of(state, each) is row:
+        if each.former and successor_of(state, each) is row:
             each.former = () if is_alone else tuple(replace(life, abandoned_by=device) for life in each.former)
             state.tombstones.put(identity, each)
 
 
-def heir_of(state: BrokerState, row: SubscriptionRow) -> SubscriptionRow:
+def successor_of(state: BrokerState, row: SubscriptionRow) -> SubscriptionRow:
     """Return the subscription that has the queue of an ended one now; itself if none does."""
-    while row.heir and (heir := state.known(row.heir)) is not None:
-        row = heir
+    while row.successor and (successor := state.known(row.successor)) is not None:
+        row = successor
     return row
 
 

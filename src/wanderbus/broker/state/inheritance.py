@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from wanderbus.broker.state.state import BrokerState
 
 
-def inherit(state: BrokerState, heir: SubscriptionRow, ended: SubscriptionRow) -> None:
-    """Move the queue of an ``ended`` subscription, and what devices have got of it, to its ``heir``."""
-    subscription, before = heir.subscription, ended.subscription.id
+def inherit(state: BrokerState, successor: SubscriptionRow, ended: SubscriptionRow) -> None:
+    """Move the queue of an ``ended`` subscription, and what devices have got of it, to its ``successor``."""
+    subscription, before = successor.subscription, ended.subscription.id
     session = state.ensure_session(subscription.owner, subscription.session)
     if (queue := state.queue.get(session.key)) is not None:
         queue.rename(before, subscription.id)
-    heir.cursors, heir.settled, heir.history = ended.cursors, ended.settled, ended.history
-    heir.taken, heir.read_below = ended.taken, ended.read_below
+    successor.cursors, successor.settled, successor.history = ended.cursors, ended.settled, ended.history
+    successor.taken, successor.read_below = ended.taken, ended.read_below
     ended.cursors, ended.settled, ended.history = None, session.next - 1, ()
-    ended.heir = subscription.id
+    ended.successor = subscription.id
     state.tombstones.put(before, ended)
     for device in session.devices:
         key = device_key(session.user, device)

@@ -359,7 +359,7 @@ class SubscriptionRow(msgspec.Struct):
     """Earlier times in which it was live, with events that the matching engine may not have matched yet."""
     holders: tuple[str, ...] = ()
     """Devices whose applications read it without keeping it: it ends with the last of them. Empty if it is kept."""
-    heir: str = ""
+    successor: str = ""
     """The subscription that has inherited the queue: it gets the events of these times, and is renewed instead."""
 
 

@@ -484,7 +484,7 @@ class BrokerState:
             self.subscriptions.put(subscription.id, row)
             return
         row = self.tombstones[subscription.id]
-        self._unbury(row)
+        self._drop_tombstone(row)
         row.subscription, row.ended_us, row.reason = subscription, 0, ""
         row.holders = row.holders if record.holders is None else record.holders
         begin_life(row, self.offset)
@@ -521,9 +521,9 @@ class BrokerState:
     def _forget_subscription(self, identity: str) -> None:
         if row := self.tombstones.get(identity):
             self._drop_all(self.ensure_session(row.subscription.owner, row.subscription.session), row, "forgotten")
-            self._unbury(row)
+            self._drop_tombstone(row)
 
-    def _unbury(self, row: SubscriptionRow) -> None:
+    def _drop_tombstone(self, row: SubscriptionRow) -> None:
         self.tombstones.drop(row.subscription.id)
         session = self.ensure_session(row.subscription.owner, row.subscription.session)
         session.ended.remove(row.subscription.id)

@@ -25,7 +25,7 @@ _OF_ONE: Final = (protocol.Subscribe, protocol.Renew, protocol.Restrict)
 class Question(msgspec.Struct):
     """One open request, and the parts of its response that arrived on this connection."""
 
-    message: protocol.OfSessions | protocol.OfListings | protocol.Leave
+    message: protocol.AgentRequest
     payload: bytes
     items: list[Any] = msgspec.field(default_factory=list)
     answered_bytes: int = 0
@@ -39,7 +39,7 @@ class Question(msgspec.Struct):
 
         Raise :class:`RemoteProtocolError` for a response of another kind, or one that is too large.
         """
-        if isinstance(answer, protocol.Listing) is not isinstance(self.message, protocol.OfListings):
+        if isinstance(answer, protocol.Listing) is not isinstance(self.message, protocol.ListingRequest):
             raise RemoteProtocolError(f"the broker answered a request with {_kind(answer)}", None)
         self.answered_bytes += size
         if self.answered_bytes > ANSWER_BYTES_MAX:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _PUBLISH_BYTES: Final = 32
 """Most bytes of a publish beside its event."""
 
-OfReaders = StartReading | ReadTogether | StopReading | Acknowledge
+ReaderMessage = StartReading | ReadTogether | StopReading | Acknowledge
 """Inputs about readers of subscriptions."""
 
 
@@ -151,7 +151,7 @@ class Conversation:
         outbox, number = publish
         return outbox and self._held_up is not None and number > self._held_up.number
 
-    def send(self, given: PublishEvent | Ask | OfReaders) -> bytes | None:
+    def send(self, given: PublishEvent | Ask | ReaderMessage) -> bytes | None:
         """Return the message for one input of the application, None if none is needed."""
         match given:
             case PublishEvent() if self._filter is not None and self._is_held_back(given, self._filter):
@@ -219,7 +219,7 @@ class Conversation:
         started = [self._readers.start(each, self._readers.next_handle(), group=group) for each in subscriptions]
         return read_message(started, self._stream.position)
 
-    def _reader_message(self, given: StartReading | StopReading | Acknowledge) -> protocol.OfReaders | None:
+    def _reader_message(self, given: StartReading | StopReading | Acknowledge) -> protocol.ReaderMessage | None:
         reader = self._readers.get(given.subscription)
         match given:
             case StartReading(subscription=subscription, resume=resume):
@@ -238,7 +238,7 @@ class Conversation:
                 self._unacknowledged.acknowledged(reader.subscription, position)
                 return self._taken(reader, self._stream.number(position))
 
-    def _taken(self, reader: SubscriptionReader, number: int) -> protocol.Take | None:
+    def _taken(self, reader: SubscriptionReader, number: int) -> protocol.NotifyAck | None:
         """Return the acknowledgement up to ``number``, and of repeated events behind it; None if there is no news."""
         if reader.repeatable is not None:
             following = self._unacknowledged.first(reader.subscription)
@@ -246,7 +246,7 @@ class Conversation:
         if number <= reader.taken:
             return None
         reader.taken = number
-        return protocol.Take(reader.handle, number)
+        return protocol.NotifyAck(reader.handle, number)
 
     def take_unsent(self) -> list[bytes]:
         """Return messages caused by received ones, each once; :meth:`opening` repeats those without a response."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final
 
-from wanderbus.client.machine.conversation import Conversation, OfReaders
+from wanderbus.client.machine.conversation import Conversation, ReaderMessage
 from wanderbus.client.machine.data_path import DataPath
 from wanderbus.client.machine.heal_pacing import HealPacing
 from wanderbus.client.machine.identity import parties_of, sip_properties_of
@@ -162,7 +162,7 @@ class AgentMachine:
                 continue
             if self._transports.takes(given):
                 for_transports.append(given)
-            elif isinstance(given, PublishEvent | Ask | OfReaders):
+            elif isinstance(given, PublishEvent | Ask | ReaderMessage):
                 payload = self._conversation.send(given)
                 messages, unsent = [payload] if payload else [], self._conversation.take_unsent()
                 # The broker ignores what follows a Leave, such as the counts of held back events.

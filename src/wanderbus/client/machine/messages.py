@@ -157,7 +157,7 @@ class Ask(Input, frozen=True):
     With ``reads``, a requested subscription is read from its start.
     """
 
-    message: protocol.OfSessions | protocol.OfListings | protocol.Leave
+    message: protocol.AgentRequest
     reads: bool = False
 
 

@@ -28,7 +28,7 @@ class PublisherFilter:
         self._subjects: dict[str, LeasedFilters] = {}
         self._bounded: dict[str, tuple[tuple[Filter, ...], BoundedFilters]] = {}
         """Filters of each subject as they came, and as they are evaluated."""
-        self._unsent: list[protocol.OfFilters] = []
+        self._unsent: list[protocol.FilterMessage] = []
         self._number = 0
         self._examined = 0
         """Events since the last report to the broker."""
@@ -63,7 +63,7 @@ class PublisherFilter:
             known.arrived(filters, now)
         self._unsent.append(protocol.ConfirmFilters(filters.subject, filters.version))
 
-    def take_unsent(self) -> list[protocol.OfFilters]:
+    def take_unsent(self) -> list[protocol.FilterMessage]:
         """Return the messages to the broker since the last call."""
         unsent, self._unsent = self._unsent, []
         return unsent

@@ -163,7 +163,7 @@ class LeaderSession:
             self._is_settled = True
             self.send([protocol.SettleInterest()])
         if self._taken:
-            self.send([protocol.Take(0, self._taken)])
+            self.send([protocol.NotifyAck(0, self._taken)])
             self._taken = 0
 
     def received(self, payload: bytes) -> bool:

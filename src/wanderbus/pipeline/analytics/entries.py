@@ -67,7 +67,7 @@ def marks(records: DataFrame) -> DataFrame:
     """Return what analytics need of the bronze ``records`` (``offset, at_us, kind, record``), as :data:`MARK`.
 
     Kinds of marks: ``started``, ``restricted`` (one for each blocked match, or one for each piece of history),
-    ``inherited`` (the ended subscription and its heir), ``forgotten``, ``redelivered``, and ``begins_behind`` (the
+    ``inherited`` (the ended subscription and its successor), ``forgotten``, ``redelivered``, and ``begins_behind`` (the
     number behind which a new member of a session begins).
     """
     chosen = records.where(F.col("kind").isin(*_MARKED)).select("offset", "at_us", "kind", "record")
@@ -108,9 +108,9 @@ def _marks_of(kind: str, payload: bytes) -> Iterator[dict[str, Any]]:
             yield {"kind": "restricted", "subscriptions": [replayed.subscription], "number": restricted}
         case Forgotten(subscriptions=subscriptions) if subscriptions:
             yield {"kind": "forgotten", "subscriptions": subscriptions}
-        case Subscribed(subscription=heir, inherits=ended) if ended is not None:
-            own = {"user": heir.owner, "session": heir.session}
-            yield {"kind": "inherited", **own, "subscriptions": [ended, heir.id]}
+        case Subscribed(subscription=successor, inherits=ended) if ended is not None:
+            own = {"user": successor.owner, "session": successor.session}
+            yield {"kind": "inherited", **own, "subscriptions": [ended, successor.id]}
         case Attached() as attached:
             own = {"user": attached.user, "session": attached.session, "device": attached.device}
             for name, found in (("begins_behind", attached.taken), ("redelivered", attached.redelivered)):

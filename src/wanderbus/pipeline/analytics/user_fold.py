@@ -220,13 +220,13 @@ class UserFold:
         for queue in self._queues_of(entry):
             yield from _dropped(queue.take(entry.first or 0, entry.last or 0), entry.at_us, entry.reason or "")
 
-    def _inherit(self, entry: Entry, ended: str, heir: str) -> None:
+    def _inherit(self, entry: Entry, ended: str, successor: str) -> None:
         session = self._session(entry)
         if (queue := session.queues.pop(ended, None)) is not None:
-            session.queues[heir] = queue
+            session.queues[successor] = queue
         for marks in self._redelivered.values():
             if ended in marks:
-                marks[heir] = marks.pop(ended)
+                marks[successor] = marks.pop(ended)
 
     # Members ----------------------------------------------------------------------------------------------------
 

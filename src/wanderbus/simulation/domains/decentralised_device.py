@@ -222,7 +222,7 @@ class DecentralisedDevice:
                 self._send(*self._filter.take_unsent())
             case protocol.Notify(number=number, event=event, readers=readers):
                 handles = readers or [each.handle for each in self.subscriptions.values()]
-                self._send(*[protocol.Take(handle, number) for handle in handles])
+                self._send(*[protocol.NotifyAck(handle, number) for handle in handles])
                 self._on_event(protocol.decode_event(bytes(event)))
 
 

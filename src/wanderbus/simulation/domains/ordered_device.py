@@ -113,7 +113,7 @@ class OrderedDevice:
         self._stored_last = 0
         self._outbox = Outbox()
         self._uids: dict[tuple[bool, int], str] = {}
-        self._pending: dict[int, protocol.OfSubscriptions] = {}
+        self._pending: dict[int, protocol.SubscriptionRequest] = {}
         self._begin()
 
     @property
@@ -273,7 +273,7 @@ class OrderedDevice:
         for identity in list(session.subscriptions) if session else ():
             self._submit(Ask(protocol.Unsubscribe(self._request(), identity)))
 
-    def _ask(self, request: protocol.OfSubscriptions) -> None:
+    def _ask(self, request: protocol.SubscriptionRequest) -> None:
         self._pending[request.request] = request
         self._submit(Ask(request, reads=isinstance(request, protocol.Subscribe)))
 
@@ -358,7 +358,7 @@ class OrderedDevice:
         if received.setdefault(number, event) != event:
             self.problems.append(f"{subscription} has {event} as {number}, which was {received[number]}")
 
-    def _answered(self, asked: protocol.OfSubscriptions, settled: RequestSettled) -> None:
+    def _answered(self, asked: protocol.SubscriptionRequest, settled: RequestSettled) -> None:
         if settled.refusal is not None and isinstance(asked, protocol.Subscribe) and asked.since is not None:
             self._refused_past(asked, settled.refusal.reason, settled.refusal.limit)
             return

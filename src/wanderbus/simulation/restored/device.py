@@ -60,7 +60,7 @@ class RestoreDevice(OrderedDevice):
                 self._first[successor.id] = self.first_of(lost.id)
         super()._reported(output)
 
-    def _answered(self, asked: protocol.OfSubscriptions, settled: RequestSettled) -> None:
+    def _answered(self, asked: protocol.SubscriptionRequest, settled: RequestSettled) -> None:
         super()._answered(asked, settled)
         self.wanted |= {each.id: each for each in settled.subscriptions}
 

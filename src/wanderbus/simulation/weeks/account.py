@@ -73,7 +73,7 @@ class Account:
     streams: dict[tuple[str, str], Stream] = field(default_factory=dict)
     known: dict[str, Known] = field(default_factory=dict)
     devices: dict[tuple[str, str], Member] = field(default_factory=dict)
-    heirs: dict[str, str] = field(default_factory=dict)
+    successors: dict[str, str] = field(default_factory=dict)
     """Heir of each ended subscription, which inherited what waited for it."""
     joined: set[tuple[str, str, int]] = field(default_factory=set)
     """User, device and epoch of lives in which a device became a member."""
@@ -116,8 +116,8 @@ class Account:
 
     def present(self, subscription: str) -> str:
         """Return the subscription that now has what waited for this one."""
-        while subscription in self.heirs:
-            subscription = self.heirs[subscription]
+        while subscription in self.successors:
+            subscription = self.successors[subscription]
         return subscription
 
     def has_taken(self, user: str, device: str, subscription: str) -> int:

@@ -115,8 +115,8 @@ def _check_growth(server: WeeksServer, truth: Truth) -> Iterator[str]:
     if set(state.events.rows) != events:
         yield f"{len(state.events.rows)} events are kept, {len(events)} of them wait"
     for its_own in queues:
-        if its_own.holes > its_own.waiting + 1:
-            yield f"{its_own.holes} gaps are kept among {len(its_own)} items of a subscription"
+        if its_own.gaps > its_own.waiting + 1:
+            yield f"{its_own.gaps} gaps are kept among {len(its_own)} items of a subscription"
     for key, _ in state.publishers.items():
         user, _, device = key.removesuffix("/outbox").rpartition("/")
         if (user, device) in truth.gone:
@@ -274,7 +274,7 @@ class _Listener:
         present = self._truth.present(subscription)
         self._reported.setdefault(present, set()).add(number)
         if names := self._seen.get(present, {}).get(number):
-            # An application cannot report the position of an ended subscription for the heir that it has not read yet.
+            # An application cannot report a position of an ended subscription for a successor that it has not read.
             if self._device.habits.resumes and subscription in names:
                 yield f"{number} of {present} was seen in an earlier life, which reported its position"
             elif not notify.redelivered:

@@ -31,7 +31,7 @@ from wanderbus.simulation.weeks.server import WeeksServer
 from wanderbus.simulation.weeks.wire import Wire
 from wanderbus.simulation.world import World
 
-Request = protocol.OfSubscriptions | protocol.Purge | protocol.Kick
+Request = protocol.SubscriptionRequest | protocol.Purge | protocol.Kick
 
 _PATIENCE_S: Final = 7_200.0
 """Delay before an outbox tries again; a full queue may stay full for days."""

@@ -80,9 +80,9 @@ class EngineTruth:
     def _deliver(self, offset: int, waited: Unmatched, delivered: MatchedEvent | None) -> None:
         account, record = self.account, waited.record
         left = {s: device for s, device in waited.matches.items() if not account.known[s].forgotten_us}
-        heirs = {account.present(s): device for s, device in left.items()}
+        successors = {account.present(s): device for s, device in left.items()}
         held = {account.present(s): waited.restrictions[s] for s in left}
-        expected = decisions(account, heirs, record.event, at_us=record.at_us, wall_us=waited.wall_us, held=held)
+        expected = decisions(account, successors, record.event, at_us=record.at_us, wall_us=waited.wall_us, held=held)
         source = NotifiedEvent.of(record, offset)
         notified, restricted = (delivered.notified, delivered.restricted) if delivered else ((), ())
         if delivered and (delivered.id, delivered.at_us, bytes(delivered.event)) != (
@@ -91,7 +91,7 @@ class EngineTruth:
             account.wrong(offset, f"event {source.name} was changed to {delivered}")
         for each in notified:
             for identity in each.subscriptions:
-                if device := heirs.get(identity):
+                if device := successors.get(identity):
                     account.given_up.add((each.user, device, identity, each.number))
         deliver(account, source, notified, restricted, expected)
 

@@ -45,7 +45,7 @@ class PositionTruth:
         return named and subscription.session == record.session
 
     def finish(self) -> None:
-        """Check that applications consumed what was acknowledged; by now all heirs are known."""
+        """Check that applications consumed what was acknowledged; by now all successors are known."""
         for offset, record, identity, place in self._acknowledgements:
             stream = self.account.stream(record.user, record.session)
             taken = self.account.has_taken(record.user, record.device, identity)

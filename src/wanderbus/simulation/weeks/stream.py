@@ -169,18 +169,18 @@ class Stream:
             self.places = {key: number for key, number in self.places.items() if key[1] != device}
             self.trim()
 
-    def inherit(self, ended: str, heir: str) -> None:
+    def inherit(self, ended: str, successor: str) -> None:
         """Assign what waits for an ended subscription to another one."""
         for entry in self.queue():
             if ended in entry.waiting:
                 del entry.waiting[ended]
-                entry.waiting[heir] = None
-                entry.matches[heir] = entry.matches.pop(ended)
+                entry.waiting[successor] = None
+                entry.matches[successor] = entry.matches.pop(ended)
         if ended in self.taken:
-            self.taken[heir] = self.taken.pop(ended)
+            self.taken[successor] = self.taken.pop(ended)
         for member in self.members:
             if (number := self.places.pop((ended, member), None)) is not None:
-                self.places[heir, member] = number
+                self.places[successor, member] = number
 
     def trim(self) -> None:
         """Remove what every concerned member has consumed; without members everything stays (SPEC X40)."""

@@ -1,4 +1,4 @@
-"""Truth about subscriptions: their lifetimes, ends, renewals and heirs (SPEC G)."""
+"""Truth about subscriptions: their lifetimes, ends, renewals and successors (SPEC G)."""
 
 from __future__ import annotations
 
@@ -35,20 +35,28 @@ class SubscriptionTruth:
         if inherits is not None:
             self._inherit(offset, inherits, subscription)
 
-    def _inherit(self, offset: int, ended: str, heir: Subscription) -> None:
+    def _inherit(self, offset: int, ended: str, successor: Subscription) -> None:
         account = self.account
         former = account.known[ended]
-        same = (heir.owner, heir.session, heir.subject, heir.expression, heir.device, heir.restrictions, heir.queue)
+        same = (
+            successor.owner,
+            successor.session,
+            successor.subject,
+            successor.expression,
+            successor.device,
+            successor.restrictions,
+            successor.queue,
+        )
         was = former.subscription
         if former.live or same != (
             *(was.owner, was.session, was.subject, was.expression, was.device, was.restrictions, was.queue),
         ):
-            account.wrong(offset, f"{heir.id} inherits what waits for {ended}, which is not the same")
-        account.heirs[ended] = heir.id
-        account.stream(heir.owner, heir.session).inherit(ended, heir.id)
+            account.wrong(offset, f"{successor.id} inherits what waits for {ended}, which is not the same")
+        account.successors[ended] = successor.id
+        account.stream(successor.owner, successor.session).inherit(ended, successor.id)
         for (owner, _), owed in account.owed.items():
-            if owner == heir.owner:
-                renamed = {(heir.id, number) for identity, number in owed if identity == ended}
+            if owner == successor.owner:
+                renamed = {(successor.id, number) for identity, number in owed if identity == ended}
                 owed -= {(ended, number) for _, number in renamed}
                 owed |= renamed
 
@@ -61,8 +69,10 @@ class SubscriptionTruth:
         if not known.live:
             if (account.at_us - known.ended_us) / 1e6 >= account.config.tombstone_s:
                 account.wrong(offset, f"{subscription.id} lives again, which should be forgotten")
-            if subscription.id in account.heirs:
-                account.wrong(offset, f"{subscription.id} lives again, {account.heirs[subscription.id]} stands for it")
+            if subscription.id in account.successors:
+                account.wrong(
+                    offset, f"{subscription.id} lives again, {account.successors[subscription.id]} stands for it"
+                )
             known.live = True
             # A renewed subscription is placed behind the others, and its matches are sent in that order.
             account.known[subscription.id] = account.known.pop(subscription.id)

@@ -15,17 +15,17 @@ import msgspec
 
 from wanderbus import protocol
 from wanderbus.broker.queues.queue import SessionQueue
-from wanderbus.broker.queues.queue_items import Hole, Queued
+from wanderbus.broker.queues.queue_items import Queued, QueuedGap
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.servers.session_head import SessionHead
 from wanderbus.event import Loss
 
 Send = Callable[[Link, protocol.BrokerMessage], None]
-LossesOf = Callable[[str, Hole], tuple[Loss, ...]]
+LossesOf = Callable[[str, QueuedGap], tuple[Loss, ...]]
 
 
-class WholeSessions:
+class ServerReaders:
     """Sends the items of a session to the server that reads it, a window ahead of its acknowledgements."""
 
     def __init__(self, windows: ReaderWindows, send: Send, losses_of: LossesOf) -> None:
@@ -43,15 +43,15 @@ class WholeSessions:
         # A number is missing: its event was dropped, or waits for no subscription any more.
         heads = _heads(queue, whole.sent)
         while heads and self._windows.has_room(link, whole):
-            holes: list[SessionHead] = []
+            gaps: list[SessionHead] = []
             while heads and heads[0].is_hole:
-                holes.append(heappop(heads))
+                gaps.append(heappop(heads))
             event = heads[0].item if heads else None
-            assert type(event) is not Hole
-            if holes:
+            assert type(event) is not QueuedGap
+            if gaps:
                 # A gap may end before the others: what is left of them is looked up again.
-                self._send_gap(link, whole, sorted(holes, key=_place), event)
-                for each in holes:
+                self._send_gap(link, whole, sorted(gaps, key=_place), event)
+                for each in gaps:
                     heappush(heads, each)
             elif event is not None:
                 self._send_event(link, whole, event)
@@ -68,13 +68,13 @@ class WholeSessions:
         whole.send(event)
 
     def _send_gap(self, link: Link, whole: Reader, heads: list[SessionHead], event: Queued | None) -> None:
-        holes = [(each.subscription, each.item.beyond(whole.sent)) for each in heads if type(each.item) is Hole]
-        first, last = min(hole.number for _, hole in holes), max(hole.last for _, hole in holes)
+        gaps = [(each.subscription, each.item.beyond(whole.sent)) for each in heads if type(each.item) is QueuedGap]
+        first, last = min(gap.number for _, gap in gaps), max(gap.last for _, gap in gaps)
         if event is not None:
             last = min(last, event.number - 1)
-        lost = tuple(loss for name, hole in holes for loss in self._losses_of(name, hole))
+        lost = tuple(loss for name, gap in gaps for loss in self._losses_of(name, gap))
         self._send(link, protocol.NotifyGap(first, last, lost))
-        whole.send(Hole(first, last, {}))
+        whole.send(QueuedGap(first, last, {}))
 
 
 _place = attrgetter("place")
@@ -90,7 +90,7 @@ def _heads(queue: SessionQueue, sent: int) -> list[SessionHead]:
 
 def _head(queue: SessionQueue, place: int, name: str, sent: int) -> SessionHead | None:
     item = queue.after(name, sent)
-    return None if item is None else SessionHead(max(item.number, sent + 1), type(item) is Hole, place, name, item)
+    return None if item is None else SessionHead(max(item.number, sent + 1), type(item) is QueuedGap, place, name, item)
 
 
 def _pass(queue: SessionQueue, heads: list[SessionHead], sent: int) -> None:
