@@ -18,11 +18,11 @@ from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.channels.interest.known_routes import KnownRoutes
-from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
-from wanderbus.domain.servers.messages import SendOnServerLink, ServerLinkOpened, ServerMessageReceived
-from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.filters import parse
 from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram
+from wanderbus.peers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers.messages import SendOnServerLink, ServerLinkOpened, ServerMessageReceived
+from wanderbus.peers.multicast_group import MulticastGroup
 from wanderbus.simulation.domains.multicast_network import GROUP, DrawnRandom
 
 SERVERS: Final = 8

@@ -31,11 +31,11 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.directory import Directory, first_table
 from wanderbus.channels.groups import GROUPS, ChannelGroups
 from wanderbus.channels.own_channels import Merging, OwnChannels
-from wanderbus.domain.servers.leader_sessions import LeaderSessions
-from wanderbus.domain.servers.messages import ConnectServer, SendOnServerLink, ServerLinkOpened, ServerMessageReceived
 from wanderbus.event import Event
 from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.peers.leader_sessions import LeaderSessions
+from wanderbus.peers.messages import ConnectServer, SendOnServerLink, ServerLinkOpened, ServerMessageReceived
 from wanderbus.records import SERVER_LOG
 
 DOMAIN: Final = "example.org"

@@ -27,6 +27,11 @@ try:
 except ImportError:  # earlier versions have it elsewhere
     from wanderbus.broker.messages import ServerStarted  # type: ignore[attr-defined, no-redef]
 
+try:
+    from wanderbus.protocol import NotifyAck
+except ImportError:  # its name in earlier versions
+    from wanderbus.protocol import Take as NotifyAck  # type: ignore[attr-defined, no-redef]
+
 SUBSCRIPTIONS: Final = 1_000
 SUBSCRIBERS: Final = 4
 BATCH: Final = 64
@@ -84,7 +89,7 @@ class LoneBroker:
         if isinstance(message, protocol.Notify):
             self.notified += 1
             for reader in message.readers:
-                taken = protocol.encode(protocol.NotifyAck(reader, message.number))
+                taken = protocol.encode(NotifyAck(reader, message.number))
                 self._acknowledged.append(MessageArrived(sent.link, taken))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wanderbus.domain.connect_pacing import BURST
+from wanderbus.access.connect_pacing import BURST
 from wanderbus.limits import FORWARDED_BYTES_MAX, HELD_BYTES_MAX, MERGE_WORK_MAX, USER_MERGE_WORK_PER_S_MAX
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.parameters.broker import BrokerConfig

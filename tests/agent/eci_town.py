@@ -6,6 +6,8 @@ from typing import Any
 
 from tests.agent.reports import Reporting
 from wanderbus import protocol
+from wanderbus.access.access_server import AccessServer
+from wanderbus.access.baseline import Baseline
 from wanderbus.client.machine.baseline import ECI_SOCKET, EciAgentMachine
 from wanderbus.client.machine.messages import (
     AgentProperties,
@@ -16,8 +18,6 @@ from wanderbus.client.machine.messages import (
     PublishSettled,
     RequestSettled,
 )
-from wanderbus.domain.access_server import AccessServer
-from wanderbus.domain.baseline import Baseline
 from wanderbus.event import Event
 from wanderbus.machine import Address
 from wanderbus.parameters.broker import BrokerConfig

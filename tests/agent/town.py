@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.agent.reports import Reporting
 from wanderbus import protocol
+from wanderbus.access.access_server import AccessServer
 from wanderbus.client.machine.core import DATA_SOCKET, SIP_SOCKET, STREAM_SOCKET, AgentMachine
 from wanderbus.client.machine.messages import (
     Acknowledge,
@@ -18,7 +19,6 @@ from wanderbus.client.machine.messages import (
     PublishEvent,
     RequestSettled,
 )
-from wanderbus.domain.access_server import AccessServer
 from wanderbus.errors import SIPParseError
 from wanderbus.event import Event, Position
 from wanderbus.machine import Address, Output

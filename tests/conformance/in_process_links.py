@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from wanderbus.domain.parts import SERVER_LINKS
-from wanderbus.domain.servers.messages import (
+from wanderbus.machine import DatagramReceived, Input, Machine, Output
+from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
     SendOnServerLink,
@@ -17,8 +17,8 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.domain.servers.server_traffic import FIRST_LINK
-from wanderbus.machine import DatagramReceived, Input, Machine, Output
+from wanderbus.peers.parts import SERVER_LINKS
+from wanderbus.peers.server_traffic import FIRST_LINK
 from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.event_domain_member import EventDomainMember
 from wanderbus.server.ports import Bound

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path("src/wanderbus")
 ROOMS = (
-    *("broker", "client/machine", "datachannel", "domain", "filters", "matching"),
+    *("broker", "client/machine", "datachannel", "access", "peers", "filters", "matching"),
     *("mobility", "protocol", "relay", "rudp", "sip", "tcp"),
 )
 STARTS = {"step", "start"}
@@ -98,8 +98,8 @@ def test_the_composed_machines_use_it(modules: dict[Path, ast.Module]) -> None:
     assert composed == {
         "client/machine/core.py",
         "datachannel/transports.py",
-        "domain/access_server.py",
-        "domain/servers/links.py",
+        "access/access_server.py",
+        "peers/links.py",
         "mobility/user_agent.py",
         "sip/proxy/sip_server.py",
     }

@@ -51,7 +51,8 @@ MACHINES = {
     "channels",
     "broker",
     "client.machine",
-    "domain",
+    "peers",
+    "access",
 }
 
 # Each room, and the rooms that it may import besides itself and the vocabulary.
@@ -71,7 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "channels": {"filters", "matching", "protocol"},
     "broker": {"filters", "matching", "patterns", "protocol", "channels"},
     "client.machine": {"sip", "rudp", "tcp", "datachannel", "mobility", "protocol", "filters"},
-    "domain": MACHINES - {"client.machine", "domain"},
+    "peers": {"sip", "rudp", "datachannel", "filters", "protocol", "channels", "broker"},
+    "access": MACHINES - {"client.machine", "access"},
     # Programs that read the log register there; this file alone, without the rest of the room.
     "runtime.log_readers": {"runtime"},
     # Whoever reads the log compares its place with it; this file alone, too.
@@ -91,7 +93,8 @@ ALLOWED: dict[str, set[str]] = {
     "settings": MACHINES,
     "config": MACHINES | {"settings"},
     "runtime": MACHINES | {"runtime.files.file_modes", "runtime.segment_files", "settings"},
-    "client": MACHINES - {"broker", "channels", "domain", "matching", "patterns", "relay"} | {"runtime", "settings"},
+    "client": MACHINES - {"broker", "channels", "peers", "access", "matching", "patterns", "relay"}
+    | {"runtime", "settings"},
     "server": MACHINES - {"client.machine"}
     | {"config", "runtime", "runtime.files.file_modes", "runtime.log_place", "runtime.log_readers", "settings"}
     | {"runtime.segment_files", "runtime.services"},

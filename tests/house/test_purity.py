@@ -23,7 +23,8 @@ PURE = {
     "channels",
     "planning",
     "client/machine",
-    "domain",
+    "access",
+    "peers",
 }
 
 WORLD = {

@@ -24,7 +24,7 @@ from wanderbus.channels.interest import proxy_channels
 from wanderbus.channels.interest.messages import ChangeForMany, InterestChanged
 from wanderbus.channels.interest.outgoing_stream import OutgoingStream
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
-from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers.decentralised_interest import DecentralisedInterest
 from wanderbus.records import Started
 from wanderbus.simulation.domains.decentralised_scenario import DecentralisedScenario
 from wanderbus.simulation.scenario import Result

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from tests.simulation.noticing import is_noticed
-from wanderbus.domain.servers import links
-from wanderbus.domain.servers.handshake import LinkKeys
-from wanderbus.domain.servers.link_states import OpenLink, PendingLink
-from wanderbus.domain.servers.links import ServerLinks
-from wanderbus.domain.servers.messages import ServerLinkOpened, ServerMessageReceived
+from wanderbus.peers import links
+from wanderbus.peers.handshake import LinkKeys
+from wanderbus.peers.link_states import OpenLink, PendingLink
+from wanderbus.peers.links import ServerLinks
+from wanderbus.peers.messages import ServerLinkOpened, ServerMessageReceived
 from wanderbus.rudp.endpoint import Endpoint
 from wanderbus.rudp.receiving import Receiver
 from wanderbus.simulation.domains.links_scenario import LinksScenario

@@ -11,8 +11,8 @@ from tests.simulation.noticing import is_noticed
 from wanderbus.broker.servers.settled_interest import SettledInterest
 from wanderbus.broker.state.decentralised_state import DecentralisedState
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.domain.servers.leader_interest import LeaderInterest
-from wanderbus.domain.servers.leader_sessions import LeaderSessions
+from wanderbus.peers.leader_interest import LeaderInterest
+from wanderbus.peers.leader_sessions import LeaderSessions
 from wanderbus.simulation import moved_channels
 from wanderbus.simulation.domains.domain_links import PolledLinks
 from wanderbus.simulation.moved_channels import Layout, MovedScenario

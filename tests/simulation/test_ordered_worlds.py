@@ -38,9 +38,9 @@ from wanderbus.broker.state.rows import LeaderRow, SubscriptionRow
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.publisher_filter import PublisherFilter
-from wanderbus.domain.servers.leader_interest import LeaderInterest
-from wanderbus.domain.servers.leader_session import LeaderSession
 from wanderbus.event import EventId
+from wanderbus.peers.leader_interest import LeaderInterest
+from wanderbus.peers.leader_session import LeaderSession
 from wanderbus.records import Matched
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.agent.town import Phone, Sent
-from tests.domain.servers.fleet import Fleet, ip_of
+from tests.peers.fleet import Fleet, ip_of
 from wanderbus import protocol
 from wanderbus.client.machine.messages import Ask, Connect
-from wanderbus.domain.servers.session_owners import SessionOwners
+from wanderbus.peers.session_owners import SessionOwners
 from wanderbus.simulation.network import Conditions
 from wanderbus.sip.message.message import Request, Response
 

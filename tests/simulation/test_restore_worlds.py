@@ -15,8 +15,8 @@ from wanderbus.broker.state.rows import SessionRow
 from wanderbus.channels.causal.state import CausalState
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.subscription_records import SubscriptionReader
-from wanderbus.domain.servers.leader_interest import LeaderInterest
-from wanderbus.domain.servers.leader_session import LeaderSession
+from wanderbus.peers.leader_interest import LeaderInterest
+from wanderbus.peers.leader_session import LeaderSession
 from wanderbus.protocol import Attachment
 from wanderbus.protocol.session_stream import SessionStream
 from wanderbus.simulation.restored.scenario import RestoreScenario

@@ -18,7 +18,7 @@ from wanderbus.broker.session_ends import SessionEnds
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.broker.visitor_limit import UserDevice, VisitorLimit
+from wanderbus.broker.visitor_limit import UserDevice, VisitorLimit, limit_reached
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 
@@ -87,7 +87,7 @@ class Presence:
         if device_key(user, device) in self._state.devices:
             return None
         if max(self._count(user), others) >= self._devices_max and self._idle(user) is None:
-            return protocol.limit_reached("user_devices_max", self._devices_max)
+            return limit_reached("user_devices_max", self._devices_max)
         return self._visitors.refusal(user, device, chain(present, self._links.devices))
 
     def twin_refusal(self, link: Link, epoch: int) -> protocol.RequestRefused | None:
@@ -183,7 +183,7 @@ class Presence:
             return self._make_session_room(link, name)
         if link.device not in session.devices and len(session.devices) >= self._members_max:
             if (idle := self._ends.idle_device([session])) is None:
-                return protocol.limit_reached("devices_max", self._members_max)
+                return limit_reached("devices_max", self._members_max)
             self.left(link.user, name, idle.device, "devices_max")
         return None
 
@@ -194,7 +194,7 @@ class Presence:
         if len(self._ends.counted(link.user)) - self._leaves_behind(link, former) < self._sessions_max:
             return None
         if (unused := self._ends.unused(link.user, self._is_overdue)) is None:
-            return protocol.limit_reached("sessions_max", self._sessions_max)
+            return limit_reached("sessions_max", self._sessions_max)
         for device in list(unused.devices):
             self.left(link.user, unused.name, device, "sessions_max")
         if self._state.sessions.get(unused.key) is unused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from wanderbus import protocol
 from wanderbus.broker.state.state import BrokerState
@@ -10,6 +11,21 @@ from wanderbus.parameters.broker import BrokerConfig
 
 UserDevice = tuple[str, str]
 """A user, and the name of a device."""
+
+
+_WAYS_OUT: Final = {
+    "sessions_max": "'wanderbus sessions' lists your sessions, and 'wanderbus discard' ends one that you do not need",
+    "devices_max": "every device of the session is connected: close one, or give another session",
+    "user_devices_max": "'wanderbus sessions' lists your devices: close one",
+    "domain_users_max": "the operator of the server can raise it, or remove users of your domain",
+    "domain_devices_max": "close another device of your domain, or ask the operator of the server to raise it",
+}
+"""Instruction for a user who has met a bound on sessions and devices, by its name."""
+
+
+def limit_reached(limit: str, most: int) -> protocol.RequestRefused:
+    """Return the refusal of an attachment because of a bound on ``most`` of something, with the way out."""
+    return protocol.RequestRefused(0, f"{limit} is {most}, and it is reached; {_WAYS_OUT[limit]}", limit=limit)
 
 
 class VisitorLimit:
@@ -36,7 +52,7 @@ class VisitorLimit:
         users = {row.user for row in self._state.sessions.values() if row.user.endswith(suffix)}
         users |= {other for other, _ in devices}
         if user not in users and len(users) >= self._users_max:
-            return protocol.limit_reached("domain_users_max", self._users_max)
+            return limit_reached("domain_users_max", self._users_max)
         if len(devices) >= self._devices_max:
-            return protocol.limit_reached("domain_devices_max", self._devices_max)
+            return limit_reached("domain_devices_max", self._devices_max)
         return None

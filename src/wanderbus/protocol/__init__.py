@@ -531,21 +531,6 @@ NUMBER_USED: Final = "number_used"
 DEVICE_USED_TWICE: Final = "device_used_twice"
 """Limit of the refusal of an agent whose device another running agent has taken since."""
 
-_WAYS_OUT: Final = {
-    "sessions_max": "'wanderbus sessions' lists your sessions, and 'wanderbus discard' ends one that you do not need",
-    "devices_max": "every device of the session is connected: close one, or give another session",
-    "user_devices_max": "'wanderbus sessions' lists your devices: close one",
-    "domain_users_max": "the operator of the server can raise it, or remove users of your domain",
-    "domain_devices_max": "close another device of your domain, or ask the operator of the server to raise it",
-}
-"""Instruction for a user who has met a bound on sessions and devices, by its name."""
-
-
-def limit_reached(limit: str, most: int) -> RequestRefused:
-    """Return the refusal of an attachment because of a bound on ``most`` of something, with the way out."""
-    return RequestRefused(0, f"{limit} is {most}, and it is reached; {_WAYS_OUT[limit]}", limit=limit)
-
-
 encode: Final[Callable[[AgentMessage | BrokerMessage], bytes]] = _encoder.encode
 """Return the bytes of one message."""
 

@@ -11,6 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
+from wanderbus.access.access_server import (
+    DATA_SOCKET,
+    ECI_SOCKET,
+    SIP_SOCKET,
+    STREAM_SOCKET,
+    AccessServer,
+)
+from wanderbus.access.baseline import Baseline
+from wanderbus.access.device_signalling import REGISTRATION_REFUSALS
+from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
     EventsWanted,
@@ -31,18 +41,6 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.interest.multicast import CONFIRM_S, PAUSE_S, MulticastMissed
 from wanderbus.channels.interest.outgoing_stream import Fenced
 from wanderbus.config import ServerSettings
-from wanderbus.domain.access_server import (
-    DATA_SOCKET,
-    ECI_SOCKET,
-    SIP_SOCKET,
-    STREAM_SOCKET,
-    AccessServer,
-)
-from wanderbus.domain.baseline import Baseline
-from wanderbus.domain.device_signalling import REGISTRATION_REFUSALS
-from wanderbus.domain.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
-from wanderbus.domain.parts import SERVER_LINKS
-from wanderbus.domain.servers.messages import ServerLinkClosed, ServerLinkOpened, ServerReachable, ServerUnreachable
 from wanderbus.errors import AuthenticationError, ConfigurationError, NoResponse
 from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.matching import SCANNED_MAX
@@ -50,6 +48,8 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig, carrying
+from wanderbus.peers.messages import ServerLinkClosed, ServerLinkOpened, ServerReachable, ServerUnreachable
+from wanderbus.peers.parts import SERVER_LINKS
 from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
 from wanderbus.runtime.files.restored_mark import remove_mark, restored_reason

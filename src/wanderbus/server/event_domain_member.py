@@ -13,15 +13,15 @@ from wanderbus.channels.decentralised_channels import DecentralisedChannels
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.config import ServerSettings
-from wanderbus.domain.parts import MULTICAST_SOCKET, SERVER_LINKS
-from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
-from wanderbus.domain.servers.leader_sessions import LeaderSessions
-from wanderbus.domain.servers.links import ServerLinks
-from wanderbus.domain.servers.multicast_group import MulticastGroup
-from wanderbus.domain.servers.server_parts import ServerParts
-from wanderbus.domain.servers.server_traffic import FIRST_LINK
 from wanderbus.errors import ConfigurationError, StateCorrupt
 from wanderbus.machine import Address, RandomSource
+from wanderbus.peers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers.leader_sessions import LeaderSessions
+from wanderbus.peers.links import ServerLinks
+from wanderbus.peers.multicast_group import MulticastGroup
+from wanderbus.peers.parts import MULTICAST_SOCKET, SERVER_LINKS
+from wanderbus.peers.server_parts import ServerParts
+from wanderbus.peers.server_traffic import FIRST_LINK
 from wanderbus.rudp.keys import KeyPair
 from wanderbus.runtime.files.domain_file import key_file, read_domain
 from wanderbus.runtime.files.kept_key import kept_key

@@ -11,8 +11,8 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 
 from wanderbus import limits
+from wanderbus.access.device_session import WITHHELD_MAX
 from wanderbus.broker.backlog import UNATTENDED_MAX
-from wanderbus.domain.device_session import WITHHELD_MAX
 from wanderbus.mobility.session.uas_invite import SESSIONS_MAX
 from wanderbus.settings.keys import OPTIONAL
 from wanderbus.settings.server import ProxySettings, ServerSettings

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from wanderbus.access.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
+from wanderbus.access.baseline import Baseline
 from wanderbus.broker.core import Broker
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.domain.access_server import DATA_SOCKET, ECI_SOCKET, SIP_SOCKET, STREAM_SOCKET, AccessServer
-from wanderbus.domain.baseline import Baseline
-from wanderbus.domain.parts import SERVER_LINKS
-from wanderbus.domain.servers.server_parts import ServerParts
 from wanderbus.machine import Address, ClockRead, Input, Output
 from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.transports import RudpConfig
+from wanderbus.peers.parts import SERVER_LINKS
+from wanderbus.peers.server_parts import ServerParts
 from wanderbus.records import DialogStored
 from wanderbus.refusal_table import RefusalTable
 from wanderbus.refusals import Limited

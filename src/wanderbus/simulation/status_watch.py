@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from wanderbus.access.access_server import AccessServer
 from wanderbus.client.machine.core import AgentMachine
-from wanderbus.domain.access_server import AccessServer
 from wanderbus.mobility.session.session import RemoteMediaStatus
 
 Watched = tuple[str, AgentMachine, str]

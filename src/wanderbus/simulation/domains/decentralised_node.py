@@ -8,10 +8,10 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.broker.messages import Append
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.domain.parts import BROKER, DECENTRALISED_INTEREST, MULTICAST_SOCKET
-from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.machine import ClockRead, DatagramReceived, Input, Output, SendDatagram
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.peers.multicast_group import MulticastGroup
+from wanderbus.peers.parts import BROKER, DECENTRALISED_INTEREST, MULTICAST_SOCKET
 from wanderbus.simulation.domains.domain_node import DomainNode
 from wanderbus.simulation.domains.multicast_network import GROUP
 from wanderbus.simulation.world import World

@@ -12,9 +12,9 @@ from wanderbus.channels.groups import ChannelGroups
 from wanderbus.channels.interest.interest_set import InterestMode
 from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.domain.servers.multicast_group import MulticastGroup
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.peers.multicast_group import MulticastGroup
 from wanderbus.simulation.domains.decentralised_checkers import (
     DeliveryTruth,
     causal_truth,

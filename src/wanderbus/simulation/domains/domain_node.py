@@ -36,10 +36,11 @@ from wanderbus.broker.state.start import has_moved
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.composition import Composition, Part
-from wanderbus.domain.parts import BROKER, SERVER_LINKS
-from wanderbus.domain.servers.decentralised_interest import DecentralisedInterest
-from wanderbus.domain.servers.leader_sessions import LeaderSessions
-from wanderbus.domain.servers.messages import (
+from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
+from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.peers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers.leader_sessions import LeaderSessions
+from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
     ConsumedOnServerLink,
@@ -48,11 +49,10 @@ from wanderbus.domain.servers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.domain.servers.multicast_group import MulticastGroup
-from wanderbus.domain.servers.server_parts import ServerParts
-from wanderbus.domain.servers.server_traffic import ServerTraffic
-from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
-from wanderbus.parameters.broker import BrokerConfig
+from wanderbus.peers.multicast_group import MulticastGroup
+from wanderbus.peers.parts import BROKER, SERVER_LINKS
+from wanderbus.peers.server_parts import ServerParts
+from wanderbus.peers.server_traffic import ServerTraffic
 from wanderbus.records import SERVER_LOG
 from wanderbus.simulation.disk import DiskCopy
 from wanderbus.simulation.domains.domain_links import DomainLink, DomainLinks

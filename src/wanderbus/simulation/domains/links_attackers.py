@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.domain.servers.handshake import decode_handshake, is_handshake
-from wanderbus.domain.servers.links import ServerLinks
-from wanderbus.domain.servers.messages import ConnectServer, ServerUnreachable
-from wanderbus.domain.servers.offers import Offer
 from wanderbus.machine import Address
+from wanderbus.peers.handshake import decode_handshake, is_handshake
+from wanderbus.peers.links import ServerLinks
+from wanderbus.peers.messages import ConnectServer, ServerUnreachable
+from wanderbus.peers.offers import Offer
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.node import Node
 from wanderbus.simulation.world import SeededRandom

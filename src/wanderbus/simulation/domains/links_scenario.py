@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import count
 from typing import ClassVar, Final
 
-from wanderbus.domain.servers.link_parameters import PENDING_S
+from wanderbus.peers.link_parameters import PENDING_S
 from wanderbus.simulation.domains.links_attackers import STRANGER, PathAttacker, start_stranger
 from wanderbus.simulation.domains.links_checkers import LinkRecord, check_delivered, check_open, check_rest
 from wanderbus.simulation.domains.links_server import LinkedServer

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.domain.servers.links import ServerLinks
-from wanderbus.domain.servers.messages import (
+from wanderbus.machine import Address, Input, Output
+from wanderbus.peers.links import ServerLinks
+from wanderbus.peers.messages import (
     CloseServerLink,
     ConnectServer,
     ConsumedOnServerLink,
@@ -17,7 +18,6 @@ from wanderbus.domain.servers.messages import (
     ServerReachable,
     ServerUnreachable,
 )
-from wanderbus.machine import Address, Input, Output
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.simulation.domains.links_checkers import LinkRecord, check_message, encode_message
 from wanderbus.simulation.node import Node

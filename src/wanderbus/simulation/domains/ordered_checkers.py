@@ -34,7 +34,7 @@ from wanderbus.simulation.domains.past_checkers import PastCursor, check_past
 from wanderbus.subscription import EVERY_SUBJECT, Subscription
 
 if TYPE_CHECKING:
-    from wanderbus.domain.servers.leader_interest import LeaderInterest
+    from wanderbus.peers.leader_interest import LeaderInterest
 
 _FOREVER: Final = 1 << 62
 _REPEATED: Final = "this event was refused, or accepted too long ago"

@@ -1,0 +1,283 @@
+"""Sessions with devices: the signalling half of the access server.
+
+It serves what the user agent reports: agents that open, move and end their sessions. It makes their data channels, and
+reports links and dialogs to the broker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from wanderbus.access.connect_pacing import ConnectPacing
+from wanderbus.access.device_session import DeviceSession
+from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
+from wanderbus.access.session_channels import SessionChannels
+from wanderbus.access.session_table import SessionTable
+from wanderbus.broker.core import Broker
+from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
+from wanderbus.broker.state.rows import device_key
+from wanderbus.composition import Composition
+from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
+from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
+from wanderbus.mobility import messages as sip
+from wanderbus.mobility.session.session import RemoteMediaStatus
+from wanderbus.mobility.user_agent import UserAgent
+from wanderbus.peers.owner_messages import CallRedirected, CallServed, OwnerWanted
+from wanderbus.peers.parts import BROKER, OWNERS, TRANSPORTS, USER_AGENT
+from wanderbus.refusals import Limited
+from wanderbus.sip.authentication.verdicts import LoginRefused
+from wanderbus.sip.message.sdp import MediaDescription, receives
+from wanderbus.transport import Probe, SendMessage
+
+RENEW_AFTER_S: Final = 0.3
+"""Pause before the first renewal: agents that are sending receive a reset, and renew their sessions themselves."""
+
+RENEW_PACE_S: Final = 0.01
+"""Pause between two renewals."""
+
+REGISTRATION_REFUSALS: Final = frozenset({401, 403, 404, 407})
+"""Responses to a REGISTER that a retry would not change, so the user agent gives up."""
+
+REGISTER_AGAIN_S: Final = 30.0
+"""Pause before the next attempt after such a response: the operator may have corrected the configuration."""
+
+
+class DeviceSignalling:
+    """Routes the outputs of the ``user_agent`` to the other ``parts`` of the access server.
+
+    :param asks_owner: whether another server of the domain may own the session of a new caller
+    """
+
+    def __init__(
+        self,
+        parts: Composition,
+        user_agent: UserAgent,
+        broker: Broker,
+        sessions: SessionTable,
+        channels: SessionChannels,
+        *,
+        asks_owner: bool = False,
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        """Refused data channels by reason; there are few different reasons."""
+        self._parts = parts
+        self._user_agent = user_agent
+        self._broker = broker
+        self._sessions = sessions
+        self._channels = channels
+        self._pacing = ConnectPacing(broker.config.user_connects_per_s)
+        self._asks_owner = asks_owner
+        self._undecided: dict[str, sip.SessionOffered] = {}
+        """Offers of new sessions whose server is not decided yet, by id."""
+
+    def restore(self, now: float) -> None:
+        """Restore the sessions that the broker's log has, and renew them paced."""
+        at = now + RENEW_AFTER_S
+        for device in self._broker.state.devices.values():
+            if device.binding:
+                try:
+                    identity = self._user_agent.adopt(device.binding)
+                except LocalProtocolError as error:
+                    raise StateCorrupt(f"the stored session of {device.user} cannot be read: {error}") from None
+                media = self._user_agent.sessions[identity].local_media
+                channel = self._channels.make(identity, device.user, media)
+                self._sessions.add(DeviceSession(identity, device.user, device.device, channel))
+                self._parts.emit(SetTimer(("renew", identity), at))
+                at += RENEW_PACE_S
+
+    def route(self, outputs: list[Output], now: float) -> None:
+        """Route all outputs of one step of the user agent."""
+        for output in outputs:
+            match output:
+                case sip.SessionOffered(id=identity) if identity in self._sessions.by_id:
+                    self._on_session_offered(output)
+                case sip.SessionOffered(id=identity) if identity in self._undecided:
+                    self._undecided[identity] = output
+                case sip.SessionOffered():
+                    self._on_new_session_offered(output, now)
+                case sip.SessionEstablished(id=identity, media=media):
+                    if session := self._sessions.by_id.get(identity):
+                        self._on_session_established(session, media)
+                case sip.UpdateFailed(id=identity, reason=reason) | sip.SessionRemoved(id=identity, reason=reason):
+                    self._pacing.withdraw(identity)
+                    self._undecided.pop(identity, None)
+                    self._on_session_removed(identity, reason)
+                case sip.Registered():
+                    self._parts.emit(BrokerRegistered())
+                case sip.RegistrationFailed(status=status, reason=reason):
+                    self._parts.emit(BrokerUnregistered(status, reason))
+                    if status in REGISTRATION_REFUSALS:
+                        self._parts.emit(SetTimer("register", now + REGISTER_AGAIN_S))
+                case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
+                    self._parts.emit(output)
+                case LoginRefused() | Limited():
+                    self._parts.emit(output)
+
+    def _on_new_session_offered(self, offer: sip.SessionOffered, now: float) -> None:
+        """Serve the offer of a new session, or let it wait while its user opens sessions too fast.
+
+        Every new session passes here before this server stores anything about it.
+        """
+        if not self._pacing.add(offer):
+            self._parts.emit(Limited("broker.user_connects_per_s", offer.remote_uri, "refused"))
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 503)])
+        elif offer not in self.serve_waiting(offer.remote_uri, now):
+            self._parts.emit(Limited("broker.user_connects_per_s", offer.remote_uri, "a new session waits"))
+
+    def serve_waiting(self, user: str, now: float) -> list[sip.SessionOffered]:
+        """Serve the offers of ``user`` that are due, or ask which server owns the session; return the offers."""
+        due, next_at = self._pacing.take_due(user, now)
+        if next_at is not None:
+            self._parts.emit(SetTimer(("connect", user), next_at))
+        for offer in due:
+            # The requests of an operator are about the server that was called.
+            if self._asks_owner and not offer.update and user not in self._broker.config.roles:
+                self._undecided[offer.id] = offer
+                self._parts.give(OWNERS, [OwnerWanted(offer.id, user)])
+            else:
+                self._on_session_offered(offer)
+        return due
+
+    def on_decided(self, decision: CallServed | CallRedirected) -> None:
+        """Serve the offer of a new session, or redirect it to its owner (RFC 3261 21.3.3), unless it was withdrawn."""
+        offer = self._undecided.pop(decision.call, None)
+        if offer is None:
+            return
+        if isinstance(decision, CallRedirected):
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 302, contacts=(decision.contact,))])
+            if previous := self._sessions.by_device.get((offer.remote_uri, _device_of(offer))):
+                self.end(previous, "its device was redirected to the server that owns the session")
+        else:
+            self._on_session_offered(offer)
+
+    def _on_session_offered(self, offer: sip.SessionOffered) -> None:
+        """Answer an authenticated agent that opens its session, or moves to another address in it."""
+        session = self._sessions.by_id.get(offer.id) or self._new_session(offer)
+        former = session.channel.local
+        try:
+            self._check_room(session)
+            opened, for_transports = session.channel.accept(self._channels.read(session.channel, offer.media))
+        except (RemoteProtocolError, LimitExceeded) as error:
+            self._refused(session, error)
+            self._parts.give(USER_AGENT, [sip.Refuse(offer.id, 488, str(error))])
+            return
+        previous = self._sessions.by_device.get((session.user, session.device))
+        if previous is not None and previous is not session:
+            # The same device opened a new session: the old one is over (SPEC E-10).
+            self._hang_up(previous)
+        self._sessions.add(session)
+        if opened:
+            session.fresh = True
+            self._sessions.connected(session, former)
+        self._parts.give(TRANSPORTS, for_transports)
+        self._parts.give(USER_AGENT, [sip.Answer(offer.id, self._channels.describe(session.channel), renews=True)])
+
+    def _new_session(self, offer: sip.SessionOffered) -> DeviceSession:
+        known = self._user_agent.sessions.get(offer.id)
+        channel = self._channels.make(offer.id, offer.remote_uri, known.local_media if known else None)
+        return DeviceSession(offer.id, offer.remote_uri, _device_of(offer), channel)
+
+    def _check_room(self, session: DeviceSession) -> None:
+        """Raise :class:`LimitExceeded` if a new session would be one device too many for its user.
+
+        At the bound, a session that nobody ended gives way if its device is not connected and no member any more.
+        """
+        if session.id in self._sessions.by_id:
+            return
+        others = self._sessions.others(session.user, session.device)
+        while others >= self._broker.config.user_devices_max and (stale := self._stale(session)):
+            self.end(stale, "gave way to another device of its user")
+            others = self._sessions.others(session.user, session.device)
+        if refusal := self._broker.refusal(session.user, session.device, others, self._sessions.by_device):
+            self._parts.give(TRANSPORTS, self.probes(session.user))
+            raise refusal
+
+    def probes(self, user: str) -> list[Input]:
+        """Return the checks whether the devices of ``user`` still answer: a device may have gone unnoticed (G-02)."""
+        return [Probe(each.channel.local) for each in self._sessions.of_user(user) if each.channel.local]
+
+    def _stale(self, wanted: DeviceSession) -> DeviceSession | None:
+        """Return a session of another device of the same user that the broker does not know any more."""
+        devices = self._broker.state.devices
+        for session in self._sessions.of_user(wanted.user):
+            if session.device != wanted.device and device_key(session.user, session.device) not in devices:
+                return session
+        return None
+
+    def _refused(self, session: DeviceSession, error: RemoteProtocolError | LimitExceeded) -> None:
+        self.refused[str(error)] += 1
+        limit = error.limit if isinstance(error, LimitExceeded) else None
+        self._parts.emit(ChannelRefused(session.user, str(error), limit))
+
+    def _on_session_established(self, session: DeviceSession, media: MediaDescription) -> None:
+        """Store an established or updated session for a restart, and report a new link to the broker.
+
+        The session may have ended in the same batch; the next output reports that.
+        """
+        sip_session = self._user_agent.sessions.get(session.id)
+        if sip_session is None:
+            return
+        try:
+            remote = self._channels.read(session.channel, media)
+            opened, for_transports = session.channel.agreed(remote)
+        except RemoteProtocolError as error:
+            self._refused(session, error)
+            if session.channel.remote is None:
+                self.set_disconnected([session])
+            return
+        self._sessions.connected(session)
+        self._parts.give(TRANSPORTS, for_transports)
+        local_id = session.channel.local
+        self._parts.give(TRANSPORTS, [SendMessage(local_id, each) for each in session.hold(held=not receives(media))])
+        if session.channel.protocol == "UDP" and not session.held:
+            # Behind a NAT of our own, packets come in only after a packet went out.
+            self._parts.give(TRANSPORTS, [Probe(local_id)])
+        address = f"{remote.address[0]}:{remote.address[1]}"
+        for_broker: list[Input] = []
+        if opened or session.fresh:
+            session.fresh = False
+            for_broker.append(LinkOpened(self._sessions.new_link(session), session.user, session.device))
+        for_broker.append(DialogChanged(session.user, session.device, address, sip_session.snapshot()))
+        self._parts.give(BROKER, for_broker)
+
+    def _on_session_removed(self, identity: str, reason: str) -> None:
+        if session := self._sessions.by_id.get(identity):
+            self._forget(session)
+            self._unbind(session, reason)
+
+    def renew(self, identity: str) -> None:
+        """Offer a new data channel in a session from before the restart, unless its agent has already done so."""
+        session = self._sessions.by_id.get(identity)
+        if session and session.channel.remote is None:
+            self._parts.give(TRANSPORTS, session.channel.offer())
+            self._parts.give(USER_AGENT, [sip.UpdateSession(identity, self._channels.describe(session.channel))])
+
+    def end(self, session: DeviceSession, reason: str) -> None:
+        """End a session whose link the broker has dropped for ``reason``."""
+        self._hang_up(session)
+        self._unbind(session, reason)
+
+    def set_disconnected(self, sessions: Iterable[DeviceSession]) -> None:
+        """Set the Remote Media Status of these sessions to DISCONNECTED; their SIP status stays (SPEC C-14)."""
+        disconnected = RemoteMediaStatus.DISCONNECTED
+        self._parts.give(USER_AGENT, [sip.SetMediaStatus(session.id, disconnected) for session in sessions])
+
+    def _hang_up(self, session: DeviceSession) -> None:
+        self._forget(session)
+        self._parts.give(USER_AGENT, [sip.TerminateSession(session.id)])
+
+    def _forget(self, session: DeviceSession) -> None:
+        self._sessions.remove(session)
+        self._parts.give(TRANSPORTS, session.channel.close())
+
+    def _unbind(self, session: DeviceSession, reason: str) -> None:
+        self._parts.give(
+            BROKER, [LinkClosed(session.link, reason), DialogChanged(session.user, session.device, "", b"")]
+        )
+
+
+def _device_of(offer: sip.SessionOffered) -> str:
+    """Return the name of the caller's device; a call without one is a device of its own."""
+    return (offer.instance or offer.id).removeprefix("<urn:uuid:").removesuffix(">")

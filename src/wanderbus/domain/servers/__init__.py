@@ -1,1 +1,0 @@
-"""Links between the servers of an event domain (SPEC J-12)."""

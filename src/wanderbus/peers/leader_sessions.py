@@ -1,0 +1,199 @@
+"""Sessions of this server at all other leaders of channels: the access server's side of the ordered model (SPEC K-02).
+
+::
+
+    broker ──InterestChanged, ForwardPublish, ArrivalsTaken──▶ ┌────────────────┐ ──▶ messages on links to leaders
+           ──AskLeader, SendToLeader─────────────────────────▶ │ LeaderSessions │
+    broker ◀─InterestEffective, PublishAnswered, EventArrived──── │                │ ◀── messages, links open and close
+           ◀─LeaderAnswered, FiltersArrived, LeaderLinkChanged └────────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from wanderbus import protocol
+from wanderbus.broker.messages import (
+    ArrivalMatched,
+    ArrivalsTaken,
+    ArrivalsWanted,
+    AskLeader,
+    ForwardPublish,
+    InterestChanged,
+    InterestEffective,
+    LeaderAnswered,
+    SendToLeader,
+)
+from wanderbus.broker.state.rows import LeaderRow
+from wanderbus.channels.interest.interest_source import TURN_S
+from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.filters import Filter
+from wanderbus.machine import Input, Output, SetTimer, TimerFired
+from wanderbus.peers.interest_charges import charges
+from wanderbus.peers.leader_interest import LeaderInterest
+from wanderbus.peers.leader_session import LeaderSession
+from wanderbus.peers.leader_status import LeaderStatus
+from wanderbus.peers.messages import (
+    ConnectServer,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+
+RETRY_S: Final = 2.0
+"""Pause until a subscription is requested again that a leader has refused, for example because its disk is full."""
+
+
+class LeaderSessions:
+    """Keeps a session at every other leader; ``step`` works as in every machine.
+
+    Its inputs are reports of links that this server opened, and outputs of the broker here. Its outputs are inputs of
+    both.
+
+    :param epoch: identifies this life of the server; it rises with each
+    :param positions: the last event of each leader that is durable here
+    :param have_moved: whether channels have had other leaders, which may still have events for this server
+    """
+
+    def __init__(
+        self, channels: OwnChannels, *, epoch: int, positions: Mapping[str, LeaderRow], have_moved: bool = False
+    ) -> None:
+        self._channels = channels
+        self._outputs: list[Input] = []
+        self._sessions: dict[str, LeaderSession] = {}
+        former = channels.others if have_moved else ()
+        for leader in sorted({*channels.directory.table.servers, *former}):
+            if leader != channels.server:
+                interest = LeaderInterest(channels.merging_of)
+                position = positions.get(leader) or LeaderRow()
+                self._sessions[leader] = LeaderSession(
+                    leader,
+                    interest,
+                    self._outputs,
+                    epoch=epoch,
+                    position=position,
+                    reports_interest=bool(channels.layout),
+                )
+        self._pending: dict[str, set[str]] = {}
+        """Leaders at which a subscription here does not count yet."""
+        self._leaders: dict[str, frozenset[str]] = {}
+        """Leaders of the subjects of each subscription here."""
+        self._retrying: set[str] = set()
+        self._merging: set[str] = set()
+        """Leaders of which a change of the interest goes on when a timer fires."""
+
+    def start(self) -> list[Input]:
+        """Return the requests for links to all leaders."""
+        return [ConnectServer(leader) for leader in self._sessions]
+
+    def has(self, server: str) -> bool:
+        """Return whether there is a session at ``server``."""
+        return server in self._sessions
+
+    @property
+    def pending(self) -> list[str]:
+        """Return the subscriptions here that do not count yet at some leader."""
+        return list(self._pending)
+
+    def statuses(self) -> list[LeaderStatus]:
+        """Return the state of the session at each leader."""
+        return [
+            LeaderStatus(
+                leader,
+                session.link is not None,
+                len(session.interest.wanted()),
+                session.interest.is_settled,
+                session.waiting_publishes,
+                session.position.number,
+            )
+            for leader, session in self._sessions.items()
+        ]
+
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        touched: dict[str, LeaderSession] = {}
+        timers: list[Input | Output] = []
+        for given in inputs:
+            match given:
+                case ServerMessageReceived(link=link, server=server, payload=payload):
+                    session = touched[server] = self._sessions[server]
+                    if session.link == link and session.received(payload) and server not in self._retrying:
+                        self._retrying.add(server)
+                        timers.append(SetTimer(server, now + RETRY_S))
+                case ArrivalsTaken(leader=leader, epoch=epoch, number=number):
+                    session = touched[leader] = self._sessions[leader]
+                    session.taken(epoch, number)
+                case ArrivalMatched(leader=leader, subject=subject, is_matched=is_matched):
+                    session = touched[leader] = self._sessions[leader]
+                    lineage = self._channels.lineage(subject)
+                    session.send(session.interest.event_arrived(lineage, is_matched=is_matched))
+                case ForwardPublish(leader=leader, publish=publish):
+                    self._sessions[leader].publish(publish)
+                case AskLeader(leader=leader, request=request):
+                    if (asked := self._sessions.get(leader)) is not None:
+                        asked.ask(request)
+                    else:
+                        reason = f"{leader} leads no channel of this domain; compare the domain files"
+                        self._outputs.append(LeaderAnswered(protocol.RequestRefused(request.request, reason)))
+                case SendToLeader(leader=leader, link=link, message=message):
+                    self._sessions[leader].send_on(link, message)
+                case InterestChanged():
+                    touched |= self._on_interest_changed(given)
+                case ServerLinkOpened(link=link, server=server):
+                    self._sessions[server].opened(link)
+                case ServerLinkClosed(link=link, server=server):
+                    if self._sessions[server].link == link:
+                        self._sessions[server].closed()
+                case ArrivalsWanted(leader=leader):
+                    self._sessions[leader].begin_again()
+                case TimerFired(key=("merging", str(server))):
+                    self._merging.discard(server)
+                    session = touched[server] = self._sessions[server]
+                    session.send(session.interest.go_on())
+                case TimerFired(key=str(server)):
+                    self._retrying.discard(server)
+                    self._sessions[server].send(self._sessions[server].interest.retry())
+        for session in touched.values():
+            session.finish()
+            self._count(session)
+            if not session.interest.is_merged and session.leader not in self._merging:
+                self._merging.add(session.leader)
+                timers.append(SetTimer(("merging", session.leader), now + TURN_S))
+        outputs, self._outputs[:] = [*self._outputs, *timers], []
+        return outputs
+
+    def _on_interest_changed(self, changed: InterestChanged) -> dict[str, LeaderSession]:
+        """Pass new and ended subscriptions to the leaders of their subjects; return their sessions."""
+        touched: dict[str, LeaderSession] = {}
+        of_leader: dict[str, dict[str, list[tuple[str, Filter]]]] = {}
+        for subscription, entries in changed.added.items():
+            for subject, interest in entries:
+                for leader in self._channels.other_leaders([subject]):
+                    of_leader.setdefault(leader, {}).setdefault(subscription, []).append((subject, interest))
+            leaders = self._channels.other_leaders(subject for subject, _ in entries)
+            self._leaders[subscription], self._pending[subscription] = leaders, set(leaders)
+        units = 0.0
+        for leader, added in sorted(of_leader.items()):
+            session = touched[leader] = self._sessions[leader]
+            session.send(session.interest.add(added))
+            units += session.interest.units
+        self._outputs += charges(changed.added, units)
+        for subscription in changed.removed:
+            self._pending.pop(subscription, None)
+            for leader in sorted(self._leaders.pop(subscription, ())):
+                session = touched[leader] = self._sessions[leader]
+                session.send(session.interest.remove(subscription))
+        return touched
+
+    def _count(self, session: LeaderSession) -> None:
+        """Report the subscriptions that count at all leaders now."""
+        counting: list[str] = []
+        for subscription in session.interest.take_counting():
+            if (pending := self._pending.get(subscription)) is not None:
+                pending.discard(session.leader)
+                if not pending:
+                    del self._pending[subscription]
+                    counting.append(subscription)
+        if counting:
+            self._outputs.append(InterestEffective(tuple(counting)))

@@ -1,0 +1,78 @@
+"""Inputs and outputs of :class:`~wanderbus.peers.session_owners.SessionOwners`, and what it sends on links.
+
+A message between servers is a prefix and a msgpack array whose first item is the kind.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from wanderbus.errors import RemoteProtocolError
+from wanderbus.machine import Input, Output
+
+OWNER_PREFIX: Final = b"\x04"
+"""First byte of a message about the owner of a session; messages of agents are arrays, and begin with another."""
+
+TEXT_CHARACTERS_MAX: Final = 1_024
+"""Largest length of a user or of a contact in a message."""
+
+
+class OwnerWanted(Input, frozen=True):
+    """Decide which server serves the new call of ``user``; :class:`CallServed` or :class:`CallRedirected` follows.
+
+    It is ignored for a call that is not decided yet.
+    """
+
+    call: str
+    user: str
+
+
+class CallServed(Output, frozen=True):
+    """This server serves the call."""
+
+    call: str
+
+
+class CallRedirected(Output, frozen=True):
+    """Another server owns a session of the caller: redirect the call to its ``contact``, a SIP URI."""
+
+    call: str
+    contact: str
+
+
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
+
+
+class OwnerAsked(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Question whether the receiver has a session of ``user``."""
+
+    request: int
+    user: Text
+
+
+class OwnerAnswered(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Answer to ``request``: the SIP URI of the answering server if it has a session of the user, else ""."""
+
+    request: int
+    contact: Text
+
+
+Message = OwnerAsked | OwnerAnswered
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of ``message``, with the prefix."""
+    return OWNER_PREFIX + _encoder.encode(message)
+
+
+def decode(payload: bytes) -> Message:
+    """Return the message in ``payload``, without the prefix; :class:`RemoteProtocolError` if it is invalid."""
+    try:
+        return _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a message about the owner of a session: {error}", None) from None

@@ -1,0 +1,23 @@
+"""Parts of an access server that are there only in a domain of several servers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wanderbus.peers.decentralised_interest import DecentralisedInterest
+from wanderbus.peers.leader_sessions import LeaderSessions
+from wanderbus.peers.links import ServerLinks
+
+
+class ServerParts(NamedTuple):
+    """The links to the other servers of the domain, and what uses them.
+
+    ``decentralised`` is the interest in decentralised channels, None if there are none. ``others`` are the names of
+    the other servers.
+    """
+
+    name: str
+    links: ServerLinks
+    leaders: LeaderSessions
+    decentralised: DecentralisedInterest | None = None
+    others: tuple[str, ...] = ()

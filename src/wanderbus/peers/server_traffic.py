@@ -1,0 +1,230 @@
+"""Messages between servers: routes of the links, of the sessions at leaders, and of the broker's part in both.
+
+A link that another server has opened is to the broker what the data channel of an agent is. On a link that this server
+has opened, it has a session at the other one. Messages of the decentralised model have a prefix. Those of the causal
+order between two servers use the link that the one with the lower name has opened, in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from wanderbus.broker.messages import (
+    AdvertisementsChanged,
+    CausalMessageArrived,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
+    DirectLinkClosed,
+    DirectLinkOpened,
+    LinkClosed,
+    LinkDropped,
+    LinkOpened,
+    MessageArrived,
+    RoutesAnswered,
+    SendOnLink,
+)
+from wanderbus.broker.servers.leader_messages import LeaderTrouble
+from wanderbus.broker.servers.server_users import server_user
+from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX
+from wanderbus.channels.interest.multicast import MulticastCounts
+from wanderbus.composition import Composition, Part
+from wanderbus.machine import Input, Output, scoped
+from wanderbus.peers.leader_status import LeaderStatus
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    ConsumedOnServerLink,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+    ServerReachable,
+    ServerUnreachable,
+)
+from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed
+from wanderbus.peers.parts import BROKER, DECENTRALISED_INTEREST, LEADERS, OWNERS, SERVER_LINKS
+from wanderbus.peers.server_parts import ServerParts
+from wanderbus.peers.session_owners import SessionOwners
+
+FIRST_LINK: Final = 2**48
+"""Number of the first link between servers: no link of an agent has so high a number."""
+
+_DEVICE: Final = "server"
+_FOR_LINKS: Final = (ConnectServer, SendOnServerLink, CloseServerLink)
+_FOR_INTEREST: Final = (
+    DecentralisedInterestChanged,
+    AdvertisementsChanged,
+    DecentralisedArrivalMatched,
+    RoutesAnswered,
+)
+_PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
+
+
+class ServerTraffic:
+    """Routes between the links to other servers, this server's sessions at leaders, and the broker.
+
+    :param servers: the links, and the parts that use them
+    :param domain: the domain of the servers, which their users at the broker have
+    :param owners: decides where new calls are served; None serves all here
+    :param on_decided: is called with each decision
+    """
+
+    def __init__(
+        self,
+        parts: Composition,
+        servers: ServerParts,
+        domain: str,
+        owners: SessionOwners | None = None,
+        on_decided: Callable[[CallServed | CallRedirected], None] = lambda decision: None,
+    ) -> None:
+        self._parts = parts
+        self._name, self._links, self._leaders, self._interest, self._others = servers
+        self._owners = owners
+        self._on_decided = on_decided
+        self._domain = domain
+        self._accepted: set[int] = set()
+        """Links that other servers have opened."""
+        parts.add(SERVER_LINKS, Part(self._links.step, self.route_links))
+        parts.add(LEADERS, Part(self._leaders.step, self.route_leaders))
+        if self._interest is not None:
+            parts.add(DECENTRALISED_INTEREST, Part(self._interest.step, self.route_interest))
+        if owners is not None:
+            parts.add(OWNERS, Part(owners.step, self.route_owners))
+
+    def statuses(self) -> list[LeaderStatus]:
+        """Return the state of this server's session at each leader."""
+        return self._leaders.statuses()
+
+    def troubles(self) -> Mapping[str, str]:
+        """Return for each server that cannot be reached the reason, as reported last."""
+        found = {each: self._links.trouble(each) for each in self._others}
+        return {server: reason for server, reason in found.items() if reason}
+
+    def multicast_counts(self) -> Mapping[str, MulticastCounts]:
+        """Return for each other server the changes of interest that this one has sent it by multicast."""
+        return {} if self._interest is None else self._interest.multicast_counts()
+
+    def start(self, now: float) -> None:
+        """Open the links to all leaders, and to all servers if channels are decentralised or sessions have owners."""
+        self._parts.give(SERVER_LINKS, self._leaders.start())
+        if self._owners is not None:
+            self._parts.give(SERVER_LINKS, self._owners.start(now))
+        if self._interest is not None:
+            self.route_interest(scoped(DECENTRALISED_INTEREST, self._interest.start(now)), now)
+
+    def route_links(self, outputs: list[Output], now: float) -> None:
+        """Pass what arrived to the parts and to the broker, each as one batch."""
+        for_broker: list[Input] = []
+        for_leaders: list[Output] = []
+        for_interest: list[Output] = []
+        for_owners: list[Output] = []
+        read: dict[int, int] = {}
+        for output in outputs:
+            match output:
+                case ServerMessageReceived(link=link, server=server, payload=payload):
+                    if self._owners is not None and payload[:1] == OWNER_PREFIX:
+                        for_owners.append(ServerMessageReceived(link, server, payload[1:]))
+                        read[link] = read.get(link, 0) + 1
+                    elif self._interest is not None and payload[:1] in _PREFIXES:
+                        if payload[:1] == CAUSAL_PREFIX:
+                            for_broker.append(CausalMessageArrived(link, server, payload[1:]))
+                        else:
+                            for_interest.append(ServerMessageReceived(link, server, payload[1:]))
+                        read[link] = read.get(link, 0) + 1
+                    elif link in self._accepted:
+                        for_broker.append(MessageArrived(link, payload))
+                    else:
+                        if self._leaders.has(server):
+                            for_leaders.append(output)
+                        read[link] = read.get(link, 0) + 1
+                case ServerLinkOpened(link=link, server=server, is_ours=is_ours):
+                    self._parts.emit(output)
+                    for_owners.append(output)
+                    if is_ours and self._leaders.has(server):
+                        for_leaders.append(output)
+                    elif not is_ours:
+                        self._accepted.add(link)
+                        user = server_user(server, self._domain)
+                        for_broker.append(LinkOpened(link, user, _DEVICE, is_server=True))
+                    if self._interest is not None:
+                        for_interest.append(output)
+                        if is_ours is (self._name < server):
+                            for_broker.append(DirectLinkOpened(link, server))
+                case ServerLinkClosed(link=link, server=server, reason=reason):
+                    self._parts.emit(output)
+                    for_owners.append(output)
+                    if link in self._accepted:
+                        self._accepted.remove(link)
+                        for_broker.append(LinkClosed(link, reason))
+                    elif self._leaders.has(server):
+                        for_leaders.append(output)
+                    if self._interest is not None:
+                        for_interest.append(output)
+                        for_broker.append(DirectLinkClosed(link, server))
+                case ServerUnreachable(server=server, reason=reason):
+                    for_broker.append(LeaderTrouble(server, f"it cannot be reached, {reason}"))
+                    self._parts.emit(output)
+                case ServerReachable(server=server):
+                    for_broker.append(LeaderTrouble(server, ""))
+                    self._parts.emit(output)
+                case _:
+                    self._parts.emit(output)
+        self._parts.give(LEADERS, for_leaders)
+        self._parts.give(DECENTRALISED_INTEREST, for_interest)
+        self._parts.give(BROKER, for_broker)
+        if self._owners is not None:
+            self._parts.give(OWNERS, for_owners)
+        # The windows of the session bound the events, so a link needs no other bound.
+        self._parts.give(SERVER_LINKS, [ConsumedOnServerLink(link, count) for link, count in read.items()])
+
+    def route_leaders(self, outputs: list[Input | Output], now: float) -> None:
+        """Pass messages to the links, and events and answers to the broker, each as one batch."""
+        self._route(outputs)
+
+    def route_interest(self, outputs: list[Input | Output], now: float) -> None:
+        """Pass messages to the links, and changed routes and answers to the broker, each as one batch."""
+        self._route(outputs)
+
+    def route_owners(self, outputs: list[Input | Output], now: float) -> None:
+        """Pass messages to the links as one batch, and report the decisions."""
+        others: list[Input | Output] = []
+        for output in outputs:
+            if isinstance(output, CallServed | CallRedirected):
+                self._on_decided(output)
+            else:
+                others.append(output)
+        self._route(others)
+
+    def _route(self, outputs: list[Input | Output]) -> None:
+        for_links: list[Input] = []
+        for_broker: list[Input] = []
+        for output in outputs:
+            if isinstance(output, Output):
+                self._parts.emit(output)
+            elif isinstance(output, _FOR_LINKS):
+                for_links.append(output)
+            else:
+                for_broker.append(output)
+        self._parts.give(SERVER_LINKS, for_links)
+        self._parts.give(BROKER, for_broker)
+
+    def give_broker_outputs(self, for_links: Iterable[Output], for_leaders: list[Output]) -> None:
+        """Pass the broker's outputs for links of other servers, and those about leaders and interest."""
+        if self._interest is not None:
+            self._parts.give(DECENTRALISED_INTEREST, [each for each in for_leaders if isinstance(each, _FOR_INTEREST)])
+            for_leaders = [each for each in for_leaders if not isinstance(each, _FOR_INTEREST)]
+        self._parts.give(LEADERS, for_leaders)
+        given: list[Input] = []
+        for output in for_links:
+            match output:
+                case SendOnLink(link=link, payload=payload):
+                    given.append(SendOnServerLink(link, payload))
+                case LinkDropped(link=link, reason=reason):
+                    given.append(CloseServerLink(link, reason))
+        self._parts.give(SERVER_LINKS, given)
+
+    def consumed(self, done: Mapping[int, int]) -> None:
+        """Report how many messages of the links of other servers the broker has processed."""
+        reports = [ConsumedOnServerLink(link, count) for link, count in done.items() if link in self._accepted]
+        self._parts.give(SERVER_LINKS, reports)

@@ -1,0 +1,212 @@
+"""Owner of a user's session among the access servers of a domain: where a new call is served (SPEC J-01, L-06).
+
+::
+
+    signalling ──OwnerWanted──▶ ┌───────────────┐ ──▶ questions and answers on links
+    signalling ◀─CallServed──── │ SessionOwners │ ◀── messages, links open and close
+               ◀─CallRedirected └───────────────┘
+
+A server owns a user's session if it has subscriptions of the user, or notifications that wait. It serves the calls of
+this user. For any other user it asks all servers with a link. It redirects the call to the first one that says that it
+is the owner, and serves the call itself if there is none. Nothing is stored: each owner answers from its own state, so
+an answer is never stale, and a server that is down is no owner.
+
+A call that comes back after its redirection is served: the caller could not reach the owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from wanderbus.broker.state.rows import SessionRow
+from wanderbus.errors import RemoteProtocolError, SIPParseError
+from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+from wanderbus.peers.owner_messages import (
+    CallRedirected,
+    CallServed,
+    Message,
+    OwnerAnswered,
+    OwnerAsked,
+    OwnerWanted,
+    decode,
+    encode,
+)
+from wanderbus.sip.message.uri import SIPUri
+
+ANSWER_S: Final = 0.5
+"""Timeout of a question. The proxy waits 2 s for the answer to an INVITE, and an agent 4 s."""
+
+FIRST_LINKS_S: Final = 5.0
+"""Time after the start in which a question also waits for servers that had no link yet."""
+
+QUESTIONS_MAX: Final = 1_024
+"""Largest number of calls that wait for answers; a further one is served here."""
+
+RETURN_S: Final = 32.0
+"""Time for which a redirected call is remembered: that of timer B, in which an INVITE to the owner times out."""
+
+REDIRECTED_MAX: Final = 4_096
+"""Largest number of redirected calls that are remembered; the oldest one is forgotten first."""
+
+
+class Sessions(Protocol):
+    """The sessions of a server by user."""
+
+    def sessions_of(self, user: str) -> Sequence[SessionRow]:
+        """Return the sessions of a user."""
+        ...
+
+
+class _Question:
+    """A call that waits for the answers of the servers in ``unanswered``."""
+
+    def __init__(self, call: str, user: str, unanswered: set[str]) -> None:
+        self.call = call
+        self.user = user
+        self.unanswered = unanswered
+
+
+class SessionOwners:
+    """Decides where new calls are served, and answers the questions of other servers; ``step`` as in every machine.
+
+    :param others: the names of the other servers of the domain
+    :param sessions: the sessions of this server
+    :param contact: SIP URI at which the other servers' callers reach this one
+    """
+
+    def __init__(self, others: Iterable[str], sessions: Sessions, contact: str) -> None:
+        self._others = tuple(others)
+        self._sessions = sessions
+        self._contact = contact
+        self._links: dict[str, list[int]] = {}
+        """Open links by server, the newest last."""
+        self._unseen = set(self._others)
+        """Servers without a link since the start."""
+        self._unseen_until = 0.0
+        self._questions: dict[int, _Question] = {}
+        self._requests: dict[str, int] = {}
+        """Number of the question of each call that is not decided."""
+        self._last_request = 0
+        self._redirected: dict[str, float] = {}
+        """Redirected calls, and the second until which each is remembered; the oldest is first."""
+        self._outputs: list[Input | Output] = []
+
+    def start(self, now: float) -> list[Input]:
+        """Begin a life of the server; return the requests for links to all other servers."""
+        self._unseen_until = now + FIRST_LINKS_S
+        return [ConnectServer(server) for server in self._others]
+
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+        """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
+        for given in inputs:
+            match given:
+                case OwnerWanted():
+                    self._on_wanted(given, now)
+                case ServerMessageReceived():
+                    self._on_message(given, now)
+                case ServerLinkOpened(link=link, server=server):
+                    self._on_link_opened(link, server)
+                case ServerLinkClosed(link=link, server=server):
+                    self._on_link_closed(link, server)
+                case TimerFired(key=int(request)):
+                    if question := self._questions.get(request):
+                        self._serve(question.call)
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def owns(self, user: str) -> bool:
+        """Return whether this server has subscriptions of ``user``, or notifications that wait."""
+        sessions = self._sessions.sessions_of(user)
+        return any(not each.is_fenced and bool(each.subscriptions or each.waiting) for each in sessions)
+
+    def _on_wanted(self, wanted: OwnerWanted, now: float) -> None:
+        call, user = wanted.call, wanted.user
+        if call in self._requests:
+            return
+        has_returned = self._redirected.pop(call, now) > now
+        asked = set(self._links) | (self._unseen if now < self._unseen_until else set())
+        if has_returned or not asked or len(self._questions) >= QUESTIONS_MAX or self.owns(user):
+            self._outputs.append(CallServed(call))
+            return
+        self._last_request += 1
+        request = self._requests[call] = self._last_request
+        self._questions[request] = _Question(call, user, asked)
+        self._outputs.append(SetTimer(request, now + ANSWER_S))
+        for server in sorted(asked & self._links.keys()):
+            self._send(server, OwnerAsked(request, user))
+
+    def _on_message(self, received: ServerMessageReceived, now: float) -> None:
+        server = received.server
+        try:
+            match decode(received.payload):
+                case OwnerAsked(request=request, user=user):
+                    answer = OwnerAnswered(request, self._contact if self.owns(user) else "")
+                    self._outputs.append(SendOnServerLink(received.link, encode(answer)))
+                case OwnerAnswered(request=request, contact=contact):
+                    if question := self._questions.get(request):
+                        self._on_answer(question, server, contact, now)
+        except (RemoteProtocolError, SIPParseError) as error:
+            self._outputs.append(CloseServerLink(received.link, f"{server}: {error}"))
+
+    def _on_answer(self, question: _Question, server: str, contact: str, now: float) -> None:
+        if contact:
+            target = str(SIPUri.parse(contact))
+            self._close(question.call)
+            self._remember(question.call, now)
+            self._outputs.append(CallRedirected(question.call, target))
+        else:
+            self._strike(question, server)
+
+    def _on_link_opened(self, link: int, server: str) -> None:
+        """Repeat the questions without an answer: a link that failed may have lost them."""
+        self._links.setdefault(server, []).append(link)
+        self._unseen.discard(server)
+        for request, question in self._questions.items():
+            if server in question.unanswered:
+                self._send(server, OwnerAsked(request, question.user))
+
+    def _on_link_closed(self, link: int, server: str) -> None:
+        """Expect no answer of a server without a link."""
+        links = self._links.get(server, [])
+        if link in links:
+            links.remove(link)
+        if links or server not in self._links:
+            return
+        del self._links[server]
+        for question in list(self._questions.values()):
+            self._strike(question, server)
+
+    def _strike(self, question: _Question, server: str) -> None:
+        """Expect no answer of ``server`` any more; the last one decides."""
+        question.unanswered.discard(server)
+        if not question.unanswered:
+            self._serve(question.call)
+
+    def _serve(self, call: str) -> None:
+        self._close(call)
+        self._outputs.append(CallServed(call))
+
+    def _close(self, call: str) -> None:
+        """Forget the question about a call."""
+        request = self._requests.pop(call)
+        del self._questions[request]
+        self._outputs.append(CancelTimer(request))
+
+    def _remember(self, call: str, now: float) -> None:
+        while self._redirected and (
+            len(self._redirected) >= REDIRECTED_MAX or next(iter(self._redirected.values())) <= now
+        ):
+            del self._redirected[next(iter(self._redirected))]
+        self._redirected[call] = now + RETURN_S
+
+    def _send(self, server: str, message: Message) -> None:
+        self._outputs.append(SendOnServerLink(self._links[server][-1], encode(message)))

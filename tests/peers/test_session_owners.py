@@ -1,0 +1,254 @@
+"""Servers that ask each other who owns a session, on links that are function calls (SPEC J-01, L-06)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from wanderbus.broker.state.rows import SessionRow
+from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers import owner_messages, session_owners
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    ConnectServer,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
+from wanderbus.peers.owner_messages import (
+    OWNER_PREFIX,
+    CallRedirected,
+    CallServed,
+    OwnerAnswered,
+    OwnerAsked,
+    OwnerWanted,
+)
+from wanderbus.peers.session_owners import ANSWER_S, FIRST_LINKS_S, RETURN_S, SessionOwners
+
+ALICE = "sip:alice@example.org"
+LATER = FIRST_LINKS_S
+EAST, NORTH = 1, 2
+"""Links of south to these servers."""
+
+
+class Rows:
+    """The sessions of a server."""
+
+    def __init__(self, *rows: SessionRow) -> None:
+        self.rows = rows
+
+    def sessions_of(self, user: str) -> tuple[SessionRow, ...]:
+        return tuple(each for each in self.rows if each.user == user)
+
+
+def session(user: str = ALICE, **values: object) -> SessionRow:
+    return msgspec.structs.replace(SessionRow(user, "default", 1), **values)
+
+
+class South:
+    """The server ``south``, with what it has sent and decided."""
+
+    def __init__(self, *rows: SessionRow, links: tuple[int, ...] = (EAST, NORTH)) -> None:
+        self.machine = SessionOwners(("east", "north"), Rows(*rows), "sip:broker@192.0.2.3:5070")
+        self.now = 0.0
+        self.asked: list[tuple[int, OwnerAsked | OwnerAnswered]] = []
+        self.decided: list[CallServed | CallRedirected] = []
+        self.closed: list[CloseServerLink] = []
+        self.timers: dict[object, float] = {}
+        assert self.machine.start(self.now) == [ConnectServer("east"), ConnectServer("north")]
+        for link in links:
+            self.open(link)
+        self.now = LATER
+
+    def open(self, link: int, server: str | None = None) -> None:
+        self.give(ServerLinkOpened(link, server or server_at(link), is_ours=True))
+
+    def close(self, link: int) -> None:
+        self.give(ServerLinkClosed(link, server_at(link), "it failed"))
+
+    def give(self, *inputs: Input | Output) -> None:
+        for each in self.machine.step(inputs, self.now):
+            match each:
+                case SendOnServerLink(link=link, payload=payload):
+                    assert payload[:1] == OWNER_PREFIX
+                    self.asked.append((link, owner_messages.decode(payload[1:])))
+                case CallServed() | CallRedirected():
+                    self.decided.append(each)
+                case CloseServerLink():
+                    self.closed.append(each)
+                case SetTimer(key=key, at=at):
+                    self.timers[key] = at
+                case CancelTimer(key=key):
+                    self.timers.pop(key, None)
+                case _:
+                    raise AssertionError(each)
+
+    def call(self, call: str = "call", user: str = ALICE) -> None:
+        self.give(OwnerWanted(call, user))
+
+    def answer(self, link: int, request: int = 1, contact: str = "") -> None:
+        payload = owner_messages.encode(OwnerAnswered(request, contact))[1:]
+        self.give(ServerMessageReceived(link, server_at(link), payload))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        for key in [key for key, at in self.timers.items() if at <= self.now]:
+            del self.timers[key]
+            self.give(TimerFired(key))
+
+
+def server_at(link: int) -> str:
+    return "east" if link % 2 else "north"
+
+
+def test_the_call_of_a_user_of_this_server_is_served_without_a_question() -> None:
+    south = South(session(subscriptions=["a"]))
+    south.call()
+    assert south.decided == [CallServed("call")]
+    assert south.asked == []
+
+
+def test_all_servers_are_asked_and_the_owner_gets_the_call() -> None:
+    south = South()
+    south.call()
+    assert south.asked == [(EAST, OwnerAsked(1, ALICE)), (NORTH, OwnerAsked(1, ALICE))]
+    south.answer(EAST)
+    assert south.decided == []
+    south.answer(NORTH, contact="sip:broker@192.0.2.2:5070;transport=tcp")
+    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.2:5070;transport=tcp")]
+    assert south.timers == {}
+
+
+def test_a_call_is_served_here_once_no_server_is_the_owner() -> None:
+    south = South()
+    south.call()
+    south.answer(EAST)
+    south.answer(EAST)
+    assert south.decided == [], "a second answer of one server is not one of the other"
+    south.answer(NORTH)
+    assert south.decided == [CallServed("call")]
+    south.answer(NORTH, contact="sip:broker@192.0.2.2:5070")
+    assert south.decided == [CallServed("call")], "an answer after the decision changes nothing"
+    assert south.timers == {}
+
+
+def test_an_owner_that_is_down_keeps_no_caller_waiting() -> None:
+    south = South()
+    south.call()
+    south.answer(EAST)
+    south.wait(ANSWER_S - 0.01)
+    assert south.decided == []
+    south.wait(0.01)
+    assert south.decided == [CallServed("call")], "north is silent"
+    south.call("second")
+    south.answer(EAST, 2)
+    south.close(NORTH)
+    assert south.decided[1:] == [CallServed("second")], "the link to north has failed"
+    south.call("third")
+    assert south.asked[-1] == (EAST, OwnerAsked(3, ALICE)), "north is not asked"
+    south.answer(EAST, 3)
+    assert south.decided[2:] == [CallServed("third")]
+    south.close(EAST)
+    south.call("fourth")
+    assert south.decided[3:] == [CallServed("fourth")], "there is nobody to ask"
+
+
+def test_a_question_is_repeated_on_a_new_link() -> None:
+    south = South()
+    south.call()
+    south.answer(EAST)
+    south.open(4)
+    south.close(NORTH)
+    assert south.decided == []
+    assert south.asked[-1] == (4, OwnerAsked(1, ALICE))
+    south.answer(4, contact="sip:broker@192.0.2.2")
+    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.2")]
+
+
+def test_the_first_questions_also_wait_for_the_first_links() -> None:
+    south = South(links=(EAST,))
+    south.now = LATER - 1
+    south.call()
+    south.answer(EAST)
+    assert south.decided == []
+    south.open(NORTH)
+    assert south.asked[-1] == (NORTH, OwnerAsked(1, ALICE))
+    south.answer(NORTH, contact="sip:broker@192.0.2.2")
+    assert south.decided == [CallRedirected("call", "sip:broker@192.0.2.2")]
+    late = South(links=(EAST,))
+    late.call()
+    late.answer(EAST)
+    assert late.decided == [CallServed("call")], "north had its time"
+
+
+@pytest.mark.parametrize(
+    ("row", "is_owner"),
+    [
+        (session(subscriptions=["a"]), True),
+        (session(waiting=1), True),
+        (session(subscriptions=["a"], waiting=1, is_fenced=True), False),
+        (session(devices=["d"], ended=["a"]), False),
+        (session("sip:bob@example.org", subscriptions=["a"]), False),
+    ],
+)
+def test_the_owner_has_subscriptions_or_notifications_that_wait(row: SessionRow, is_owner: bool) -> None:
+    south = South(row)
+    payload = owner_messages.encode(OwnerAsked(7, ALICE))[1:]
+    south.give(ServerMessageReceived(EAST, "east", payload))
+    assert south.asked == [(EAST, OwnerAnswered(7, "sip:broker@192.0.2.3:5070" if is_owner else ""))]
+
+
+def test_a_call_that_returns_is_served_here_because_its_caller_could_not_reach_the_owner() -> None:
+    south = South()
+    for call in ("call", "other"):
+        south.call(call)
+        south.answer(NORTH, len(south.decided) + 1, "sip:broker@192.0.2.2")
+    south.wait(4.0)
+    south.call("call")
+    assert south.decided[2:] == [CallServed("call")]
+    south.wait(RETURN_S)
+    south.call("other")
+    assert south.decided[3:] == [], "this is a new call by now"
+    assert south.asked[-1] == (NORTH, OwnerAsked(3, ALICE))
+
+
+def test_a_call_that_is_offered_again_has_one_question() -> None:
+    south = South()
+    south.call()
+    south.call()
+    assert len(south.asked) == 2
+    south.wait(ANSWER_S)
+    assert south.decided == [CallServed("call")]
+    assert south.timers == {}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x93\x09\x01\x02",
+        owner_messages.encode(OwnerAnswered(1, f"sip:{'x' * 2_000}@192.0.2.2"))[1:],
+        owner_messages.encode(OwnerAnswered(1, "sip:broker@192.0.2.2\r\nVia: x"))[1:],
+        owner_messages.encode(OwnerAnswered(1, "nobody"))[1:],
+    ],
+)
+def test_a_malformed_message_closes_the_link(payload: bytes) -> None:
+    south = South()
+    south.call()
+    south.give(ServerMessageReceived(NORTH, "north", payload))
+    assert [each.link for each in south.closed] == [NORTH]
+    assert south.decided == []
+
+
+def test_memory_of_questions_and_redirections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_owners, "QUESTIONS_MAX", 3)
+    monkeypatch.setattr(session_owners, "REDIRECTED_MAX", 3)
+    south = South()
+    for number in range(5):
+        south.call(f"call {number}")
+    assert south.decided == [CallServed("call 3"), CallServed("call 4")]
+    for number in range(1, 10):
+        south.call(f"next {number}")
+        south.answer(NORTH, number, "sip:broker@192.0.2.2")
+    assert len(south.machine._redirected) == 3
