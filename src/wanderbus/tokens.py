@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+SLICE_S: Final = 0.005
+"""Length of a slice: its tokens may be used at once. Other work waits no longer than one slice takes, which at 2,000
+a second is a quarter of a millisecond."""
 
-class Tokens:
+_ROUNDING: Final = 1e-6
+"""Part of a token that may be missing: who waits until a token is due finds it."""
+
+
+class TokenBucket:
     """A bucket of at most ``capacity`` tokens that starts full and refills at ``per_s``."""
 
     __slots__ = ("_at", "_capacity", "_held", "_per_s")
@@ -19,7 +26,7 @@ class Tokens:
     def take(self, now: float, count: float = 1.0) -> bool:
         """Take ``count`` tokens if they are available, or all tokens of a full bucket of smaller capacity."""
         self._fill(now)
-        if self._held < min(count, self._capacity):
+        if self._held < min(count, self._capacity) - _ROUNDING:
             return False
         self._held = max(0.0, self._held - count)
         return True
@@ -34,35 +41,16 @@ class Tokens:
         self._fill(now)
         return self._held >= self._capacity
 
+    def full_at(self) -> float:
+        """Return the time when the bucket is full, 0 before its first use, provided that no token is taken until then."""
+        return 0.0 if self._at is None else self._at + (self._capacity - self._held) / self._per_s
+
     def _fill(self, now: float) -> None:
         passed_s = 0.0 if self._at is None else max(0.0, now - self._at)
         self._held = min(self._capacity, self._held + passed_s * self._per_s)
         self._at = now
 
 
-SLICE_S: Final = 0.005
-"""Length of a slice: its tokens may be used at once. Other work waits no longer than one slice takes, which at 2,000
-a second is a quarter of a millisecond."""
-
-
-class TokenBucket:
-    """Permits ``rate_per_s`` a second on average, in slices; full at second ``now``."""
-
-    def __init__(self, rate_per_s: float, now: float) -> None:
-        self._rate_per_s = rate_per_s
-        self._most = max(1.0, rate_per_s * SLICE_S)
-        self._tokens = self._most
-        self._at = now
-
-    def take(self, now: float) -> bool:
-        """Take a token at monotonic second ``now`` if there is one; return whether there was."""
-        self._tokens = min(self._most, self._tokens + max(0.0, now - self._at) * self._rate_per_s)
-        self._at = now
-        if self._tokens < 1 - 1e-6:
-            return False
-        self._tokens -= 1
-        return True
-
-    def full_at(self) -> float:
-        """Return the time when the next slice is complete, provided that no token is taken until then."""
-        return self._at + (self._most - self._tokens) / self._rate_per_s
+def bucket_of_slices(per_s: float) -> TokenBucket:
+    """Return a bucket that permits ``per_s`` on average: the tokens of a slice at once, but at least one."""
+    return TokenBucket(per_s, max(1.0, per_s * SLICE_S))

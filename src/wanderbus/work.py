@@ -1,7 +1,7 @@
 """Counted work of a computation whose input somebody else chooses, and the bound on it (SPEC U-02).
 
 Work is counted, not timed, so every machine, a simulation and the replay of a log decide alike. One unit is about 10 ns
-on the reference machine. What a user may do over time is a bucket of units, :class:`wanderbus.tokens.Tokens`.
+on the reference machine. What a user may do over time is a bucket of units, :class:`wanderbus.tokens.TokenBucket`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from wanderbus.broker.queues.return_pace import TIMER
 from wanderbus.machine import TimerFired
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.subscription import QueuePolicy
-from wanderbus.tokens import SLICE_S, TokenBucket
+from wanderbus.tokens import SLICE_S, bucket_of_slices
 
 CAROL = "sip:carol@example.org"
 
@@ -21,7 +21,7 @@ SLICE = 8
 
 
 def test_a_bucket_gives_a_slice_at_once_and_its_rate_from_then_on() -> None:
-    bucket = TokenBucket(1_000.0, 0.0)
+    bucket = bucket_of_slices(1_000.0)
     slice_count = round(1_000 * SLICE_S)
     assert [bucket.take(0.0) for _ in range(slice_count + 1)] == [True] * slice_count + [False]
     assert bucket.full_at() == pytest.approx(SLICE_S)
@@ -34,7 +34,7 @@ def test_a_bucket_gives_a_slice_at_once_and_its_rate_from_then_on() -> None:
 
 
 def test_a_slow_bucket_gives_one_at_a_time_and_does_not_save_up() -> None:
-    bucket = TokenBucket(0.5, 10.0)
+    bucket = bucket_of_slices(0.5)
     assert [bucket.take(10.0), bucket.take(11.9), bucket.take(12.0), bucket.take(12.0)] == [True, False, True, False]
     assert [bucket.take(1_000.0), bucket.take(1_000.0)] == [True, False]
     assert [bucket.take(999.0), bucket.take(1_002.0)] == [False, True], "a clock that goes back gives nothing"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.tokens import SLICE_S, TokenBucket
+from wanderbus.tokens import SLICE_S, bucket_of_slices
 
 rates = st.floats(0.05, 20_000.0)
 pauses = st.lists(st.one_of(st.just(0.0), st.floats(0.0, 0.05), st.floats(0.0, 30.0)), min_size=1, max_size=120)
@@ -14,7 +14,7 @@ pauses = st.lists(st.one_of(st.just(0.0), st.floats(0.0, 0.05), st.floats(0.0, 3
 
 @given(rates, pauses)
 def test_g22_no_window_has_more_than_its_rate_and_one_burst(rate_per_s: float, pauses: list[float]) -> None:
-    bucket, now, taken = TokenBucket(rate_per_s, 100.0), 100.0, []
+    bucket, now, taken = bucket_of_slices(rate_per_s), 100.0, []
     for pause in pauses:
         now += pause
         taken += [now] * sum(bucket.take(now) for _ in range(3))
@@ -26,7 +26,7 @@ def test_g22_no_window_has_more_than_its_rate_and_one_burst(rate_per_s: float, p
 
 @given(rates)
 def test_g22_a_caller_that_waits_as_asked_gets_the_full_rate(rate_per_s: float) -> None:
-    bucket, now, taken = TokenBucket(rate_per_s, 0.0), 0.0, 0
+    bucket, now, taken = bucket_of_slices(rate_per_s), 0.0, 0
     for _ in range(50):
         now = max(now, bucket.full_at())
         while bucket.take(now):

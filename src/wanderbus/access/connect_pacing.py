@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.mobility.messages import SessionOffered
-from wanderbus.tokens import Tokens
+from wanderbus.tokens import TokenBucket
 
 BURST: Final = 20.0
 """Sessions that a user may open at once: those of many devices when a network recovers."""
@@ -26,7 +26,7 @@ class ConnectPacing:
 
     def __init__(self, per_s: float) -> None:
         self._per_s = per_s
-        self._tokens: dict[str, Tokens] = {}
+        self._tokens: dict[str, TokenBucket] = {}
         self._waiting: dict[str, dict[str, SessionOffered]] = {}
 
     def add(self, offer: SessionOffered) -> bool:
@@ -53,7 +53,7 @@ class ConnectPacing:
         for waiting in self._waiting.values():
             waiting.pop(identity, None)
 
-    def _bucket(self, user: str, now: float) -> Tokens:
+    def _bucket(self, user: str, now: float) -> TokenBucket:
         if user not in self._tokens and len(self._tokens) >= _USERS_MAX:
             self._tokens = {user: tokens for user, tokens in self._tokens.items() if not tokens.is_full(now)}
-        return self._tokens.setdefault(user, Tokens(self._per_s, BURST))
+        return self._tokens.setdefault(user, TokenBucket(self._per_s, BURST))

@@ -21,7 +21,7 @@ from wanderbus.limits import EVENT_BYTES_MOST
 from wanderbus.machine import Input
 from wanderbus.runtime.system_random import suspended_s, wall_us
 from wanderbus.subscription import check_event_subject
-from wanderbus.tokens import TokenBucket
+from wanderbus.tokens import TokenBucket, bucket_of_slices
 
 if TYPE_CHECKING:
     from wanderbus.client.agent_sockets import AgentSockets
@@ -161,7 +161,7 @@ class PublishRate:
             return True
         now = asyncio.get_running_loop().time()
         if self._bucket is None:
-            self._bucket = TokenBucket(self._per_s, now)
+            self._bucket = bucket_of_slices(self._per_s)
         return self._connected.is_set() and self._bucket.take(now)
 
     async def _pause(self) -> None:

@@ -14,7 +14,7 @@ from wanderbus.broker.readers import Link
 from wanderbus.broker.state.journal import Journal
 from wanderbus.machine import SetTimer
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.tokens import TokenBucket
+from wanderbus.tokens import bucket_of_slices
 
 TIMER: Final = ("pace",)
 """Key of the timer of the next slice."""
@@ -92,7 +92,7 @@ class ReturnPace:
             self._begin(link)
         if self._per_s_max is not None:
             if link.pace is None:
-                link.pace = TokenBucket(self._per_s_max, self.now)
+                link.pace = bucket_of_slices(self._per_s_max)
             if not link.pace.take(self.now):
                 self._journal.emit(SetTimer(("pace", link.link), link.pace.full_at()))
                 return False

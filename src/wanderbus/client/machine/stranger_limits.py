@@ -14,7 +14,7 @@ from wanderbus.hosts import network_of
 from wanderbus.machine import Address, Output
 from wanderbus.refusal_table import Tally
 from wanderbus.sip.message.dialog import Dialog
-from wanderbus.tokens import Tokens
+from wanderbus.tokens import TokenBucket
 
 BURST_S: Final = 5.0
 """Size of the burst, in seconds of the rate."""
@@ -29,8 +29,8 @@ class StrangerLimits:
     def __init__(self, server: Address, per_s: float) -> None:
         self._server = server[0]
         self._known = frozenset({self._server})
-        self._of_strangers = Tokens(per_s, max(1.0, per_s * BURST_S))
-        self._of_known = Tokens(KNOWN_PER_S, KNOWN_PER_S * BURST_S)
+        self._of_strangers = TokenBucket(per_s, max(1.0, per_s * BURST_S))
+        self._of_known = TokenBucket(KNOWN_PER_S, KNOWN_PER_S * BURST_S)
         self._tally = Tally()
 
     def know(self, broker: Dialog | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from wanderbus.tokens import Tokens
+from wanderbus.tokens import TokenBucket
 
 SOURCES_MAX: Final = 10_000
 """Sources that are counted separately; beyond that, the one that connected longest ago is forgotten."""
@@ -17,14 +17,14 @@ class ConnectionRate:
     def __init__(self, per_s: float, burst: float) -> None:
         self._per_s = per_s
         self._burst = burst
-        self._sources: OrderedDict[str, Tokens] = OrderedDict()
+        self._sources: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sources)
 
     def admits(self, source: str, now: float) -> bool:
         """Count a connection from ``source`` at monotonic second ``now``; return whether the rate permits it."""
-        tokens = self._sources.pop(source, None) or Tokens(self._per_s, self._burst)
+        tokens = self._sources.pop(source, None) or TokenBucket(self._per_s, self._burst)
         self._sources[source] = tokens
         if len(self._sources) > SOURCES_MAX:
             self._sources.popitem(last=False)

@@ -23,7 +23,7 @@ from wanderbus.parameters.signalling import LoginLimits
 from wanderbus.sip.authentication.verdicts import FREE_FAILURES, SOURCE_FAILURES, USER_FAILURES, Source
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Request
-from wanderbus.tokens import Tokens
+from wanderbus.tokens import TokenBucket
 
 NEWEST_MAX: Final = 16
 """Sources and nonces kept for one user who has logged in there."""
@@ -89,8 +89,8 @@ class LoginGuard:
         self._most = max(1, limits.entries_max)
         self._proxies = frozenset(map(canonical, proxies))
         self._pairs: OrderedDict[tuple[str, str], _Pair] = OrderedDict()
-        self._users: OrderedDict[str, Tokens] = OrderedDict()
-        self._sources: OrderedDict[str, Tokens] = OrderedDict()
+        self._users: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._sources: OrderedDict[str, TokenBucket] = OrderedDict()
         self._known: NewestByUser[str] = NewestByUser(self._most)
         self._other_users = _tokens(limits.source_recovery_s, limits.source_failures)
         """Shared by new users while every entry is in use, so that a guesser cannot evict their own counter."""
@@ -177,7 +177,7 @@ class LoginGuard:
             return None
         return pair
 
-    def _user_tokens(self, name: str, now: float) -> Tokens:
+    def _user_tokens(self, name: str, now: float) -> TokenBucket:
         tokens = self._users.get(name)
         if tokens is not None:
             return tokens
@@ -204,8 +204,8 @@ def _put(table: OrderedDict[_Key, _Entry], key: _Key, entry: _Entry, most: int) 
         table.popitem(last=False)
 
 
-def _tokens(recovery_s: float, capacity: float) -> Tokens:
-    return Tokens(1.0 / max(recovery_s, 1e-6), max(1.0, capacity))
+def _tokens(recovery_s: float, capacity: float) -> TokenBucket:
+    return TokenBucket(1.0 / max(recovery_s, 1e-6), max(1.0, capacity))
 
 
 def _short(name: str) -> str:

@@ -21,7 +21,7 @@ from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.refusal_table import OTHERS, Tally
 from wanderbus.refusals import Limited
 from wanderbus.sip.transaction.transaction_states import Judgement
-from wanderbus.tokens import Tokens
+from wanderbus.tokens import TokenBucket
 
 REQUEST_BYTES: Final = 2_048
 """Bytes of a request for one token: a re-INVITE with its SDP and the Vias of a few proxies."""
@@ -44,8 +44,8 @@ class FloodGuard:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._shared = _Bucket(limits)
         per_s, burst = limits.strangers_requests_per_s / 2, max(1.0, limits.strangers_burst_requests / 2)
-        self._for_all = Tokens(per_s, burst)
-        self._for_modest = Tokens(per_s, burst)
+        self._for_all = TokenBucket(per_s, burst)
+        self._for_modest = TokenBucket(per_s, burst)
         self._tally = Tally()
 
     def __len__(self) -> int:
@@ -105,13 +105,13 @@ class _Bucket:
     __slots__ = ("modest", "of_stranger", "refusals", "requests")
 
     def __init__(self, limits: FloodLimits) -> None:
-        self.requests = Tokens(limits.requests_per_s, limits.burst_requests)
-        self.of_stranger = Tokens(
+        self.requests = TokenBucket(limits.requests_per_s, limits.burst_requests)
+        self.of_stranger = TokenBucket(
             min(limits.stranger_requests_per_s, limits.requests_per_s),
             min(limits.stranger_burst_requests, limits.burst_requests),
         )
-        self.modest = Tokens(MODEST_PER_S, MODEST_BURST)
-        self.refusals = Tokens(limits.refusals_per_s, max(1.0, limits.refusals_per_s))
+        self.modest = TokenBucket(MODEST_PER_S, MODEST_BURST)
+        self.refusals = TokenBucket(limits.refusals_per_s, max(1.0, limits.refusals_per_s))
 
     def is_full(self, now: float) -> bool:
         """Return whether the bucket equals a new one."""
