@@ -42,7 +42,7 @@ class TokenBucket:
         return self._held >= self._capacity
 
     def full_at(self) -> float:
-        """Return the time when the bucket is full, 0 before its first use, provided that no token is taken until then."""
+        """Return the time when the bucket is full if no token is taken until then; 0 before its first use."""
         return 0.0 if self._at is None else self._at + (self._capacity - self._held) / self._per_s
 
     def _fill(self, now: float) -> None:
