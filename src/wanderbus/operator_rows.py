@@ -71,8 +71,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     a restriction suppressed. ``unread`` is the number of subscriptions with waiting notifications that nobody reads;
     ``unread_subscriptions`` are the longest of them.
 
-    ``queued_max`` is the largest number of matches that were ``queued`` at once. ``takings`` are the times until a
-    device acknowledged a match, from its notification on. ``absences`` are the times for which its devices were
+    ``queued_max`` is the largest number of matches that were ``queued`` at once. ``acknowledgements`` are the times
+    until a device acknowledged a match, from its notification on. ``absences`` are the times for which its devices were
     DISCONNECTED, those that have ended.
     """
 
@@ -90,7 +90,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     unread: int = 0
     unread_subscriptions: tuple[UnreadInfo, ...] = ()
     queued_max: int = 0
-    takings: DurationsInfo = DurationsInfo()
+    acknowledgements: DurationsInfo = DurationsInfo()
     absences: DurationsInfo = DurationsInfo()
     cut: tuple[str, ...] = ()
 

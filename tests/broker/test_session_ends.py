@@ -110,7 +110,7 @@ def test_a_session_that_is_over_leaves_no_row_but_the_sum_of_its_counters() -> N
     assert list(desk.rows["sessions"]) == [f"{BOB}/default"]
     (row,) = listed(desk)
     assert (row["session"], row["generated"], row["delivered"], row["queued"], row["queued_max"]) == ("", 2, 2, 0, 1)
-    assert row["takings"] == {"sum_us": 6_000_000, "by_bits": {22: 2}}
+    assert row["acknowledgements"] == {"sum_us": 6_000_000, "by_bits": {22: 2}}
     assert row["absences"] == {"sum_us": 10_000_000, "by_bits": {23: 2}}
 
 
@@ -127,7 +127,7 @@ def test_counted_durations_are_stored() -> None:
         desk.save()
         assert rows_of(desk.recovered()) == rows_of(desk.broker.state)
     session = desk.broker.state.sessions[f"{ALICE}/default"]
-    assert (session.absences.sum_us, session.takings.sum_us) == (2_000_000, 4_000_000)
+    assert (session.absences.sum_us, session.acknowledgements.sum_us) == (2_000_000, 4_000_000)
 
 
 def test_another_session_continues_with_the_numbers_so_that_an_old_position_takes_nothing_new() -> None:

@@ -70,7 +70,7 @@ class Listings:
             "dropped": session.dropped,
             "restricted": session.restricted,
             "queued_max": session.queued_max,
-            "takings": session.takings,
+            "acknowledgements": session.acknowledgements,
             "absences": session.absences,
             **self._unread(session),
         }
@@ -96,7 +96,7 @@ class Listings:
             "dropped": past.dropped,
             "restricted": past.restricted,
             "queued_max": past.queued_max,
-            "takings": past.takings,
+            "acknowledgements": past.acknowledgements,
             "absences": past.absences,
         }
 

@@ -90,7 +90,7 @@ def test_t08_matches_and_takings_are_those_of_the_fold_in_plain_python(made: Mad
                 taken.append((*own, each.device, each.taken_us, each.away_us, each.is_redelivered))
     identity = ("user", "session", "number", "subscription", "offset")
     assert rows(made.gold["matches"], *identity, "outcome", "ended_us", "reason", "device") == sorted(fates, key=str)
-    assert rows(made.gold["takings"], *identity, "device", "taken_us", "away_us", "is_redelivered") == sorted(
+    assert rows(made.gold["acknowledgements"], *identity, "device", "taken_us", "away_us", "is_redelivered") == sorted(
         taken, key=str
     )
 
@@ -147,7 +147,7 @@ def test_t08_events_that_a_subscription_saw_are_those_of_duckdb(made: Made) -> N
 
 
 def test_t08_latencies_are_those_of_pandas(made: Made) -> None:
-    taken = made.gold["takings"]
+    taken = made.gold["acknowledgements"]
     published = dict(made.sql('select "offset", published_us from events'))
     own = 'select "user", session, number, at_us, coalesce(event_offset, "offset") from notifications'
     notified = {row[:3]: row[3:] for row in made.sql(own)}
@@ -160,7 +160,7 @@ def test_t08_latencies_are_those_of_pandas(made: Made) -> None:
         "accepting": taken.accepted_us - begin,
         "matching": taken.matched_us - taken.accepted_us,
         "away": taken.away_us,
-        "taking": taken.taken_us - taken.matched_us - taken.away_us,
+        "acknowledging": taken.taken_us - taken.matched_us - taken.away_us,
         "total": taken.taken_us - begin.fillna(taken.accepted_us),
     }
     scopes: dict[str, list[str]] = {
@@ -181,7 +181,7 @@ def test_t08_latencies_are_those_of_pandas(made: Made) -> None:
                     identity = (names.get(name) for name in ("subject", "user", "device"))
                     expected.add((scope, *identity, part, len(own), *quantiles))
     found = made.gold["latencies"].round(6)
-    shown = ("scope", "subject", "user", "device", "part", "takings", "p50_ms", "p95_ms", "p99_ms", "max_ms")
+    shown = ("scope", "subject", "user", "device", "part", "acknowledgements", "p50_ms", "p95_ms", "p99_ms", "max_ms")
     assert set(rows(found, *shown)) == expected
 
 
@@ -215,7 +215,7 @@ def test_t08_absences_and_moves_are_those_of_the_fold_and_heal_with_the_first_ta
         away += [(user, *each) for each in times.absences]
         moved += [(user, *each) for each in times.moves]
     assert rows(made.gold["absences"], "user", "device", "from_us", "to_us", "reason", "ended") == sorted(away, key=str)
-    moves, taken = made.gold["moves"], made.gold["takings"]
+    moves, taken = made.gold["moves"], made.gold["acknowledgements"]
     assert rows(moves, "user", "device", "moved_us", "former", "address") == sorted(moved, key=str)
     assert moves["healed_us"].notna().any()
     for each in moves.itertuples():
@@ -235,7 +235,7 @@ def test_t08_absences_and_moves_are_those_of_the_fold_and_heal_with_the_first_ta
 
 def test_t08_counts_of_devices_are_those_of_pandas(made: Made) -> None:
     devices = made.gold["device_counts"].set_index(["user", "device"])
-    taken, away, moves = (made.gold[name] for name in ("takings", "absences", "moves"))
+    taken, away, moves = (made.gold[name] for name in ("acknowledgements", "absences", "moves"))
     by = ["user", "device"]
     expected = pd.DataFrame(
         {

@@ -73,9 +73,9 @@ def test_t08_figures_are_the_counters_of_the_server(spark: SparkSession, tmp_pat
     lake = tmp_path / "lake"
     ingest(spark, tmp_path / "data" / "log", lake, tmp_path / "checkpoint")
     with GoldTables(lake_tables(spark, lake)) as gold:
-        takings = [row.taken_us - row.matched_us for row in gold.frames["takings"].collect()]
+        acknowledgements = [row.taken_us - row.matched_us for row in gold.frames["acknowledgements"].collect()]
         deepest = max(row.depth_max for row in gold.frames["queue_depths"].collect())
-        parts = {row.part: row.takings for row in gold.frames["latencies"].where("scope = 'user'").collect()}
+        parts = {row.part: row.acknowledgements for row in gold.frames["latencies"].where("scope = 'user'").collect()}
         away = [row for row in gold.frames["absences"].where("user like '%alice%'").collect() if row.to_us is not None]
         rows = {row.user: row for row in gold.frames["session_counts"].collect() if row.generated}
         dropped = {(row.user, row.reason): row.dropped for row in gold.frames["drops"].collect()}
@@ -87,8 +87,8 @@ def test_t08_figures_are_the_counters_of_the_server(spark: SparkSession, tmp_pat
         assert {reason: count for (of, reason), count in dropped.items() if of == user} == info.dropped
     (info,) = own.values()
     assert info.queued_max == deepest > 4
-    assert info.takings == durations(takings)
-    assert info.takings.count == parts["taking"]
+    assert info.acknowledgements == durations(acknowledgements)
+    assert info.acknowledgements.count == parts["acknowledging"]
     assert info.absences == durations([row.to_us - row.from_us for row in away])
     assert info.absences.count == 1, "the phone came back"
     assert info.restricted

@@ -42,8 +42,8 @@ def counts(**more: Any) -> dict[str, Any]:
 
 def latency(**names: Any) -> list[dict[str, Any]]:
     own = dict.fromkeys(("subject", "user", "device")) | names
-    times = {"takings": 12_000, "p50_ms": 1.5, "p95_ms": 250.0, "p99_ms": 9_000.0, "max_ms": 200_000.0}
-    return [{**own, "part": part, **times} for part in ("accepting", "matching", "away", "taking", "total")]
+    times = {"acknowledgements": 12_000, "p50_ms": 1.5, "p95_ms": 250.0, "p99_ms": 9_000.0, "max_ms": 200_000.0}
+    return [{**own, "part": part, **times} for part in ("accepting", "matching", "away", "acknowledging", "total")]
 
 
 def analysis() -> Analysis:

@@ -119,12 +119,14 @@ def counters(found: Sequence[Fate | Taking], session: str, accepted_us: Mapping[
         "queued": outcomes["queued"],
         "dropped": dict(Counter(each.reason for each in fates if each.outcome == "dropped")),
         "queued_max": deepest(fates),
-        "takings": magnitudes(each.taken_us - accepted_us.get(each.match.number, each.match.at_us) for each in taken),
+        "acknowledgements": magnitudes(
+            each.taken_us - accepted_us.get(each.match.number, each.match.at_us) for each in taken
+        ),
     }
 
 
 def own_counters(row: SessionRow) -> dict[str, object]:
-    names = ("generated", "delivered", "queued", "dropped", "queued_max", "takings")
+    names = ("generated", "delivered", "queued", "dropped", "queued_max", "acknowledgements")
     return {name: getattr(row, name) for name in names}
 
 

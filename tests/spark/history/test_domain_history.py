@@ -82,7 +82,7 @@ def test_figures_count_each_event_and_match_once(spark: SparkSession, lake: Path
             (CAROL, 1, 1, 0, 0),
         ]
         assert rows(found["subscription_counts"], "id", "events_seen") == [("s1-7-2", 3), ("s2-9-12", 1), ("s2-9-3", 3)]
-        taken = rows(found["takings"], "user", "offset", "published_us", "accepted_us", "matched_us")
+        taken = rows(found["acknowledgements"], "user", "offset", "published_us", "accepted_us", "matched_us")
         at = START_US + 10_000_000
         assert (CAROL, S2 + 6, START_US, at, at + 1_000) in taken
         assert rows(found["device_counts"], "user", "repeated_events") == [

@@ -41,7 +41,7 @@ def count_takings(session: SessionRow, row: SubscriptionRow, queue: Subscription
     if row.subscription.device not in (None, record.device):
         return
     for entry in queue.notifications((row.cursors or {}).get(record.device, 0), record.number):
-        session.takings.add(record.at_us - entry.queued_us)
+        session.acknowledgements.add(record.at_us - entry.queued_us)
 
 
 def count_absence(state: BrokerState, device: DeviceRow, at_us: int) -> None:

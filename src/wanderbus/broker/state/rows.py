@@ -62,7 +62,7 @@ class SessionRow(msgspec.Struct, dict=True):
     """Earlier epochs, each with its first number."""
     rolled_back: int = 0
     """Epoch of the last rollback of the log of which its subscriptions have a gap, or before which it was made."""
-    takings: Durations = msgspec.field(default_factory=Durations)
+    acknowledgements: Durations = msgspec.field(default_factory=Durations)
     """Times from notifications to their acknowledgements, one for each match and device."""
     absences: Durations = msgspec.field(default_factory=Durations)
     """Times for which its devices were DISCONNECTED, those that have ended."""
@@ -237,7 +237,7 @@ class PastSessions(msgspec.Struct):
     delivered: int = 0
     restricted: int = 0
     dropped: dict[str, int] = msgspec.field(default_factory=dict)
-    takings: Durations = msgspec.field(default_factory=Durations)
+    acknowledgements: Durations = msgspec.field(default_factory=Durations)
     absences: Durations = msgspec.field(default_factory=Durations)
     queued_max: int = 0
 
@@ -249,7 +249,7 @@ class PastSessions(msgspec.Struct):
         self.restricted += session.restricted
         for reason, count in session.dropped.items():
             self.dropped[reason] = self.dropped.get(reason, 0) + count
-        self.takings.add_all(session.takings)
+        self.acknowledgements.add_all(session.acknowledgements)
         self.absences.add_all(session.absences)
         self.queued_max = max(self.queued_max, session.queued_max)
 

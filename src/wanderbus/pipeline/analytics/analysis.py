@@ -155,7 +155,7 @@ _NAMES: Final = ("subject", "user", "device")
 
 def _latencies(latencies: DataFrame, scope: str) -> Ranking:
     """Return the latencies of a scope: who took most first, and the parts of one in the order of time."""
-    busiest = F.max("takings").over(Window.partitionBy(*_NAMES))
+    busiest = F.max("acknowledgements").over(Window.partitionBy(*_NAMES))
     part = F.array_position(F.array(*map(F.lit, PARTS)), F.col("part"))
     own = latencies.where(F.col("scope") == scope).withColumns({"busiest": busiest, "place": part})
     found = ranked(own, F.desc("busiest"), *_NAMES, "place")

@@ -81,7 +81,7 @@ def subject_counts(events: DataFrame, matches: DataFrame) -> DataFrame:
     )
 
 
-def device_counts(events: DataFrame, takings: DataFrame, absences: DataFrame, moves: DataFrame) -> DataFrame:
+def device_counts(events: DataFrame, acknowledgements: DataFrame, absences: DataFrame, moves: DataFrame) -> DataFrame:
     """Return, for each device, what it published and took, its times away and its moves.
 
     ``repeated_events`` were accepted more than once, which is 0 unless the broker failed to recognise them.
@@ -92,7 +92,7 @@ def device_counts(events: DataFrame, takings: DataFrame, absences: DataFrame, mo
     published = events.groupBy(*_OF_DEVICE).agg(
         F.count("*").alias("events"), (F.count("*") - F.countDistinct(life)).alias("repeated_events")
     )
-    taken = takings.groupBy(*_OF_DEVICE).agg(
+    taken = acknowledgements.groupBy(*_OF_DEVICE).agg(
         F.count("*").alias("taken"),
         F.sum(F.col("is_redelivered").cast("bigint")).alias("redelivered"),
         (F.percentile(F.col("taken_us") - F.col("matched_us") - F.col("away_us"), 0.95) / 1_000).alias("taking_p95_ms"),

@@ -14,7 +14,7 @@ from wanderbus.pipeline.analytics.coverings import compared, coverings, uncompar
 from wanderbus.pipeline.analytics.entries import entries, marks, owners
 from wanderbus.pipeline.analytics.latencies import latencies
 from wanderbus.pipeline.analytics.queue_depths import queue_depths
-from wanderbus.pipeline.analytics.settled import absences, matches, moves, settled, takings
+from wanderbus.pipeline.analytics.settled import absences, acknowledgements, matches, moves, settled
 from wanderbus.pipeline.analytics.subscription_counts import subscription_counts
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.logs import LakeLogs, logs_in, server_of
@@ -151,12 +151,12 @@ class GoldTables:
         rows = tables.keep(settled(every, is_small=tables.is_small))
         filters = tables.keep(compared(tables.subscriptions))
         self._cached = (marked, rows, filters)
-        taken = takings(rows, tables.events)
+        taken = acknowledgements(rows, tables.events)
         self.tables, self.period = tables, period
         self.every_match = matches(rows)
         self.frames: dict[str, DataFrame] = {
             "matches": period.within(self.every_match),
-            "takings": period.within(taken, "matched_us"),
+            "acknowledgements": period.within(taken, "matched_us"),
             "queue_depths": period.after_begin(queue_depths(self.every_match, bucket_us), bucket_us),
             "absences": period.overlapping(absences(rows)),
             "moves": period.within(moves(rows, taken), "moved_us"),
@@ -167,7 +167,7 @@ class GoldTables:
 
     def _counts(self, tables: LakeTables, period: Period, restricted: DataFrame) -> Mapping[str, DataFrame]:
         found, events = self.frames, period.within(tables.events)
-        matched, taken = found["matches"], found["takings"]
+        matched, taken = found["matches"], found["acknowledgements"]
         return {
             "session_counts": session_counts(matched, period.within(tables.notifications), restricted),
             "drops": drops(matched),

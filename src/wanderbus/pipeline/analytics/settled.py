@@ -21,7 +21,7 @@ SETTLED: Final = (
     "at_us bigint, event_offset bigint, outcome string, ended_us bigint, reason string, device string, away_us bigint, "
     "is_redelivered boolean, former string, address string"
 )
-"""Columns of all kinds of rows: ``fate``, ``taking``, ``absence`` and ``move``."""
+"""Columns of all kinds of rows: ``fate``, ``acknowledgement``, ``absence`` and ``move``."""
 
 _TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "boolean": pa.bool_()}
 _SCHEMA: Final = pa.schema([(name, _TYPES[kind]) for name, kind in (each.split() for each in SETTLED.split(", "))])
@@ -46,13 +46,13 @@ def matches(rows: DataFrame) -> DataFrame:
     )
 
 
-def takings(rows: DataFrame, events: DataFrame) -> DataFrame:
+def acknowledgements(rows: DataFrame, events: DataFrame) -> DataFrame:
     """Return one row for each match that a device acknowledged, with the parts of its latency.
 
     ``published_us`` is null if the publisher gave no time, and for events that a subscription read from the past.
     """
     accepted = events.select(F.col("offset").alias("event_offset"), "published_us", F.col("at_us").alias("accepted_us"))
-    taken = rows.where("kind = 'taking'").join(accepted, "event_offset", "left")
+    taken = rows.where("kind = 'acknowledgement'").join(accepted, "event_offset", "left")
     return taken.select(
         *("offset", "subject", "user", "session", "device", "number", "subscription"),
         "published_us",
@@ -81,7 +81,7 @@ def moves(rows: DataFrame, taken: DataFrame) -> DataFrame:
     changes = rows.where("kind = 'move'").selectExpr("user", "device", "at_us as moved_us", "former", "address")
     own = Window.partitionBy("user", "device").orderBy("moved_us")
     spans = changes.withColumn("until_us", F.lead("moved_us").over(own))
-    first = F.min_by(F.struct("taken_us", "matched_us"), F.struct("taken_us", "offset")).alias("taking")
+    first = F.min_by(F.struct("taken_us", "matched_us"), F.struct("taken_us", "offset")).alias("acknowledgement")
     acknowledged = taken.select("user", "device", "offset", "taken_us", "matched_us")
     is_after = (F.col("taken_us") >= F.col("moved_us")) & (
         F.col("until_us").isNull() | (F.col("taken_us") < F.col("until_us"))
@@ -92,10 +92,10 @@ def moves(rows: DataFrame, taken: DataFrame) -> DataFrame:
         .groupBy("user", "device", "moved_us", "address")
         .agg(first)
     )
-    healing = F.col("taking.taken_us") - F.greatest("moved_us", "taking.matched_us")
+    healing = F.col("acknowledgement.taken_us") - F.greatest("moved_us", "acknowledgement.matched_us")
     return spans.join(found, ["user", "device", "moved_us", "address"], "left").select(
         *("user", "device", "moved_us", "former", "address"),
-        F.col("taking.taken_us").alias("healed_us"),
+        F.col("acknowledgement.taken_us").alias("healed_us"),
         healing.alias("healing_us"),
     )
 
@@ -143,7 +143,7 @@ def _row(user: str, each: Fate | Taking) -> Row:
     if isinstance(each, Fate):
         return (user, "fate", *each.match, each.outcome, each.ended_us, each.reason, each.device, *_NOTHING)
     return (
-        *(user, "taking", *each.match, None, each.taken_us, None, each.device),
+        *(user, "acknowledgement", *each.match, None, each.taken_us, None, each.device),
         *(each.away_us, each.is_redelivered, None, None),
     )
 

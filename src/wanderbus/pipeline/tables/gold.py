@@ -62,7 +62,7 @@ MATCHES: Final = Table(
 )
 
 TAKINGS: Final = Table(
-    name="takings",
+    name="acknowledgements",
     layer="gold",
     meaning="Acknowledgements, one row for each match and device, with the parts of the latency.",
     columns=(
@@ -127,8 +127,8 @@ LATENCIES: Final = Table(
         Column("subject", "string", "subject, in the scope of subjects", nullable=True),
         Column("user", "string", "user, in the scopes of users and devices", nullable=True),
         Column("device", "string", "device, in the scope of devices", nullable=True),
-        Column("part", "string", "`accepting`, `matching`, `away`, `taking` or `total`"),
-        Column("takings", "bigint", "acknowledgements that have the part"),
+        Column("part", "string", "`accepting`, `matching`, `away`, `acknowledging` or `total`"),
+        Column("acknowledgements", "bigint", "acknowledgements that have the part"),
         *(
             Column(f"{name}_ms", "double", meaning, MILLISECONDS)
             for name, meaning in (("p50", "median"), ("p95", "95 %"), ("p99", "99 %"), ("max", "greatest"))

@@ -53,7 +53,7 @@ PARTS_SHOWN: Final = {
     "accepting": "publish to accept",
     "matching": "accept to match",
     "away": "device away",
-    "taking": "until taken",
+    "acknowledging": "until taken",
     "total": "total",
 }
 BARS: Final = 10
@@ -69,7 +69,7 @@ _OUTCOMES: Final = (
     count("waiting", "queued"),
 )
 _PERCENTILES: Final = (
-    count("taken", "takings"),
+    count("taken", "acknowledgements"),
     time("half within", "p50_ms"),
     time("95 % within", "p95_ms"),
     time("99 % within", "p99_ms"),
@@ -142,7 +142,7 @@ def latency(found: Analysis) -> str:
     return "".join(parts)
 
 
-_SHORT: Final = {"accepting": "accept", "matching": "match", "away": "away", "taking": "take", "total": "total"}
+_SHORT: Final = {"accepting": "accept", "matching": "match", "away": "away", "acknowledging": "take", "total": "total"}
 
 
 def depth(found: Analysis) -> str:
