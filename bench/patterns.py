@@ -20,7 +20,7 @@ import numpy as np
 from harness.reporting import Goal, finish, goal, median, progress
 from wanderbus.event import Event
 from wanderbus.matching.rows import NUMBER
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import EventTable
 from wanderbus.matching.table_columns import Doubles, Texts
 from wanderbus.patterns import NEVER_US, Detection, Occurrence, Pattern, Seen, compile_pattern
 
@@ -43,7 +43,7 @@ class Stream(NamedTuple):
     """Events with their offsets and times, and the same as a table."""
 
     occurrences: list[Occurrence]
-    table: Table
+    table: EventTable
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -154,7 +154,7 @@ def make_stream(count: int, skew: float) -> Stream:
         for offset, (subject, tail, delay) in enumerate(zip(subjects, aircraft, delays, strict=True))
     ]
     distinct = sorted(set(SUBJECTS))
-    table = Table(
+    table = EventTable(
         Texts(np.array([distinct.index(each) for each in subjects], np.int32), distinct),
         {
             "Tail": Texts(np.array(aircraft, np.int32), tails),

@@ -32,9 +32,9 @@ from tests.published import published
 from wanderbus.event import Event
 from wanderbus.pipeline.session import spark_session
 from wanderbus.pipeline.source import FORMAT, log_schema
-from wanderbus.pipeline.source.frames import Frames
+from wanderbus.pipeline.source.frames import RecordFrames
 from wanderbus.pipeline.source.log_files import LogFiles, read_slice
-from wanderbus.pipeline.source.log_source import LogReader
+from wanderbus.pipeline.source.log_source import LogSourceReader
 from wanderbus.pipeline.source.options import LogOptions
 from wanderbus.pipeline.source.record_columns import content_of, heads_of, is_published, json_of
 from wanderbus.pipeline.source.variants import variant_of
@@ -243,7 +243,7 @@ def write_log(directory: Path, count: int) -> None:
 def steps(log: Path, count: int) -> Iterator[Measured]:
     """Measure the source's steps one by one, by processor time, in this process."""
     parts = LogFiles(log).slices(0, count, 50_000)
-    groups: list[Frames] = []
+    groups: list[RecordFrames] = []
 
     def read() -> None:
         groups[:] = [group for part in parts for group in read_slice(part)]
@@ -265,11 +265,11 @@ def steps(log: Path, count: int) -> Iterator[Measured]:
     yield _step("event contents", len(events), lambda: _discard_each(content_of, events))
     yield _step("variants", len(events), lambda: _discard_each(variant_of, contents))
     for name, columns in COLUMNS.items():
-        reader = LogReader(LogOptions(path=log), log_schema(*columns))
+        reader = LogSourceReader(LogOptions(path=log), log_schema(*columns))
         yield _step("reader", count, partial(_read, reader, len(parts)), name)
 
 
-def _read(reader: LogReader, partitions: int) -> None:
+def _read(reader: LogSourceReader, partitions: int) -> None:
     for part in reader.partitions()[:partitions]:
         for _ in reader.read(part):
             pass

@@ -19,7 +19,7 @@ from wanderbus.evaluation import simulated
 from wanderbus.evaluation.grid import GRID, OUTAGE_S, Experiment, Outage
 from wanderbus.evaluation.merging import measuring
 from wanderbus.evaluation.merging.mixes import MIXES
-from wanderbus.evaluation.points import MERGING, MOBILITY, Kind, differing_figures, run_point
+from wanderbus.evaluation.points import MERGING, MOBILITY, PointKind, differing_figures, run_point
 from wanderbus.evaluation.remedies import REMEDIES
 from wanderbus.pipeline.grids import run_points
 from wanderbus.pipeline.session import spark_session
@@ -46,7 +46,7 @@ class Measured(NamedTuple):
 
 def measure(seeds: int) -> list[Measured]:
     """Run all kinds of points for so many seeds."""
-    jobs: dict[Kind, Sequence[Any]] = {MOBILITY: _mobility(seeds), MERGING: _merging(seeds)}
+    jobs: dict[PointKind, Sequence[Any]] = {MOBILITY: _mobility(seeds), MERGING: _merging(seeds)}
     run_all = {MOBILITY.name: simulated.run_all, MERGING.name: measuring.run_all}
     spark = spark_session("wanderbus-bench", cores=os.cpu_count() or 1)
     try:
@@ -78,7 +78,7 @@ def _merging(seeds: int) -> list[measuring.Job]:
     return [measuring.Job(mix, count, seed, MERGING_SIZES, 0.9) for mix in MIXES for count in (2, 4) for seed in some]
 
 
-def _measured(spark: Any, kind: Kind, jobs: Sequence[Any], run_all: Any) -> Measured:
+def _measured(spark: Any, kind: PointKind, jobs: Sequence[Any], run_all: Any) -> Measured:
     points = [kind.encode(job) for job in jobs]
     for _ in run_points(spark, partial(run_point, kind.name), points[: os.cpu_count()]):
         progress(f"{kind.name}: {len(points)} points on Spark, whose workers have imported the experiments")

@@ -29,10 +29,10 @@ from bench.spark_joins import DuckDB, equi_join, nested_loop, predicates_of
 from harness.reporting import Goal, goal, progress
 from wanderbus import pipeline
 from wanderbus.filters import eci
-from wanderbus.pipeline.history import EventFiles, Selection, Version, count, match, match_places, replay
-from wanderbus.pipeline.history.event_files import Part, batches_of
+from wanderbus.pipeline.history import EventFiles, Selection, SubscriptionVersion, count, match, match_places, replay
+from wanderbus.pipeline.history.event_files import RowGroups, batches_of
 from wanderbus.pipeline.history.matched_rows import matched_batch, matched_places
-from wanderbus.pipeline.history.queries import Matcher, queries_of
+from wanderbus.pipeline.history.queries import QueryMatcher, queries_of
 from wanderbus.pipeline.session import spark_session
 from wanderbus.subscription import Frequency, Subscription
 
@@ -171,12 +171,12 @@ def history(spark: SparkSession, table: Table) -> Iterator[Measured]:
     """Measure history queries and the kernel in turn; the first run of each only warms up."""
     cores = spark.sparkContext.defaultParallelism
     files = EventFiles(spark, table.paths)
-    matcher = Matcher(queries_of(table.subscriptions))
+    matcher = QueryMatcher(queries_of(table.subscriptions))
     asked = queries_of(table.subscriptions).asked
-    batches = [batch for path in table.paths for batch in batches_of(Part(path, 0, 1), Selection(), asked, ())]
+    batches = [batch for path in table.paths for batch in batches_of(RowGroups(path, 0, 1), Selection(), asked, ())]
 
-    def alone(form: Callable[[Matcher, pa.RecordBatch], pa.RecordBatch], is_reading: bool = False) -> int:
-        read = (each for path in table.paths for each in batches_of(Part(path, 0, 1), Selection(), asked, ()))
+    def alone(form: Callable[[QueryMatcher, pa.RecordBatch], pa.RecordBatch], is_reading: bool = False) -> int:
+        read = (each for path in table.paths for each in batches_of(RowGroups(path, 0, 1), Selection(), asked, ()))
         return sum(len(form(matcher, each).column(1).values) for each in (read if is_reading else batches))
 
     queries = {"places": match_places(files, table.subscriptions), "ids": match(files, table.subscriptions)}
@@ -196,7 +196,9 @@ def others(spark: SparkSession, table: Table) -> Iterator[Measured]:
     files = EventFiles(spark, table.paths)
     rows = spark.read.parquet(str(table.directory))
     versions = [
-        Version(Subscription(each.id, "sip:u@d", "s", each.subject, each.expression, restrictions=(Frequency(1.0),)))
+        SubscriptionVersion(
+            Subscription(each.id, "sip:u@d", "s", each.subject, each.expression, restrictions=(Frequency(1.0),))
+        )
         for each in table.subscriptions[:REPLAYED]
     ]
     queries = {

@@ -24,9 +24,9 @@ from bench import filters_workload
 from harness.reporting import Goal, goal, progress
 from tests.published import published
 from wanderbus.event import Event
-from wanderbus.pipeline.plans import Period, interests, log_activities, log_records
+from wanderbus.pipeline.plans import ActivityPeriod, interests, log_activities, log_records
 from wanderbus.pipeline.session import spark_session
-from wanderbus.planning import Interest, loads_of, make_plan
+from wanderbus.planning import SubjectInterest, loads_of, make_plan
 from wanderbus.planning.servers import hashed_server
 from wanderbus.records import Notified, Record, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
@@ -66,7 +66,7 @@ class Results(NamedTuple):
     """Plans, the whole interest, and the time and memory of counting it."""
 
     plans: list[Planned]
-    interest: Interest
+    interest: SubjectInterest
     counting_s: float
     merging_s: float
     driver_mib: float
@@ -151,8 +151,8 @@ def _in_spark(spark: SparkSession, work: Path, count: int) -> Results:
     middle_us = START_US + count // 2 * STEP_US
     progress("counting the events")
     began_s = time.monotonic()
-    first = log_activities(records, Period(None, middle_us))
-    second = log_activities(records, Period(middle_us, None))
+    first = log_activities(records, ActivityPeriod(None, middle_us))
+    second = log_activities(records, ActivityPeriod(middle_us, None))
     counting_s = time.monotonic() - began_s
     progress("covering and merging the subscriptions")
     began_s = time.monotonic()
@@ -162,7 +162,7 @@ def _in_spark(spark: SparkSession, work: Path, count: int) -> Results:
     loads, later = loads_of(first, interest), loads_of(second, interest)
     plans = [_planned(loads, later, servers) for servers in SERVERS]
     driver_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Results(plans, sum(interest.values(), Interest()), counting_s, merging_s, driver_mib)
+    return Results(plans, sum(interest.values(), SubjectInterest()), counting_s, merging_s, driver_mib)
 
 
 def _planned(loads: Mapping[str, int], later: Mapping[str, int], servers: int) -> Planned:

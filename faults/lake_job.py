@@ -31,7 +31,7 @@ def report_steps() -> None:
     """Let the functions that wait for files and make commits print a line at each step."""
     collected, commit = writing.collected, DeltaTable.create_write_transaction
 
-    def written(results: DataFrame) -> dict[str, writing.Written]:
+    def written(results: DataFrame) -> dict[str, writing.WrittenFiles]:
         print("write", flush=True)
         return collected(results)
 

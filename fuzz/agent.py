@@ -109,7 +109,7 @@ def handle_rows(data: bytes) -> bool:
         (listed,) = read_rows(KINDS[what], what, (row,))
     except RemoteProtocolError:
         return False
-    wanted = listings.Wanted(what, TABLES[what], None, {})  # type: ignore[arg-type]
+    wanted = listings.RowPatterns(what, TABLES[what], None, {})  # type: ignore[arg-type]
     lines = [event_text.escaped(str(column(listed))) for column in wanted.columns.values()]
     lines += [event_text.escaped(str(value)) for _, value in wanted.details(listed)]
     if not all(line.isprintable() for line in lines):

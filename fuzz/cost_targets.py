@@ -29,7 +29,7 @@ from wanderbus.filters.normalising import normal_form
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.filters.xml.notifications import read_notification, write_notification
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.patterns import Occurrence, Pattern, State, compile_pattern
+from wanderbus.patterns import Occurrence, Pattern, PatternState, compile_pattern
 from wanderbus.patterns.turns import Turn
 from wanderbus.sip.message.message import parse_message
 from wanderbus.sip.message.sdp import SessionDescription
@@ -268,7 +268,7 @@ def _form_of(given: filters.Filter) -> NormalForm:
 _STREAMS: Final = ("x" * 5, "x" * 30, "x" * 200, "xz" * 100, "x" * 900)
 
 
-def _state_of(data: bytes) -> tuple[Pattern, Callable[[], State]] | None:
+def _state_of(data: bytes) -> tuple[Pattern, Callable[[], PatternState]] | None:
     """Return a pattern, and what makes its state before one more event, which waits."""
     try:
         pattern = compile_pattern(data.decode(errors="replace"))
@@ -278,7 +278,7 @@ def _state_of(data: bytes) -> tuple[Pattern, Callable[[], State]] | None:
     rows = [Occurrence(Event(each, {"v": 1.0, "t": "x" * 50}), at, at) for at, each in enumerate(stream)]
     seen = pattern.classify(rows)
 
-    def make() -> State:
+    def make() -> PatternState:
         state = pattern.add(pattern.start(), seen[:-1], len(stream) - 1)
         pattern.match(state, Turn(math.inf, BROKER.pattern_work_max, BROKER.user_pattern_events_max))
         return pattern.add(state, seen[-1:], len(stream) + 1)

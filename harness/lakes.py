@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.tables import TABLES, Table
+from wanderbus.pipeline.tables import TABLES, TableSpecification
 
 Rows = Counter[str]
 
 
-def rows_of(lake: Path, table: Table) -> Rows:
+def rows_of(lake: Path, table: TableSpecification) -> Rows:
     """Return the rows of a table, all columns included, each with the number of its occurrences."""
     target = LakeTable(lake, table)
     rows: Rows = Counter()
@@ -25,7 +25,7 @@ def rows_of(lake: Path, table: Table) -> Rows:
     return rows
 
 
-def values_of(lake: Path, table: Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
+def values_of(lake: Path, table: TableSpecification, columns: Sequence[str]) -> list[tuple[object, ...]]:
     """Return the values of some columns, row by row."""
     target = LakeTable(lake, table)
     files = target.files(target.load()) if target.exists else []

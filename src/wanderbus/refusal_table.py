@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Final
 
-from wanderbus.refusals import Entry, Limited, Noted
+from wanderbus.refusals import Limited, Noted, RefusalRow
 
 ENTRIES_MAX: Final = 2_048
 """Rows of the table: pairs of limit and party."""
@@ -35,21 +35,21 @@ class RefusalTable:
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
-        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], RefusalRow] = OrderedDict()
         self.totals: Counter[str] = Counter()
         """Times that each limit was applied, to all parties."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def note(self, limited: Limited, now: float) -> Entry:
+    def note(self, limited: Limited, now: float) -> RefusalRow:
         """Count ``limited`` at monotonic second ``now``; return the row of its party."""
         self.totals[limited.limit] += limited.count
         party = limited.party[:PARTY_CHARACTERS_MAX]
         key = (limited.limit, party)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = Entry(limited.limit, party, limited.reason, 0, now, now)
+            entry = self._entries[key] = RefusalRow(limited.limit, party, limited.reason, 0, now, now)
             if len(self._entries) > self._entries_max:
                 self._entries.popitem(last=False)
         entry.count += limited.count
@@ -57,7 +57,7 @@ class RefusalTable:
         self._entries.move_to_end(key)
         return entry
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RefusalRow]:
         """Return a copy of the rows, the latest first."""
         return list(reversed(self._entries.values()))
 

@@ -21,7 +21,7 @@ class Limited(Output, frozen=True):
     count: int = 1
 
 
-class Entry(msgspec.Struct):
+class RefusalRow(msgspec.Struct):
     """One row of the table; times are monotonic seconds."""
 
     limit: str

@@ -12,7 +12,7 @@ from wanderbus.broker.patterns.pattern_work import TURN_UNITS
 from wanderbus.machine import Input, Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.patterns import evaluation
-from wanderbus.patterns.automaton import Node
+from wanderbus.patterns.automaton import MatchNode
 from wanderbus.protocol import Notify, NotifyGap, Unsubscribe
 from wanderbus.records import Dropped
 from wanderbus.refusals import Limited
@@ -47,7 +47,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Watched:
     desk = Watched()
     gather = evaluation._taken
 
-    def counted(node: Node | None, step: int) -> list[Node]:
+    def counted(node: MatchNode | None, step: int) -> list[MatchNode]:
         desk.searched += 0 if node is None else node.length
         return gather(node, step)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.shell import one_line
 from wanderbus.channel_events import ChannelEvent, NumbersGone
 from wanderbus.cli.application import run
-from wanderbus.cli.connection_options import Connection
+from wanderbus.cli.connection_options import ConnectionOptions
 from wanderbus.event import Event, EventId
 
 ALICE = ("--user", "sip:alice@localhost", "--password", "secret")
@@ -34,10 +34,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
             yield EVENT
 
     @asynccontextmanager
-    async def visitor(self: Connection) -> AsyncIterator[Visitor]:
+    async def visitor(self: ConnectionOptions) -> AsyncIterator[Visitor]:
         yield Visitor()
 
-    monkeypatch.setattr(Connection, "visitor", visitor)
+    monkeypatch.setattr(ConnectionOptions, "visitor", visitor)
     return found
 
 

@@ -11,13 +11,13 @@ import pytest
 from tests.cli.shell import Shell, ended, one_line, read_line
 from wanderbus.cli import application
 from wanderbus.cli.demo import demo as module
-from wanderbus.cli.demo.account import Account, account_of, verdict
+from wanderbus.cli.demo.account import UserFigures, account_of, verdict
 from wanderbus.event import Notification
 
 
 def test_an_account_of_what_arrived_once_and_in_order_is_good() -> None:
     account = account_of("ann", [1, 2, 5], [1, 2, 5])
-    assert account == Account("ann", due=3, received=3, lost=0, repeated=0, out_of_order=0)
+    assert account == UserFigures("ann", due=3, received=3, lost=0, repeated=0, out_of_order=0)
     assert account.is_good
     assert verdict([account]).startswith("nothing was lost")
 
@@ -67,16 +67,16 @@ def test_text_is_for_people(shell: Shell) -> None:
 def test_a_loss_and_a_repetition_are_the_verdict_and_the_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    take = module.Traveller._take
+    take = module.DemoTraveller._take
 
-    def take_otherwise(traveller: module.Traveller, notification: Notification) -> None:
+    def take_otherwise(traveller: module.DemoTraveller, notification: Notification) -> None:
         number = notification.event["Number"]
         if number != 3:
             take(traveller, notification)
         if number == 6:
             take(traveller, notification)
 
-    monkeypatch.setattr(module.Traveller, "_take", take_otherwise)
+    monkeypatch.setattr(module.DemoTraveller, "_take", take_otherwise)
     monkeypatch.setattr(module, "ARRIVE_S_MAX", 0.2)
     assert application.run(["demo", "--seconds", "4"]) == 1
     assert "Verdict: this is wrong: 2 lost, 3 repeated" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.shell import one_line
 from wanderbus.cli.application import run
 from wanderbus.cli.domain import status, topology
-from wanderbus.cli.domain.servers_asked import Answer
+from wanderbus.cli.domain.servers_asked import ServerAnswer
 from wanderbus.cli.domain.status import Answers
 from wanderbus.cli.up import given_to
 from wanderbus.config import ServerSettings
@@ -162,7 +162,7 @@ def test_multicast_is_counted_where_it_is_used(
 ) -> None:
     async def answers(*arguments: object) -> Answers:
         others = [ServerInfo("s2", multicast_changes=sent, repaired_changes=2), ServerInfo("s3")]
-        return {"s1": Answer("s1", "127.0.0.1:5060", found=others)}
+        return {"s1": ServerAnswer("s1", "127.0.0.1:5060", found=others)}
 
     monkeypatch.setattr(status, "ask_all", answers)
     file = create_domain(tmp_path, "example.org", 3)
@@ -195,7 +195,7 @@ def test_status_of_twenty_servers_fits_a_screen_and_has_problems_first(
             for each in servers
         }
         error = "no answer within 2 s"
-        return {each: Answer(each, "192.0.2.1:5060", found=rows, error=error) for each, rows in found.items()}
+        return {each: ServerAnswer(each, "192.0.2.1:5060", found=rows, error=error) for each, rows in found.items()}
 
     monkeypatch.setattr(status, "ask_all", answers)
     file = create_domain(tmp_path, "example.org", 3)
@@ -222,7 +222,7 @@ def test_status_of_twenty_servers_fits_a_screen_and_has_problems_first(
 def test_topology_draws_a_broken_link_as_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    news = (topology.Filter("News", ""),)
+    news = (topology.ServerFilter("News", ""),)
     seen = {
         "s1": topology.ServerSeen(1, 2, {"s2": news, "s3": news}, {"s3": "nobody answers"}),
         "s2": topology.ServerSeen(1, 2, {"s1": news}, {"s3": ""}),
@@ -230,7 +230,7 @@ def test_topology_draws_a_broken_link_as_broken(
     }
 
     async def answers(*arguments: object) -> topology.Answers:
-        return {name: Answer(name, "127.0.0.1:5060", found=found, error="silent") for name, found in seen.items()}
+        return {name: ServerAnswer(name, "127.0.0.1:5060", found=found, error="silent") for name, found in seen.items()}
 
     monkeypatch.setattr(topology, "ask_all", answers)
     file = create_domain(tmp_path, "example.org", 3)

@@ -10,18 +10,20 @@ import pytest
 from wanderbus.cli.application import run
 from wanderbus.cli.eval import overhead
 from wanderbus.evaluation.overhead import summary
-from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
-from wanderbus.evaluation.overhead.summary import Places, Sample
+from wanderbus.evaluation.overhead.experiment import Configuration, OverheadExperiment
+from wanderbus.evaluation.overhead.summary import PlaceTimes, Sample
 
-PLACES = Places(0.4, {"device-broker": 2.2, "device-relay": 6.3, "broker-relay": 4.2})
+PLACES = PlaceTimes(0.4, {"device-broker": 2.2, "device-relay": 6.3, "broker-relay": 4.2})
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Experiment, int, int]]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[OverheadExperiment, int, int]]:
     """Results without a network: the time of each configuration is its number, and half of it for two consumers."""
-    asked: list[tuple[Experiment, int, int]] = []
+    asked: list[tuple[OverheadExperiment, int, int]] = []
 
-    async def run(experiment: Experiment, runs: int, seed: int, tell: object) -> tuple[list[Sample], Places]:
+    async def run(
+        experiment: OverheadExperiment, runs: int, seed: int, tell: object
+    ) -> tuple[list[Sample], PlaceTimes]:
         asked.append((experiment, runs, seed))
         return [
             Sample.of(
@@ -38,11 +40,11 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Experiment, int, int
 
 
 def test_it_measures_the_published_experiment_by_default(
-    measured: list[tuple[Experiment, int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    measured: list[tuple[OverheadExperiment, int, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, plots = tmp_path / "report.json", tmp_path / "plots"
     assert run(["eval", "overhead", "--json", str(report), "--plots", str(plots), "--strict"]) == 0
-    assert measured == [(Experiment(), 1, 1)]
+    assert measured == [(OverheadExperiment(), 1, 1)]
     printed = capsys.readouterr().out
     assert "mdeci_minus_eci_p50_ms: 1 ms, goal 1.4: met" in printed
     assert "one sync of the disk 0.40; round trips device-broker 2.20" in printed
@@ -55,16 +57,18 @@ def test_it_measures_the_published_experiment_by_default(
     assert [path.name for path in plots.iterdir()] == ["overhead.svg"]
 
 
-def test_less_can_be_measured(measured: list[tuple[Experiment, int, int]]) -> None:
+def test_less_can_be_measured(measured: list[tuple[OverheadExperiment, int, int]]) -> None:
     assert run(["eval", "overhead", "--quick", "--runs", "2", "--seed", "5", "--wifi-rtt-ms", "0"]) == 0
     assert run(["eval", "overhead", "--configuration", "2", "--configuration", "1", "--events", "7"]) == 0
     quick, two = measured
-    assert quick == (Experiment(consumers=(1, 4), events=100, wifi_rtt_s=0.0), 2, 5)
-    assert two == (Experiment(configurations=(Configuration.ECI, Configuration.MOBILE), events=7), 1, 1)
+    assert quick == (OverheadExperiment(consumers=(1, 4), events=100, wifi_rtt_s=0.0), 2, 5)
+    assert two == (OverheadExperiment(configurations=(Configuration.ECI, Configuration.MOBILE), events=7), 1, 1)
 
 
 def test_a_goal_that_is_not_met_is_an_exit_status(
-    measured: list[tuple[Experiment, int, int]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    measured: list[tuple[OverheadExperiment, int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(summary, "MOBILITY_MS_MAX", 0.1)
     assert run(["eval", "overhead", "--strict"]) == 1

@@ -17,11 +17,11 @@ from tests.cli.pipeline_jobs import wait_for, wait_until_gone
 from tests.cli.shell import Shell
 from tests.log_files import write_records
 from wanderbus.cli.application import run
-from wanderbus.cli.connection_options import Connection
+from wanderbus.cli.connection_options import ConnectionOptions
 from wanderbus.cli.pattern.detection_publisher import BATCH_FILE, DetectionPublisher
 from wanderbus.errors import Refused, StorageError
 from wanderbus.event import Event
-from wanderbus.patterns import Detection, Taken
+from wanderbus.patterns import Detection, StepEvent
 from wanderbus.pipeline.source.log_files import LogFiles, read_slice
 from wanderbus.records import Published, decode_record
 from wanderbus.runtime.segment_files import durable_end
@@ -44,7 +44,7 @@ def published(shell: Shell, subject: str = "turned") -> list[Event]:
 
 
 def detection(number: int) -> Detection:
-    return Detection("turned", "[1]", number, (Taken("A", number, f"s-1-{number}"),), "turned", {"k": number})
+    return Detection("turned", "[1]", number, (StepEvent("A", number, f"s-1-{number}"),), "turned", {"k": number})
 
 
 DETECTIONS = [detection(number) for number in range(20)]
@@ -66,8 +66,8 @@ class Dying(DetectionPublisher):
         return await super()._is_stored(event)
 
 
-def connection(shell: Shell) -> Connection:
-    return Connection(user="sip:alice@localhost", password="secret", server=f"127.0.0.1:{shell.port}")
+def connection(shell: Shell) -> ConnectionOptions:
+    return ConnectionOptions(user="sip:alice@localhost", password="secret", server=f"127.0.0.1:{shell.port}")
 
 
 @pytest.mark.integration
@@ -120,7 +120,7 @@ def test_an_outbox_that_is_not_that_of_the_batch_is_refused(shell: Shell) -> Non
 @pytest.mark.integration
 def test_a_detection_that_cannot_be_published_is_reported(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     shell.up()
-    wrong = Detection("turned", "[1]", 1, (Taken("A", 1, "s-1-1"),), "turned", {"k": [1] * 2_000})
+    wrong = Detection("turned", "[1]", 1, (StepEvent("A", 1, "s-1-1"),), "turned", {"k": [1] * 2_000})
     publisher = DetectionPublisher(connection(shell), shell.directory / "checkpoint")
     with pytest.raises(Refused, match="refused 1 detections; the first: attribute 'k' lists more"), publisher:
         publisher.publish(3, [wrong, *DETECTIONS])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from wanderbus.cli.domain.supervisor import END_S_MAX, Ready, Reports, ServerCannotRunError, Supervisor
+from wanderbus.cli.domain.supervisor import END_S_MAX, Ready, ServerCannotRunError, Supervisor, SupervisorReports
 
 READY = 'echo \'{"ready": "sip:127.0.0.1:5060"}\''
 STAYS = f"{READY}; exec sleep 60"
@@ -32,7 +32,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     return run
 
 
-class Noted(Reports):
+class Noted(SupervisorReports):
     """Keeps the reports."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Noted(Reports):
                 await self.changed.wait()
 
 
-def supervisor(reports: Reports, **scripts: str) -> Supervisor:
+def supervisor(reports: SupervisorReports, **scripts: str) -> Supervisor:
     return Supervisor({name: ["sh", "-c", script] for name, script in scripts.items()}, reports, pause_s_min=0.01)
 
 
@@ -154,8 +154,9 @@ async def test_the_servers_die_with_a_killed_supervisor(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     program = (
         "import asyncio, sys\n"
-        "from wanderbus.cli.domain.supervisor import Reports, Supervisor\n"
-        f"asyncio.run(Supervisor({{'s1': ['sh', '-c', 'echo $$ > {note}; exec sleep 60']}}, Reports()).run())\n"
+        "from wanderbus.cli.domain.supervisor import Supervisor, SupervisorReports\n"
+        f"scripts = {{'s1': ['sh', '-c', 'echo $$ > {note}; exec sleep 60']}}\n"
+        "asyncio.run(Supervisor(scripts, SupervisorReports()).run())\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
     deadline = time.monotonic() + WAIT_S

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from wanderbus.cli.pub_publisher import UNDER_WAY_MAX, Result, events_given, publish_through_outbox
+from wanderbus.cli.pub_publisher import UNDER_WAY_MAX, PublishResults, events_given, publish_through_outbox
 from wanderbus.client.reports import OutboxSize
 from wanderbus.errors import ConfigurationError
 from wanderbus.event import Event
@@ -71,7 +71,9 @@ async def bad_line_after(*events: Event) -> AsyncIterator[Event]:
 
 def publish(agent: Any, events: AsyncIterator[Event]) -> None:
     asyncio.run(
-        publish_through_outbox(agent, Path("out.db"), events, Result(as_json=False, is_for_each=True), patience_s=10)
+        publish_through_outbox(
+            agent, Path("out.db"), events, PublishResults(as_json=False, is_for_each=True), patience_s=10
+        )
     )
 
 

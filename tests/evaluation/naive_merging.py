@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from wanderbus.evaluation.merging.workload import Constraint, Subscription, Workload
+from wanderbus.evaluation.merging.workload import Constraint, Workload, WorkloadSubscription
 from wanderbus.event import Event
 from wanderbus.filters import Filter, parse
 
@@ -13,11 +13,11 @@ Merged = tuple[int, tuple[frozenset[Constraint], ...]]
 """A schema, and of each of its attributes the constraints of which some has to hold."""
 
 
-def plain(subscriptions: Iterable[Subscription]) -> list[Merged]:
+def plain(subscriptions: Iterable[WorkloadSubscription]) -> list[Merged]:
     return [(each.schema, tuple(frozenset({one}) for one in each.constraints)) for each in subscriptions]
 
 
-def imperfectly(subscriptions: Iterable[Subscription]) -> list[Merged]:
+def imperfectly(subscriptions: Iterable[WorkloadSubscription]) -> list[Merged]:
     """All of a schema fused."""
     fused: dict[int, Merged] = {}
     for schema, asked in plain(subscriptions):
@@ -26,7 +26,7 @@ def imperfectly(subscriptions: Iterable[Subscription]) -> list[Merged]:
     return list(fused.values())
 
 
-def perfectly(subscriptions: Iterable[Subscription]) -> list[Merged]:
+def perfectly(subscriptions: Iterable[WorkloadSubscription]) -> list[Merged]:
     """Two that differ in one attribute at most become one, as long as there are such two."""
     left = plain(subscriptions)
     while pair := _mergeable(left):

@@ -13,7 +13,7 @@ from tests.evaluation import naive_merging
 from wanderbus.evaluation.merging.measuring import (
     Counted,
     Job,
-    Outcome,
+    MergedOutcome,
     count_matches,
     match,
     predicates,
@@ -32,12 +32,12 @@ SIZES = (25, 60)
 DRAWN = [mix for mix in MIXES if mix.structures is not Structures.OWN]
 
 
-def outcomes(mix: Mix, tuples: int, seed: int = 1, events: int = 400) -> dict[tuple[int, Method], Outcome]:
+def outcomes(mix: Mix, tuples: int, seed: int = 1, events: int = 400) -> dict[tuple[int, Method], MergedOutcome]:
     found = run_one(Job(mix, tuples, seed, SIZES, 0.9, events))
     return {(each.subscriptions, each.method): each for each in found}
 
 
-def untimed(outcome: Outcome) -> Outcome:
+def untimed(outcome: MergedOutcome) -> MergedOutcome:
     return msgspec.structs.replace(outcome, merge_ms=0.0, match_us=0.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.merging.growth import Growth
-from wanderbus.evaluation.merging.measuring import Counted, Outcome, Weight
+from wanderbus.evaluation.merging.measuring import Counted, MergedOutcome, Weight
 from wanderbus.evaluation.merging.methods import Method, Propagated
 from wanderbus.evaluation.merging.mixes import REFERENCE
 from wanderbus.evaluation.merging.plots import merging_plot
@@ -23,8 +23,8 @@ def outcome(
     filters: int = 10,
     subscriptions: int = 200,
     gzip_stream_bytes: int = 150,
-) -> Outcome:
-    return Outcome(
+) -> MergedOutcome:
+    return MergedOutcome(
         mix,
         tuples,
         subscriptions,
@@ -42,7 +42,7 @@ def outcome(
     )
 
 
-def met(*outcomes: Outcome, growths: tuple[Growth, ...] = ()) -> dict[str, Goal]:
+def met(*outcomes: MergedOutcome, growths: tuple[Growth, ...] = ()) -> dict[str, Goal]:
     return {goal.name: goal for goal in goals(summarize(outcomes), growths, 0.9)}
 
 

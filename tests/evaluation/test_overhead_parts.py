@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from wanderbus.evaluation.overhead import parts
-from wanderbus.evaluation.overhead.parts import Ledger, Received, Report
+from wanderbus.evaluation.overhead.parts import Ledger, Report, SampleReport
 from wanderbus.event import Event
 
 
@@ -16,7 +16,7 @@ def event(number: int, published_us: int) -> Event:
 
 
 def test_sum_and_average_cover_all_events_and_each_latency_is_reported_once() -> None:
-    async def play() -> list[Received]:
+    async def play() -> list[SampleReport]:
         ledger = Ledger()
         ledger.take(event(0, 1_000), 4_000)
         ledger.take(event(1, 2_000), 3_000)
@@ -25,22 +25,22 @@ def test_sum_and_average_cover_all_events_and_each_latency_is_reported_once() ->
         return [first, await ledger.report(Report(2))]
 
     assert asyncio.run(play()) == [
-        Received(2, 0.004, 2.0, [3_000, 1_000]),
-        Received(3, 0.006, 2.0, [2_000]),
+        SampleReport(2, 0.004, 2.0, [3_000, 1_000]),
+        SampleReport(3, 0.006, 2.0, [2_000]),
     ]
 
 
 def test_a_warm_up_does_not_count() -> None:
-    async def play() -> Received:
+    async def play() -> SampleReport:
         ledger = Ledger()
         ledger.take(event(-1, 0), 9_000)
         return await ledger.report(Report(-1))
 
-    assert asyncio.run(play()) == Received(0, 0.0, 0.0, [])
+    assert asyncio.run(play()) == SampleReport(0, 0.0, 0.0, [])
 
 
 def test_a_report_waits_for_what_is_still_on_its_way() -> None:
-    async def play() -> Received:
+    async def play() -> SampleReport:
         ledger = Ledger()
         reporting = asyncio.create_task(ledger.report(Report(1)))
         for number in range(2):
@@ -55,7 +55,7 @@ def test_a_report_waits_for_what_is_still_on_its_way() -> None:
 def test_lost_events_are_awaited_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "LATE_S_MAX", 0.0)
 
-    async def play() -> Received:
+    async def play() -> SampleReport:
         ledger = Ledger()
         ledger.take(event(0, 0), 1_000)
         return await ledger.report(Report(1))

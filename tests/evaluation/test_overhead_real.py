@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from wanderbus.errors import WanderbusError
-from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
+from wanderbus.evaluation.overhead.experiment import Configuration, OverheadExperiment
 from wanderbus.evaluation.overhead.network import ADDRESSES, BROKER, DEVICE, PRIVATE, RELAY, Relayed, missing, network
 from wanderbus.evaluation.overhead.running import check_relayed, run
 
 pytestmark = pytest.mark.integration
 
-needs_network = pytest.mark.skipif(missing(Experiment()) is not None, reason=str(missing(Experiment())))
+needs_network = pytest.mark.skipif(missing(OverheadExperiment()) is not None, reason=str(missing(OverheadExperiment())))
 
 
 def left_behind() -> list[str]:
@@ -27,7 +27,7 @@ def left_behind() -> list[str]:
 @needs_network
 def test_r01_every_configuration_delivers_every_event_its_own_way() -> None:
     told: list[str] = []
-    experiment = Experiment(consumers=(2,), events=100, rate_per_s=50.0)
+    experiment = OverheadExperiment(consumers=(2,), events=100, rate_per_s=50.0)
     samples, places = asyncio.run(run(experiment, 1, 1, told.append))
     assert left_behind() == []
     assert [each.configuration for each in samples] == list(Configuration)
@@ -47,7 +47,7 @@ def test_r01_every_configuration_delivers_every_event_its_own_way() -> None:
 
 @needs_network
 def test_links_have_the_configured_delay(tmp_path: Path) -> None:
-    async def round_trips(experiment: Experiment) -> tuple[float, float]:
+    async def round_trips(experiment: OverheadExperiment) -> tuple[float, float]:
         async with network(experiment, tmp_path) as hosts:
             for host, device, rtt_s in (
                 (DEVICE, "air0", experiment.wifi_rtt_s),
@@ -61,7 +61,7 @@ def test_links_have_the_configured_delay(tmp_path: Path) -> None:
             return min(near_s), min(far_s)
 
     def measure(wifi_rtt_s: float, relay_rtt_s: float) -> tuple[float, float]:
-        return asyncio.run(round_trips(Experiment(wifi_rtt_s=wifi_rtt_s, relay_rtt_s=relay_rtt_s)))
+        return asyncio.run(round_trips(OverheadExperiment(wifi_rtt_s=wifi_rtt_s, relay_rtt_s=relay_rtt_s)))
 
     near_s, far_s = measure(0.02, 0.04)
     assert near_s == pytest.approx(0.02, abs=0.005)
@@ -72,7 +72,7 @@ def test_links_have_the_configured_delay(tmp_path: Path) -> None:
 @needs_network
 def test_nobody_reaches_the_device_behind_nat_unasked(tmp_path: Path) -> None:
     async def try_it() -> None:
-        async with network(Experiment(), tmp_path) as hosts:
+        async with network(OverheadExperiment(), tmp_path) as hosts:
             argv = hosts.on(BROKER, ["ip", "route", "get", PRIVATE])
             process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
             route, _ = await process.communicate()
@@ -94,12 +94,12 @@ def test_a_program_that_fails_ends_the_run_with_its_last_words(monkeypatch: pyte
     with pytest.raises(
         WanderbusError, match=r"server ended with exit status [0-9]+: UDP port 192\.0\.2\.1:5062 cannot be used"
     ):
-        asyncio.run(run(Experiment(configurations=(Configuration.MOBILE,)), 1, 1, lambda text: None))
+        asyncio.run(run(OverheadExperiment(configurations=(Configuration.MOBILE,)), 1, 1, lambda text: None))
     assert left_behind() == []
 
 
 def test_a_way_around_the_relay_is_no_measurement() -> None:
-    experiment = Experiment(configurations=(Configuration.MOBILE, Configuration.RELAY_BESIDE))
+    experiment = OverheadExperiment(configurations=(Configuration.MOBILE, Configuration.RELAY_BESIDE))
     check_relayed(experiment, Relayed(beside=100, apart=0, around=0))
     for seen, complaint in (
         (Relayed(beside=100, apart=0, around=1), "1 datagrams from behind NAT bypassed the relays"),

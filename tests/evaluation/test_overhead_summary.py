@@ -6,12 +6,21 @@ from random import Random
 
 import pytest
 
-from wanderbus.evaluation.overhead.experiment import Configuration, Experiment, Turn, rounds
+from wanderbus.evaluation.overhead.experiment import Configuration, OverheadExperiment, SampleTurn, rounds
 from wanderbus.evaluation.overhead.plots import overhead_plot
-from wanderbus.evaluation.overhead.summary import Places, Sample, Step, goals, ranking, small_increase, steps, summarize
+from wanderbus.evaluation.overhead.summary import (
+    PlaceTimes,
+    Sample,
+    Slowdown,
+    goals,
+    ranking,
+    small_increase,
+    steps,
+    summarize,
+)
 
 ECI, MOBILE, BESIDE, APART = Configuration
-PLACES = Places(0.4, {"device-broker": 2.2})
+PLACES = PlaceTimes(0.4, {"device-broker": 2.2})
 
 
 def sample(configuration: Configuration, *sums_s: float, p50_ms: float = 5.0, run: int = 0, missing: int = 0) -> Sample:
@@ -20,17 +29,17 @@ def sample(configuration: Configuration, *sums_s: float, p50_ms: float = 5.0, ru
 
 
 def test_every_configuration_publishes_its_sample_in_turns_of_random_order() -> None:
-    turns = list(rounds(Experiment(), Random(1)))
+    turns = list(rounds(OverheadExperiment(), Random(1)))
     assert len(turns) == 100
     for configuration in Configuration:
         own = [turn for each in turns for turn in each if turn.configuration is configuration]
-        assert own == [Turn(configuration, 20 * place, 20) for place in range(100)]
+        assert own == [SampleTurn(configuration, 20 * place, 20) for place in range(100)]
     assert len({tuple(turn.configuration for turn in each) for each in turns}) > 10
 
 
 @pytest.mark.parametrize("events", [1, 3, 10, 101, 250])
 def test_a_sample_of_any_size_is_published_in_full(events: int) -> None:
-    experiment = Experiment(configurations=(ECI,), events=events)
+    experiment = OverheadExperiment(configurations=(ECI,), events=events)
     numbers = [turn.first + place for (turn,) in rounds(experiment, Random(1)) for place in range(turn.count)]
     assert numbers == list(range(events))
 
@@ -86,7 +95,7 @@ def test_unmeasured_configurations_have_no_goal_and_missing_events_count() -> No
 def test_steps_compare_round_by_round() -> None:
     """A slowdown of both at once is no difference between them."""
     lower, upper = sample(ECI, 4.0, 40.0, 8.0, 4.0), sample(MOBILE, 6.0, 42.0, 10.0, 6.0)
-    assert steps([upper, lower]) == [Step(4, ECI, MOBILE, 0.5, 0.0)]
+    assert steps([upper, lower]) == [Slowdown(4, ECI, MOBILE, 0.5, 0.0)]
 
 
 def test_the_plot_has_a_curve_for_each_configuration() -> None:

@@ -12,7 +12,7 @@ import pytest
 from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.grid import Cell, Experiment, Outage
 from wanderbus.evaluation.hosts import LoopbackHosts, NamespaceHosts
-from wanderbus.evaluation.parts import Delivery
+from wanderbus.evaluation.parts import DeliveredItem
 from wanderbus.evaluation.real import RealRun, run_side_by_side
 
 pytestmark = pytest.mark.integration
@@ -81,7 +81,7 @@ def test_a_late_report_of_an_event_ends_the_wait() -> None:
     async def wait() -> float:
         run = RealRun(0, Cell(100, 20), Experiment(Outage.OURS), 0.5, 0)
         for place, at_s in enumerate((1.0, 2.0, 3.0), 1):
-            run.on_line(msgspec.json.encode(Delivery(at_s, place, place)).decode())
+            run.on_line(msgspec.json.encode(DeliveredItem(at_s, place, place)).decode())
         async with asyncio.timeout(5):
             return await run._next_event(1.5)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wanderbus.evaluation.plan import Change
+from wanderbus.evaluation.plan import AddressChange
 from wanderbus.evaluation.roaming import HEALING_S, Measured, roam
 
 SPACING_S = 0.05
@@ -37,7 +37,7 @@ class Clockwork:
         return self.now
 
 
-def play(device: Clockwork, changes: list[Change]) -> list[Measured]:
+def play(device: Clockwork, changes: list[AddressChange]) -> list[Measured]:
     done: list[Measured] = []
     script = roam(changes, 0.0, SPACING_S, device, done)
     wanted = next(script)
@@ -60,20 +60,20 @@ def play(device: Clockwork, changes: list[Change]) -> list[Measured]:
 
 def test_from_the_last_event_before_to_the_first_after() -> None:
     device = Clockwork(healing_s=HEALING_S)
-    measured = play(device, [Change(1.0, 9.9), Change(20.0, 9.9)])
+    measured = play(device, [AddressChange(1.0, 9.9), AddressChange(20.0, 9.9)])
     assert [one.outage_s for one in measured] == pytest.approx([9.9, 9.9])
 
 
 def test_healing_as_it_was_the_last_time_is_taken_off() -> None:
     device = Clockwork(healing_s=0.5)
-    measured = play(device, [Change(1.0, 9.9), Change(20.0, 9.9)])
+    measured = play(device, [AddressChange(1.0, 9.9), AddressChange(20.0, 9.9)])
     assert [one.outage_s for one in measured] == pytest.approx([9.9 + 0.5 - HEALING_S, 9.9])
     assert [one.healing_s for one in measured] == pytest.approx([0.5, 0.5])
 
 
 def test_the_address_goes_midway_between_events() -> None:
     device = Clockwork(healing_s=HEALING_S)
-    play(device, [Change(1.01, 9.9)])
+    play(device, [AddressChange(1.01, 9.9)])
     deed, at_s = device.deeds[0]
     assert deed == "leave"
     assert at_s == pytest.approx(1.05 + SPACING_S / 2)
@@ -81,6 +81,6 @@ def test_the_address_goes_midway_between_events() -> None:
 
 def test_ours_has_another_address_at_once() -> None:
     device = Clockwork(healing_s=0.2)
-    (measured,) = play(device, [Change(1.0, 0.0)])
+    (measured,) = play(device, [AddressChange(1.0, 0.0)])
     assert [deed for deed, _ in device.deeds] == ["arrive"]
     assert measured.outage_s == pytest.approx(SPACING_S / 2 + 0.2)

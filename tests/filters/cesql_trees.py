@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from wanderbus.filters.cesql.tree import (
     PRECEDENCE,
-    Attribute,
-    Call,
+    AttributeExists,
+    AttributeValue,
     Chain,
-    Constant,
-    Exists,
     Expression,
+    FunctionCall,
     In,
     Like,
+    LiteralValue,
     Unary,
     chain,
 )
@@ -60,21 +60,21 @@ def _question(rng: random.Random, depth: int) -> Expression:
                 return _logic(rng, depth, (rng.choice(("AND", "OR")),))
     if rng.random() < 0.1:
         return _anything(rng, min(depth, 1))
-    attribute = Attribute(rng.choice(NAMES))
+    attribute = AttributeValue(rng.choice(NAMES))
     match rng.randrange(6):
         case 0:
-            return Exists(attribute.name)
+            return AttributeExists(attribute.name)
         case 1:
             return Like(attribute, rng.choice(PATTERNS), rng.random() < 0.3)
         case 2:
             constants = tuple(_constant(rng) for _ in range(rng.randint(1, 3)))
             return In(attribute, constants, rng.random() < 0.3)
         case 3:
-            return Chain(attribute, ((rng.choice(("=", "!=")), Constant(rng.choice(TEXTS))),))
+            return Chain(attribute, ((rng.choice(("=", "!=")), LiteralValue(rng.choice(TEXTS))),))
         case 4:
             return Chain(attribute, ((rng.choice(("=", "!=", "<", "<=", ">", ">=")), _constant(rng)),))
         case _:
-            return Constant(rng.random() < 0.5)
+            return LiteralValue(rng.random() < 0.5)
 
 
 def _logic(rng: random.Random, depth: int, signs: tuple[str, ...]) -> Expression:
@@ -84,7 +84,7 @@ def _logic(rng: random.Random, depth: int, signs: tuple[str, ...]) -> Expression
 
 def _anything(rng: random.Random, depth: int) -> Expression:
     if not depth:
-        return _constant(rng) if rng.random() < 0.5 else Attribute(rng.choice(NAMES))
+        return _constant(rng) if rng.random() < 0.5 else AttributeValue(rng.choice(NAMES))
     match rng.randrange(6):
         case 0:
             return Unary(rng.choice(("NOT", "-")), _anything(rng, depth - 1))
@@ -95,7 +95,7 @@ def _anything(rng: random.Random, depth: int) -> Expression:
             return In(_anything(rng, depth - 1), items, rng.random() < 0.5)
         case 3:
             name, count = rng.choice(CALLS)
-            return Call(name, tuple(_anything(rng, depth - 1) for _ in range(count)))
+            return FunctionCall(name, tuple(_anything(rng, depth - 1) for _ in range(count)))
         case _:
             level = rng.randint(1, 4)
             signs = [sign for sign, own in PRECEDENCE.items() if own == level]
@@ -103,8 +103,8 @@ def _anything(rng: random.Random, depth: int) -> Expression:
             return chain(_anything(rng, depth - 1), steps)
 
 
-def _constant(rng: random.Random) -> Constant:
-    return Constant(rng.choice((rng.choice(TEXTS), rng.choice(NUMBERS), rng.random() < 0.5)))
+def _constant(rng: random.Random) -> LiteralValue:
+    return LiteralValue(rng.choice((rng.choice(TEXTS), rng.choice(NUMBERS), rng.random() < 0.5)))
 
 
 def random_attributes(rng: random.Random) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from wanderbus.filters.ast import EVERYTHING, NOTHING, And, Exists, Node, Not, O
 from wanderbus.filters.cesql import Condition, evaluate, read
 from wanderbus.filters.cesql.patterns import compiled, matcher
 from wanderbus.filters.cesql.reading import read as expression
-from wanderbus.filters.cesql.tree import Attribute, Chain, Constant, Expression, In, Like, Unary
+from wanderbus.filters.cesql.tree import AttributeValue, Chain, Expression, In, Like, LiteralValue, Unary
 from wanderbus.filters.cesql.writing import write
 from wanderbus.filters.evaluate import holds
 
@@ -78,10 +78,18 @@ def test_requirements_of_a_residual(text: str, needed: Node) -> None:
 
 
 QUESTIONS = [
-    *(Chain(Attribute("a"), ((sign, Constant(text)),)) for text in TEXTS for sign in ("=", "!=", "<", ">=")),
-    *(Chain(Attribute("a"), ((sign, Constant(number)),)) for number in NUMBERS for sign in ("=", "!=", "<=", ">")),
-    *(In(Attribute("a"), (Constant(value), Constant("x")), no) for value in (*TEXTS, *NUMBERS) for no in (False, True)),
-    *(Like(Attribute("a"), pattern, no) for pattern in PATTERNS for no in (False, True)),
+    *(Chain(AttributeValue("a"), ((sign, LiteralValue(text)),)) for text in TEXTS for sign in ("=", "!=", "<", ">=")),
+    *(
+        Chain(AttributeValue("a"), ((sign, LiteralValue(number)),))
+        for number in NUMBERS
+        for sign in ("=", "!=", "<=", ">")
+    ),
+    *(
+        In(AttributeValue("a"), (LiteralValue(value), LiteralValue("x")), no)
+        for value in (*TEXTS, *NUMBERS)
+        for no in (False, True)
+    ),
+    *(Like(AttributeValue("a"), pattern, no) for pattern in PATTERNS for no in (False, True)),
 ]
 
 

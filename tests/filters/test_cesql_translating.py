@@ -9,7 +9,7 @@ from harness.calls import calls_of
 from tests.filters.cesql_trees import random_expression
 from wanderbus.filters.ast import And, Exists, Node, Or, Quantified
 from wanderbus.filters.cesql.reading import read
-from wanderbus.filters.cesql.translating import Condition, _meaning, translate
+from wanderbus.filters.cesql.translating import TranslatedCondition, _meaning, translate
 
 CALLS_OF_A_PART_MAX = 450
 """Function calls for each question of a nested expression: each operand is joined with up to 32 before it."""
@@ -35,7 +35,7 @@ def needs(node: Node) -> frozenset[str]:
             return frozenset()
 
 
-def is_consistent(condition: Condition) -> bool:
+def is_consistent(condition: TranslatedCondition) -> bool:
     node = condition.node
     known = condition.weight, condition.depth, condition.needs
     operands = node.operands if isinstance(node, And | Or) else ()

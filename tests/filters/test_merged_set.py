@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.filters.merging_cases import conjunctions, filters, of_node, random_alike
 from wanderbus.filters import merging
 from wanderbus.filters.merging import MergedSet, filter_of, merge_conjunctions
-from wanderbus.filters.merging_results import Change
+from wanderbus.filters.merging_results import MergedChange
 from wanderbus.filters.normal import Conjunction
 from wanderbus.filters.normalising import normal_form
 from wanderbus.work import WorkBudget
@@ -28,9 +28,9 @@ def forms(*texts: str) -> tuple[Conjunction, ...]:
 def test_removing_the_coverer_brings_back_the_covered() -> None:
     merged = MergedSet()
     narrow, wide = filters("x < 5 and y < 5", "x < 9 and y < 9")
-    assert merged.add(1, narrow) == Change(forms("x < 5 and y < 5"), ())
-    assert merged.add(2, wide) == Change(forms("x < 9 and y < 9"), forms("x < 5 and y < 5"))
-    assert merged.remove(2) == Change(forms("x < 5 and y < 5"), forms("x < 9 and y < 9"))
+    assert merged.add(1, narrow) == MergedChange(forms("x < 5 and y < 5"), ())
+    assert merged.add(2, wide) == MergedChange(forms("x < 9 and y < 9"), forms("x < 5 and y < 5"))
+    assert merged.remove(2) == MergedChange(forms("x < 5 and y < 5"), forms("x < 9 and y < 9"))
 
 
 def test_an_update_without_effect_is_not_reported() -> None:
@@ -56,7 +56,7 @@ def test_several_at_once_change_it_once() -> None:
 def test_the_same_id_takes_the_place_of_what_was_there() -> None:
     merged = MergedSet()
     merged.add(1, filters("x == 1")[0])
-    assert merged.add(1, filters("x == 2")[0]) == Change(forms("x == 2"), forms("x == 1"))
+    assert merged.add(1, filters("x == 2")[0]) == MergedChange(forms("x == 2"), forms("x == 1"))
     assert merged.conjunctions() == list(forms("x == 2"))
 
 
@@ -122,7 +122,7 @@ class Coming(RuleBasedStateMachine):
         self.there: dict[int, int] = {}
         self.current: set[Conjunction] = set()
 
-    def hear(self, change: Change) -> None:
+    def hear(self, change: MergedChange) -> None:
         assert not self.current & set(change.added)
         assert set(change.removed) <= self.current
         self.current = (self.current - set(change.removed)) | set(change.added)

@@ -21,7 +21,7 @@ from wanderbus.filters.ast import Node
 from wanderbus.filters.conjunctions import covers
 from wanderbus.filters.merging import MODES, Mode, counted, filter_of, merge, merge_conjunctions, precision, recall
 from wanderbus.filters.merging_perfect import perfect, structure_of
-from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Term, TextPattern
 from wanderbus.filters.normalising import normal_form, to_node
 
 
@@ -198,7 +198,7 @@ def test_in_blocks_what_is_covered_goes_and_the_rest_stays(monkeypatch: pytest.M
 
 def test_the_first_of_two_mutually_covering_filters_stays() -> None:
     """A string that ends in ``ab`` contains ``b``: both filters are equal, and one of them must stay."""
-    ab, b = Pattern("suffix", "ab"), Pattern("contains", "b")
+    ab, b = TextPattern("suffix", "ab"), TextPattern("contains", "b")
     table = [AttributeFilter("x", "any", (Term("string", (Interval(None, None),), each),)) for each in ((ab,), (b, ab))]
     assert merging_covered.uncovered([(0,), (1,)], table) == [(0,)]
     assert merging_covered.uncovered([(1,), (0,)], table) == [(1,)]

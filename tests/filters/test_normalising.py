@@ -34,7 +34,7 @@ from wanderbus.filters.ast import (
 )
 from wanderbus.filters.clauses import holds, terms_of, union
 from wanderbus.filters.evaluate import evaluate, item_holds
-from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Term, TextPattern
 from wanderbus.filters.normalising import normal_form, to_node
 
 DAY = datetime(2026, 11, 21, tzinfo=UTC)
@@ -188,7 +188,7 @@ def test_a_residual_and_its_contrary_are_nothing() -> None:
 
 def test_points_are_tried_and_patterns_are_compared() -> None:
     (one,) = terms_of(And((Predicate("prefix", "ab"), Not(Predicate("contains", "x")), Predicate("suffix", "b"))))
-    assert one.patterns == (Pattern("contains", "x", False), Pattern("suffix", "b"))
+    assert one.patterns == (TextPattern("contains", "x", False), TextPattern("suffix", "b"))
     assert terms_of(And((Predicate("prefix", "ab"), Not(Predicate("contains", "b"))))) == ()
     assert terms_of(And((Predicate("<=", "b"), Predicate(">=", "b"), Predicate("contains", "c")))) == ()
 
@@ -196,17 +196,17 @@ def test_points_are_tried_and_patterns_are_compared() -> None:
 @pytest.mark.parametrize("text", ["", "a", "b", "ab", "abc", "bc", "cab", "bca", "xbcx", "abcabc"])
 def test_implications_of_patterns_hold(text: str) -> None:
     texts = ("a", "b", "bc", "abc", "ca")
-    known = [Pattern("suffix", some, wanted) for some in texts for wanted in (True, False)]
-    known += [Pattern("contains", some, wanted) for some in texts for wanted in (True, False)]
+    known = [TextPattern("suffix", some, wanted) for some in texts for wanted in (True, False)]
+    known += [TextPattern("contains", some, wanted) for some in texts for wanted in (True, False)]
     for one in known:
         for other in known:
             if text_implications.fits(text, (one,)) and text_implications.follows(other, "", (one,)):
                 assert text_implications.fits(text, (other,)), (one, other)
             if text_implications.are_contradictory("", (one, other)):
                 assert not text_implications.fits(text, (one, other)), (one, other)
-    assert text_implications.reduced([Pattern("suffix", "bc"), Pattern("suffix", "c"), Pattern("contains", "b")]) == (
-        Pattern("suffix", "bc"),
-    )
+    assert text_implications.reduced(
+        [TextPattern("suffix", "bc"), TextPattern("suffix", "c"), TextPattern("contains", "b")]
+    ) == (TextPattern("suffix", "bc"),)
 
 
 # How large it grows -------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_patterns_that_multiply_are_not_gone_through(monkeypatch: pytest.MonkeyP
 
 def test_one_of_mutually_covering_terms_stays() -> None:
     region = regions.prefixed("ab")
-    one, other = (Term("string", region, (Pattern("contains", text),)) for text in "ab")
+    one, other = (Term("string", region, (TextPattern("contains", text),)) for text in "ab")
     assert union(((one,), (other,))) == (other,)
 
 

@@ -26,7 +26,7 @@ from wanderbus.matching.layout import (
     SUBJECT,
     UNPLACED,
 )
-from wanderbus.matching.segment import PLAIN, Segment, Shape
+from wanderbus.matching.segment import PLAIN, RowSegment, Shape
 from wanderbus.matching.segment_shape import shape_of
 
 INF: Final = math.inf
@@ -88,9 +88,9 @@ def some_rows(
     )
 
 
-def filled(kernel: Any, fresh: Fresh, shape: Shape, blocks: int, per_block: int) -> Segment:
+def filled(kernel: Any, fresh: Fresh, shape: Shape, blocks: int, per_block: int) -> RowSegment:
     """Return a segment of these rows in the order of their keys."""
-    segment = Segment(shape, blocks, 2 * len(fresh[1]) + 100)
+    segment = RowSegment(shape, blocks, 2 * len(fresh[1]) + 100)
     for array in (segment.rows, segment.entry_columns, segment.ends):
         array[:] = 0
     numbers = np.arange(len(fresh[0]), dtype=np.int32)
@@ -103,7 +103,7 @@ def filled(kernel: Any, fresh: Fresh, shape: Shape, blocks: int, per_block: int)
     return segment
 
 
-def write(kernel: Any, segment: Segment, fresh: Fresh, reach: int, where: Any = None) -> tuple[int, Any]:
+def write(kernel: Any, segment: RowSegment, fresh: Fresh, reach: int, where: Any = None) -> tuple[int, Any]:
     """Write rows; return how many had no room, and the places of the others."""
     shape = segment.shape
     where = np.full(len(fresh[0]), UNPLACED, np.int32) if where is None else where.copy()
@@ -113,7 +113,7 @@ def write(kernel: Any, segment: Segment, fresh: Fresh, reach: int, where: Any = 
     return left, where
 
 
-def a_segment(rng: random.Random, kernel: Any) -> Segment:
+def a_segment(rng: random.Random, kernel: Any) -> RowSegment:
     """Return a segment that was filled, and into which rows were written where others were removed."""
     count = rng.choice((3, 100, 1_500))
     fresh = some_rows(rng, count)
@@ -151,7 +151,7 @@ def some_events(rng: random.Random, count: int) -> Events:
     return values, flags, np.array(starts, np.int64), np.array(columns, np.int32), flat
 
 
-def found(kernel: Any, segment: Segment, events: Events, traits: Any, room: int = 4 * BLOCK_ROWS) -> list[Any]:
+def found(kernel: Any, segment: RowSegment, events: Events, traits: Any, room: int = 4 * BLOCK_ROWS) -> list[Any]:
     """Return all results of a kernel for a segment: lines, blocks, matches and the end of each event's matches."""
     values, flags = events[:2]
     counts = np.zeros(len(values), np.int32)
@@ -178,7 +178,7 @@ def found(kernel: Any, segment: Segment, events: Events, traits: Any, room: int 
 # A slow reading ------------------------------------------------------------------------------------------------------
 
 
-def entry_holds(segment: Segment, entry: int, event: int, events: Events) -> bool:
+def entry_holds(segment: RowSegment, entry: int, event: int, events: Events) -> bool:
     values, _, starts, columns, items = events
     asked = int(segment.entry_columns[entry])
     low, high = segment.ends[entry].tolist()
@@ -191,7 +191,7 @@ def entry_holds(segment: Segment, entry: int, event: int, events: Events) -> boo
     return bool(((low <= lows) & (highs <= high)).any())
 
 
-def row_holds(segment: Segment, row: int, event: int, events: Events) -> bool:
+def row_holds(segment: RowSegment, row: int, event: int, events: Events) -> bool:
     start, stop, subject = segment.rows[row][[START, STOP, SUBJECT]].tolist()
     if subject != events[0][event, 0]:
         return False
@@ -205,7 +205,7 @@ def row_holds(segment: Segment, row: int, event: int, events: Events) -> bool:
     return True
 
 
-def wanted(segment: Segment, events: Events, traits: Any) -> list[list[int]]:
+def wanted(segment: RowSegment, events: Events, traits: Any) -> list[list[int]]:
     """Return the owners of the rows that match each event, in order."""
     answers = []
     for event, flags in enumerate(events[1].tolist()):

@@ -28,7 +28,7 @@ from wanderbus.matching.layout import (  # noqa: E402
     VERIFIED,
     WRITTEN,
 )
-from wanderbus.matching.segment import PLAIN, Segment, Shape  # noqa: E402
+from wanderbus.matching.segment import PLAIN, RowSegment, Shape  # noqa: E402
 from wanderbus.matching.segment_shape import shape_of  # noqa: E402
 
 NUMPY: Final = import_module("wanderbus.matching.kernel_numpy")
@@ -285,7 +285,7 @@ def test_both_kernels_do_the_same(seed: int) -> None:
     assert made[0][0][0] > 2
 
 
-def same_arrays(one: Segment, other: Segment) -> None:
+def same_arrays(one: RowSegment, other: RowSegment) -> None:
     assert one.sizes.tolist() == other.sizes.tolist()
     assert one.sizes[ROWS] == len(one.live_rows())
     for name, array in one.arrays().items():

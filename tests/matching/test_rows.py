@@ -18,7 +18,7 @@ from tests.matching import workload
 from wanderbus.event import Event
 from wanderbus.filters import cesql, normal_form, parse
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Predicate, Quantified, Residual
-from wanderbus.filters.cesql.tree import Constant
+from wanderbus.filters.cesql.tree import LiteralValue
 from wanderbus.filters.evaluate import evaluate, kind_of
 from wanderbus.filters.normal import NormalForm
 from wanderbus.matching import rows as module
@@ -41,8 +41,8 @@ from wanderbus.matching.rows import (
     SPLIT_MAX,
     WORD,
     Clause,
+    FilterRows,
     Piece,
-    Rows,
     rows_of,
 )
 from wanderbus.work import WorkBudget
@@ -101,18 +101,18 @@ def piece_holds(piece: Piece, attributes: Mapping[str, Any]) -> bool:
     return any(item_fits(piece, item) for item in items)
 
 
-def some_row_holds(found: Rows, event: Event) -> bool:
+def some_row_holds(found: FilterRows, event: Event) -> bool:
     values = event.attributes
     return any(all(any(piece_holds(piece, values) for piece in clause) for clause in row) for row in found.rows)
 
 
-def is_told_exactly(found: Rows, event: Event) -> bool:
+def is_told_exactly(found: FilterRows, event: Event) -> bool:
     """Return whether no row may hold of this event unless the filter is true."""
     values = list(event.attributes.values())
     return found.is_exact and (found.is_exact_on_lists or not any(isinstance(value, list) for value in values))
 
 
-def agrees(node: Node, found: Rows, event: Event) -> bool:
+def agrees(node: Node, found: FilterRows, event: Event) -> bool:
     """Compare the rows of ``node`` with its evaluation for one event; return whether they are exact for it."""
     wanted = evaluate(node, event) is True
     held = some_row_holds(found, event)
@@ -122,7 +122,7 @@ def agrees(node: Node, found: Rows, event: Event) -> bool:
     return is_exact
 
 
-def check_form(found: Rows) -> None:
+def check_form(found: FilterRows) -> None:
     assert found.is_exact or not found.is_exact_on_lists
     mixed = [clause for row in found.rows for clause in row if len({piece[1] for piece in clause}) > 1]
     assert not mixed or len(found.rows) + min(len({piece[1] for piece in clause}) for clause in mixed) - 1 > SPLIT_MAX
@@ -321,7 +321,7 @@ PLAIN: Final[list[tuple[str, list[list[Clause]]]]] = [
 @pytest.mark.parametrize(("text", "rows"), PLAIN, ids=[text or "blank" for text, _ in PLAIN])
 def test_comparisons_are_read_off(text: str, rows: list[list[Clause]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(module, "normal_form")
-    assert rows_of(parse(text).root) == Rows(rows, True, True)
+    assert rows_of(parse(text).root) == FilterRows(rows, True, True)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_comparisons_are_read_off(text: str, rows: list[list[Clause]], monkeypat
 def test_others_go_by_their_normal_form(
     text: str, rows: list[list[Clause]], is_exact: bool, is_exact_on_lists: bool
 ) -> None:
-    assert rows_of(parse(text).root) == Rows(rows, is_exact, is_exact_on_lists)
+    assert rows_of(parse(text).root) == FilterRows(rows, is_exact, is_exact_on_lists)
 
 
 def any_of(*names: str) -> Node:
@@ -404,9 +404,9 @@ def test_requirements_of_a_residual_are_indexed() -> None:
 
     both: Node = And((needing(trees.question("n", ">=", 2)), Exists("b")))
     there: Clause = [("b", PRESENCE, PRESENT, EMPTY)]
-    assert rows_of(both) == Rows([[there, span("n", 2.0, INF)]], False, False)
-    assert rows_of(Not(needing(Exists("n")))) == Rows([[]], False, False)
-    assert rows_of(needing(Or(()))) == Rows([], False, False)
+    assert rows_of(both) == FilterRows([[there, span("n", 2.0, INF)]], False, False)
+    assert rows_of(Not(needing(Exists("n")))) == FilterRows([[]], False, False)
+    assert rows_of(needing(Or(()))) == FilterRows([], False, False)
     eight: And[Node] = And((needing(any_of(*"ab")), needing(any_of(*"cd")), needing(any_of(*"ef"))))
     assert len(rows_of(eight).rows) == NEEDED_MAX == 8
     assert len(rows_of(And((*eight.operands, needing(any_of(*"gh"))))).rows) == NEEDED_MAX
@@ -415,14 +415,14 @@ def test_requirements_of_a_residual_are_indexed() -> None:
 def test_a_question_that_any_value_answers_is_left_to_evaluation() -> None:
     unasked: list[Node] = [Quantified("any", "a", And(())), Not(Quantified("all", "a", Predicate("in", ())))]
     for node in unasked:
-        assert rows_of(node) == Rows([[]], False, False)
-    assert rows_of(Quantified("any", "a", Predicate("in", ()))) == Rows([], True, True)
+        assert rows_of(node) == FilterRows([[]], False, False)
+    assert rows_of(Quantified("any", "a", Predicate("in", ()))) == FilterRows([], True, True)
 
 
 def test_that_all_items_are_of_some_kind_is_more_than_that_they_exist() -> None:
     parts = [Predicate("<", 0), Predicate(">=", 0), Predicate("prefix", ""), Predicate("in", (True, False))]
     node = Quantified("all", "a", Or((*parts, Predicate("<", EPOCH), Predicate(">=", EPOCH))))
-    assert rows_of(node) == Rows([[[("a", PRESENCE, PRESENT, EMPTY)]]], False, False)
+    assert rows_of(node) == FilterRows([[[("a", PRESENCE, PRESENT, EMPTY)]]], False, False)
     examine(node, [Event("S", {"a": math.nan})])
 
 
@@ -432,7 +432,7 @@ _NEVER: Final = [(">", INF), ("<", -INF), ("<", ""), ("==", math.nan), ("<", Tru
 
 @pytest.mark.parametrize(("sign", "operand"), _NEVER)
 def test_a_filter_that_is_never_true_has_no_rows(sign: str, operand: Any) -> None:
-    assert rows_of(trees.question("a", sign, operand)) == Rows([], True, True)
+    assert rows_of(trees.question("a", sign, operand)) == FilterRows([], True, True)
 
 
 # Bounds of the cost of one filter -------------------------------------------------------------------------------------
@@ -465,8 +465,8 @@ def test_the_row_of_a_large_conjunction_asks_what_all_of_it_needs() -> None:
 
 
 def test_a_filter_that_one_row_finds_always_has_no_others() -> None:
-    always_looked_at = Residual("cesql", cesql.Condition(Constant(True)))
-    assert rows_of(Or((parse("a == 1 and b == 2").root, always_looked_at))) == Rows([[]], False, False)
+    always_looked_at = Residual("cesql", cesql.Condition(LiteralValue(True)))
+    assert rows_of(Or((parse("a == 1 and b == 2").root, always_looked_at))) == FilterRows([[]], False, False)
 
 
 def test_a_long_list_of_values_is_looked_up() -> None:

@@ -13,7 +13,7 @@ from tests.matching.segments import a_segment, filled, some_rows, write  # noqa:
 from wanderbus.matching import segment_rebuild  # noqa: E402
 from wanderbus.matching.arrays import Slots  # noqa: E402
 from wanderbus.matching.layout import BLOCK_ROWS, OR_NEXT, OWNER, SLOT, START, STOP, SUBJECT, WRITTEN  # noqa: E402
-from wanderbus.matching.segment import PLAIN, Segment, plain  # noqa: E402
+from wanderbus.matching.segment import PLAIN, RowSegment, plain  # noqa: E402
 from wanderbus.matching.segment_rebuild import Rebuilding  # noqa: E402
 from wanderbus.matching.segment_shape import shape_of  # noqa: E402
 
@@ -27,7 +27,7 @@ def kernel(request: pytest.FixtureRequest) -> Any:
     return import_module(f"wanderbus.matching.kernel_{request.param}")
 
 
-def said(segment: Segment, row: int) -> Any:
+def said(segment: RowSegment, row: int) -> Any:
     """Return the subject and owner of a row, and its clauses in some order."""
     start, stop, subject, owner = segment.rows[row][[START, STOP, SUBJECT, OWNER]].tolist()
     clauses: list[Any] = [[]]
@@ -45,7 +45,7 @@ class Held:
         self.slots = Slots(
             np.zeros(sum(counts), np.uint8), np.zeros(sum(counts), np.int32), np.zeros(sum(counts), np.int32)
         )
-        self.segments: dict[int, Segment] = {}
+        self.segments: dict[int, RowSegment] = {}
         self.said: dict[int, Any] = {}
         first = 0
         for number, count in enumerate(counts, 1):
@@ -58,7 +58,7 @@ class Held:
                 self.said[slot] = said(segment, row)
             first += count
 
-    def remove(self, slot: int, made: Segment | None) -> None:
+    def remove(self, slot: int, made: RowSegment | None) -> None:
         del self.said[slot]
         self.slots.traits[slot] = 0
         home = int(self.slots.homes[slot])
@@ -193,7 +193,7 @@ def test_one_like_another_is_empty_and_takes_rows_in_the_same_order(kernel: Any)
 
 def test_a_segment_comes_back_from_its_arrays(kernel: Any) -> None:
     segment = a_segment(random.Random(7), kernel)
-    again = Segment.from_arrays(segment.arrays())
+    again = RowSegment.from_arrays(segment.arrays())
     for name, array in segment.arrays().items():
         assert np.array_equal(array, again.arrays()[name], equal_nan=array.dtype == np.float64)
     row = int(again.live_rows()[0])

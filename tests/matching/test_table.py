@@ -18,7 +18,7 @@ from wanderbus.matching import Index, Kernel
 from wanderbus.matching.batch import EVENTS_MAX
 from wanderbus.matching.columns import ABSENT
 from wanderbus.matching.rows import BOOLEAN, NUMBER
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import EventTable
 from wanderbus.matching.table_columns import Column, Doubles, Texts
 
 KERNELS: tuple[Kernel, ...] = ("numba", "numpy")
@@ -38,7 +38,7 @@ def column_of(values: Sequence[Any]) -> Column:
     return list(values)
 
 
-def table_of(events: Sequence[Event], in_more: frozenset[str] = frozenset()) -> Table:
+def table_of(events: Sequence[Event], in_more: frozenset[str] = frozenset()) -> EventTable:
     """Return events as a table, some attributes as further ones of the rows."""
     names = {name for event in events for name in event.attributes}
     columns = {name: column_of([each.attributes.get(name, ABSENT) for each in events]) for name in names - in_more}
@@ -47,10 +47,10 @@ def table_of(events: Sequence[Event], in_more: frozenset[str] = frozenset()) -> 
     ]
     subjects = sorted({each.subject for each in events})
     places = np.array([subjects.index(each.subject) for each in events], np.int64)
-    return Table(Texts(places, subjects), columns, lambda row: events[row].attributes, more)
+    return EventTable(Texts(places, subjects), columns, lambda row: events[row].attributes, more)
 
 
-def matched(index: Index, table: Table) -> list[list[str]]:
+def matched(index: Index, table: EventTable) -> list[list[str]]:
     places, ends = index.match_table(table)
     ids = index.ids()
     return [sorted(str(ids[each]) for each in part) for part in np.split(places, ends[:-1])]
@@ -109,14 +109,14 @@ def test_a_further_attribute_takes_the_place_of_that_in_a_column(kernel: Kernel)
     index.add("text", "S", parse("n == x"))
     columns: dict[str, Column] = {"n": Doubles(NUMBER, np.array([2.0**53, 2.0**53, 2.0**53]), None)}
     more: list[Mapping[str, Any] | None] = [None, {"n": 2**53 + 1}, {"n": "x"}]
-    table = Table(Texts(np.zeros(3, np.int64), ["S"]), columns, lambda row: more[row] or {"n": 2.0**53}, more)
+    table = EventTable(Texts(np.zeros(3, np.int64), ["S"]), columns, lambda row: more[row] or {"n": 2.0**53}, more)
     assert matched(index, table) == [["near"], ["exact"], ["text"]]
 
 
 def test_an_empty_table_matches_nothing() -> None:
     index = Index("numpy")
     index.add("1", "S", parse(""))
-    places, ends = index.match_table(Table(Texts(np.empty(0, np.int64), []), {}, lambda row: {}))
+    places, ends = index.match_table(EventTable(Texts(np.empty(0, np.int64), []), {}, lambda row: {}))
     assert (len(places), len(ends)) == (0, 0)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from wanderbus.event import Event
-from wanderbus.patterns import NEVER_US, Occurrence, OtherPattern, Pattern, Seen, State, compile_pattern
+from wanderbus.patterns import NEVER_US, Occurrence, OtherPattern, Pattern, PatternState, Seen, compile_pattern
 
 
 def events(pattern: Pattern, subjects: str, first: int = 0, key: str = "x") -> list[Seen]:
@@ -83,7 +83,7 @@ def test_the_state_of_one_key_refuses_what_is_late_by_the_watermark_of_all() -> 
 def test_the_state_of_another_pattern_and_other_bytes_are_refused() -> None:
     pattern, other = (compile_pattern(f"match A: a within {seconds} seconds") for seconds in (1, 2))
     data = pattern.save(pattern.start())
-    assert pattern.load(data) == State()
+    assert pattern.load(data) == PatternState()
     for wrong in (b"", b"x", data[:-1], other.save(other.start())):
         with pytest.raises(OtherPattern):
             pattern.load(wrong)

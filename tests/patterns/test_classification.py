@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wanderbus.matching.columns import ABSENT
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import EventTable
 from wanderbus.matching.table_columns import Texts
 from wanderbus.patterns import compile_pattern
 
@@ -31,7 +31,7 @@ ROWS = st.lists(
 @given(ROWS)
 def test_the_rows_of_a_table_match_the_leaves_that_their_events_match(rows: list[tuple[str, dict[str, Any]]]) -> None:
     subjects = sorted({subject for subject, _ in rows})
-    table = Table(
+    table = EventTable(
         Texts(np.array([subjects.index(subject) for subject, _ in rows], np.int64), subjects),
         {name: [attributes.get(name, ABSENT) for _, attributes in rows] for name in ("x", "y")},
         lambda row: rows[row][1],

@@ -13,7 +13,7 @@ from tests.patterns.enumerator import E, P
 from tests.patterns.test_bounds import events
 from wanderbus.errors import PatternError
 from wanderbus.event import Event
-from wanderbus.patterns import Occurrence, Pattern, Seen, State, compile_pattern
+from wanderbus.patterns import Occurrence, Pattern, PatternState, Seen, compile_pattern
 from wanderbus.patterns.reactions import KNOWN_MAX
 from wanderbus.patterns.state import Complete
 from wanderbus.patterns.turns import NO_ROOM, TOO_COSTLY, RecordedTurn, Turn
@@ -87,7 +87,7 @@ def test_detections_are_taken_in_turns_too() -> None:
         found.append(pattern.match(state, Turn(20_000, math.inf, math.inf)))
     assert sum(map(len, found)) == 30
     assert max(map(len, found)) < 10
-    assert state == State(100, counts=state.counts)
+    assert state == PatternState(100, counts=state.counts)
     assert state.kept == 0
 
 

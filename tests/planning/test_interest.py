@@ -6,7 +6,7 @@ from wanderbus.filters import parse
 from wanderbus.filters.conjunctions import covers
 from wanderbus.filters.merging import merge, uncovered_conjunctions
 from wanderbus.filters.normalising import normal_form
-from wanderbus.planning import Interest
+from wanderbus.planning import SubjectInterest
 from wanderbus.planning.interest import interest_of
 
 
@@ -20,12 +20,12 @@ def test_equal_filters_count_once_and_covered_and_merged_ones_not_at_all() -> No
         ("Dest == SFO or Gate == 7", "eci", 1),
     ]
     # Uncovered: > 10, < 5, IAH, SFO, Gate. Merged: both of Delay become one, and so do both of Dest.
-    assert interest_of(given) == Interest(subscriptions=9, filters=6, uncovered=5, merged=3)
+    assert interest_of(given) == SubjectInterest(subscriptions=9, filters=6, uncovered=5, merged=3)
 
 
 def test_an_expression_that_cannot_be_parsed_is_counted_and_nothing_else() -> None:
-    assert interest_of([("Delay >", "eci", 2), ("Delay > 1", "eci", 1)]) == Interest(1, 1, 1, 1, rejected=2)
-    assert interest_of([("Delay > 1", "klingon", 1)]) == Interest(rejected=1)
+    assert interest_of([("Delay >", "eci", 2), ("Delay > 1", "eci", 1)]) == SubjectInterest(1, 1, 1, 1, rejected=2)
+    assert interest_of([("Delay > 1", "klingon", 1)]) == SubjectInterest(rejected=1)
 
 
 def test_uncovered_conjunctions_are_those_that_a_comparison_of_all_pairs_leaves() -> None:

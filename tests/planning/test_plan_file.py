@@ -7,7 +7,16 @@ import json
 import pytest
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.planning import Activity, Interest, Weights, decode_plan, encode_plan, load_us, loads_of, make_plan
+from wanderbus.planning import (
+    Activity,
+    SubjectInterest,
+    Weights,
+    decode_plan,
+    encode_plan,
+    load_us,
+    loads_of,
+    make_plan,
+)
 from wanderbus.planning.servers import hashed_server
 
 LOADS = {"Departure": 700, "Arrival": 400, "Gate": 300, 'a "name"\n': 0}
@@ -73,18 +82,21 @@ def test_bytes_that_are_no_json_are_refused() -> None:
 
 def test_the_load_has_a_part_for_each_count() -> None:
     weights = Weights(event_us=10, notification_us=5, filter_us=0.5, log_byte_us=0.01)
-    assert load_us(Activity(events=2), Interest(), weights) == 20
-    assert load_us(Activity(events=2), Interest(subscriptions=90, filters=80, uncovered=70, merged=6), weights) == 26
-    assert load_us(Activity(notifications=4, log_bytes=300), Interest(merged=6), weights) == 23
+    assert load_us(Activity(events=2), SubjectInterest(), weights) == 20
+    assert (
+        load_us(Activity(events=2), SubjectInterest(subscriptions=90, filters=80, uncovered=70, merged=6), weights)
+        == 26
+    )
+    assert load_us(Activity(notifications=4, log_bytes=300), SubjectInterest(merged=6), weights) == 23
 
 
 def test_subjects_with_events_or_with_subscriptions_have_a_load() -> None:
-    loads = loads_of({"b": Activity(events=1)}, {"a": Interest(merged=4)})
+    loads = loads_of({"b": Activity(events=1)}, {"a": SubjectInterest(merged=4)})
     assert list(loads.items()) == [("a", 0), ("b", 35)]
 
 
 def test_interest_in_every_subject_counts_for_each_and_is_no_subject() -> None:
-    interests = {"a": Interest(merged=4), "*": Interest(merged=6)}
+    interests = {"a": SubjectInterest(merged=4), "*": SubjectInterest(merged=6)}
     weights = Weights(event_us=1, filter_us=1)
     activities = {"a": Activity(events=2), "b": Activity(events=1)}
     assert loads_of(activities, interests, weights) == {"a": 22, "b": 7}

@@ -7,14 +7,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from wanderbus.plots.network import Arrow, Node, network
+from wanderbus.plots.network import Arrow, PlotNode, network
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 def test_everything_is_inside_the_picture(count: int) -> None:
-    nodes = [Node(f"s{number}", ("127.0.0.1:5060", "leads <16>"), is_away=number == 1) for number in range(count)]
+    nodes = [PlotNode(f"s{number}", ("127.0.0.1:5060", "leads <16>"), is_away=number == 1) for number in range(count)]
     arrows = [Arrow(one.name, other.name, "12") for one in nodes for other in nodes if one != other]
     root = ElementTree.fromstring(network(nodes, arrows, ["a & b", "x" * 500]))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
@@ -33,14 +33,14 @@ def test_everything_is_inside_the_picture(count: int) -> None:
 
 
 def test_opposite_arrows_do_not_cover_each_other() -> None:
-    root = ElementTree.fromstring(network([Node("a"), Node("b")], [Arrow("a", "b", "1"), Arrow("b", "a", "2")]))
+    root = ElementTree.fromstring(network([PlotNode("a"), PlotNode("b")], [Arrow("a", "b", "1"), Arrow("b", "a", "2")]))
     one, other = (each.attrib["points"].split() for each in root.iter(f"{SVG}polyline"))
     starts = [tuple(map(float, line[0].split(","))) for line in (one, other[::-1])]
     assert math.dist(*starts) > 10
 
 
 def test_a_broken_arrow_is_dashed_and_of_the_colour_of_faults() -> None:
-    nodes = [Node("a"), Node("b", is_away=True)]
+    nodes = [PlotNode("a"), PlotNode("b", is_away=True)]
     root = ElementTree.fromstring(network(nodes, [Arrow("a", "b", "1"), Arrow("b", "a", "x", is_broken=True)]))
     whole, broken = root.iter(f"{SVG}polyline")
     assert ("stroke-dasharray" in whole.attrib, "stroke-dasharray" in broken.attrib) == (False, True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.log_reader import Place
+from wanderbus.runtime.log.log_reader import RecordPlace
 from wanderbus.runtime.log_place import LogReplaced, checked_place, checksum_before, place_at
 from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.segments import FRAME_OVERHEAD_BYTES, HEADER, LogPlace, record_checksum
@@ -31,7 +31,7 @@ def test_a_place_has_the_checksum_of_the_record_before_it(tmp_path: Path) -> Non
     assert place_at(tmp_path, 0) == LogPlace(0)
     assert place_at(tmp_path, 2) == LogPlace(2, record_checksum(1, 1_001, b"b" * 20))
     assert place_at(tmp_path, 3) == LogPlace(3, record_checksum(2, 1_002, b"c" * 20))
-    known = Place(segment_paths(tmp_path)[0], len(HEADER) + FRAME_OVERHEAD_BYTES + 20)
+    known = RecordPlace(segment_paths(tmp_path)[0], len(HEADER) + FRAME_OVERHEAD_BYTES + 20)
     assert place_at(tmp_path, 2, known) == place_at(tmp_path, 2)
 
 

@@ -14,7 +14,7 @@ from wanderbus.event import Event, EventId
 from wanderbus.protocol import encode_event
 from wanderbus.records import SPARK, Arrival, Arrived, Record, encode_record
 from wanderbus.runtime.log.event_log import EventLog
-from wanderbus.runtime.log.log_reader import Place, read_frames
+from wanderbus.runtime.log.log_reader import RecordPlace, read_frames
 from wanderbus.runtime.segment_files import segment_paths
 from wanderbus.runtime.services import remote_engine
 from wanderbus.runtime.services.backoff import PAUSE_S_MIN
@@ -130,9 +130,9 @@ def test_t06_events_have_the_bytes_and_times_of_the_log(engine: RemoteEngine, se
 def test_t06_the_log_is_not_searched_again_behind_events_without_a_match(
     engine: RemoteEngine, service: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places: list[Place | None] = []
+    places: list[RecordPlace | None] = []
 
-    def reading(directory: Path, start: int, end: int, place: Place | None) -> Iterator[tuple[Frame, Path]]:
+    def reading(directory: Path, start: int, end: int, place: RecordPlace | None) -> Iterator[tuple[Frame, Path]]:
         places.append(place)
         return read_frames(directory, start, end, place)
 

@@ -20,10 +20,10 @@ from wanderbus.runtime.services.caller import ServiceCaller
 from wanderbus.runtime.services.frames import (
     FRAME_BYTES_MAX,
     PROTOCOL,
-    Answer,
-    Opening,
+    AnswerFrame,
+    OpeningFrame,
     Proof,
-    Request,
+    RequestFrame,
     ServiceAway,
     admit,
     introduce,
@@ -89,13 +89,13 @@ def ask(caller: ServiceCaller, name: str = "upper", version: int = 1) -> str:
 def test_frames_keep_their_bounds(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     for number in (1, 2):
-        send(ours, Answer(number, msgspec.Raw(msgspec.msgpack.encode("x" * number))))
-    assert [received(theirs, Answer) for _ in range(2)] == [
-        Answer(1, msgspec.Raw(b"\xa1x")),
-        Answer(2, msgspec.Raw(b"\xa2xx")),
+        send(ours, AnswerFrame(number, msgspec.Raw(msgspec.msgpack.encode("x" * number))))
+    assert [received(theirs, AnswerFrame) for _ in range(2)] == [
+        AnswerFrame(1, msgspec.Raw(b"\xa1x")),
+        AnswerFrame(2, msgspec.Raw(b"\xa2xx")),
     ]
     ours.close()
-    assert received(theirs, Answer) is None
+    assert received(theirs, AnswerFrame) is None
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_a_frame_that_is_none_is_refused(pair: tuple[socket.socket, socket.socke
     ours, theirs = pair
     ours.sendall(data)
     with pytest.raises(RemoteProtocolError):
-        received(theirs, Request)
+        received(theirs, RequestFrame)
 
 
 def test_a_frame_that_is_cut_off_is_an_end(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     ours.sendall(b"\x00\x00\x00\x09abc")
     ours.close()
-    assert received(theirs, Request) is None
+    assert received(theirs, RequestFrame) is None
 
 
 @pytest.mark.parametrize(("service_key", "caller_key"), [(KEY, b"x" * 32), (b"x" * 32, KEY)])
@@ -142,7 +142,7 @@ def test_a_proof_is_no_proof_of_the_other_side(pair: tuple[socket.socket, socket
     ours, theirs = pair
 
     def reflect() -> None:
-        send(ours, Opening(PROTOCOL, "words", b"n" * 32))
+        send(ours, OpeningFrame(PROTOCOL, "words", b"n" * 32))
         proof = received(ours, Proof)
         assert proof is not None
         send(ours, proof)

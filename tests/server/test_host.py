@@ -24,10 +24,10 @@ from wanderbus.runtime.files.disk import Disk
 from wanderbus.runtime.log import event_log
 from wanderbus.server import host as host_module
 from wanderbus.server import storage
-from wanderbus.server.host import Directory, Host
+from wanderbus.server.host import DataDirectory, Host
 from wanderbus.server.log_retention import LogRetention
 from wanderbus.server.ports import Bound, Port, UdpPort
-from wanderbus.server.role import Offer, Role, StatefulRole
+from wanderbus.server.role import HostOffer, Role, StatefulRole
 from wanderbus.server.server import Server
 
 pytestmark = pytest.mark.integration
@@ -125,7 +125,7 @@ class EchoRole(StatefulRole):
         self.state = EchoState(self.state.name)
         return self.state
 
-    async def open(self, offer: Offer) -> None:
+    async def open(self, offer: HostOffer) -> None:
         assert offer.files is not None
         self.calls.append("open")
 
@@ -153,7 +153,7 @@ class EchoRole(StatefulRole):
 
 
 def host(directory: Path, *roles: EchoRole) -> Host:
-    return Host(roles, directory=Directory(directory / "data", "echoes"))
+    return Host(roles, directory=DataDirectory(directory / "data", "echoes"))
 
 
 async def echoed(role: EchoRole, text: str) -> str:
@@ -381,7 +381,7 @@ def test_a_file_of_users_is_followed_also_if_it_was_empty(tmp_path: Path, monkey
         path = tmp_path / "users"
         path.write_text("")
         users = users_file.Users(path, domain="localhost", taken=None)
-        running = Host([EchoRole()], directory=Directory(tmp_path / "data", "echoes"), users=users)
+        running = Host([EchoRole()], directory=DataDirectory(tmp_path / "data", "echoes"), users=users)
         await running.start()
         path.write_text("alice:secret\n")
         await until(lambda: "alice" in users)

@@ -17,10 +17,10 @@ from wanderbus.runtime.services import login as login_module
 from wanderbus.runtime.services.login import Login, LoginDenied, LoginWanted, request_login
 from wanderbus.runtime.services.places import places_of
 from wanderbus.runtime.services.service import Service
-from wanderbus.server.local_logins import OPERATOR, LocalLogins, Reached, caller_refusal, operator_name
+from wanderbus.server.local_logins import OPERATOR, LocalAddress, LocalLogins, caller_refusal, operator_name
 from wanderbus.sip.authentication.digest_values import HASHED, Secret, ha1
 
-REACHED = Reached(server=("127.0.0.1", 5062), broker="sip:broker@localhost", encryption=True)
+REACHED = LocalAddress(server=("127.0.0.1", 5062), broker="sip:broker@localhost", encryption=True)
 USERS: Mapping[str, Secret] = {"alice": "secret", OPERATOR: "random"}
 WAIT_S = 5.0
 

@@ -21,7 +21,7 @@ from wanderbus.runtime.log_place import checked_place, checksum_before
 from wanderbus.runtime.log_readers import LogReader, register_reader, remove_reader
 from wanderbus.segments import LogPlace
 from wanderbus.server import log_retention, storage
-from wanderbus.server.log_retention import History, LogRetention
+from wanderbus.server.log_retention import LogRetention, NeededRecords
 from wanderbus.server.log_status import log_status
 
 NOW_US = 1_000_000_000
@@ -85,22 +85,22 @@ def test_a_reader_of_the_log_before_it_was_restored_holds_everything_until_it_ex
 
 def test_t05_records_that_a_subscription_still_reads_are_kept(opened: ServerFiles) -> None:
     retention = LogRetention(opened.log, opened.store, Keep(bytes=0))
-    retention.run(NOW_US, History(30, {"subscriptions": 4}))
+    retention.run(NOW_US, NeededRecords(30, {"subscriptions": 4}))
     assert opened.log.oldest_offset == 4
     # A crash may undo the move of a cursor by records that are not durable yet.
-    retention.run(NOW_US, History(33, {"subscriptions": 9}))
+    retention.run(NOW_US, NeededRecords(33, {"subscriptions": 9}))
     assert opened.log.oldest_offset == 4
-    retention.run(NOW_US, History(30, {"subscriptions": 9}))
+    retention.run(NOW_US, NeededRecords(30, {"subscriptions": 9}))
     assert opened.log.oldest_offset == 9
     assert log_status(opened.directory, NOW_US).held_by == ["subscriptions"]
-    retention.run(NOW_US, History(30, {}))
+    retention.run(NOW_US, NeededRecords(30, {}))
     assert opened.log.oldest_offset == 9 + log_retention.REMOVED_AT_ONCE
     opened.close()
 
 
 def test_t05_nothing_is_removed_before_the_need_of_subscriptions_is_durable(opened: ServerFiles) -> None:
     retention = LogRetention(opened.log, opened.store, Keep(bytes=0))
-    retention.run(NOW_US, History(31, {"subscriptions": 20}))
+    retention.run(NOW_US, NeededRecords(31, {"subscriptions": 20}))
     assert opened.log.oldest_offset == 0
     opened.close()
 

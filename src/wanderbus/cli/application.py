@@ -28,7 +28,7 @@ _JSON_IS_A_FILE: Final = ("sim", "eval")
 """Commands whose option ``--json`` names a file for the results; their errors stay text."""
 
 
-class Known(NamedTuple):
+class KnownCommand(NamedTuple):
     """A command, or group of commands, that is imported when it is run."""
 
     module: str
@@ -39,46 +39,48 @@ class Known(NamedTuple):
 
 
 COMMANDS: Final = {
-    "demo": Known("demo.demo", "demo", "Show users who move, in a minute on loopback."),
-    "up": Known("up", "up", "Run a server: registrar, proxy, broker and event log."),
-    "proxy": Known("proxy", "proxy", "Run only a SIP registrar and proxy."),
-    "relay": Known("relay", "relay", "Run a media relay for data channels."),
-    "pub": Known("pub", "pub", "Publish one event, or one for each line of input."),
-    "sub": Known("sub", "sub", "Subscribe, and print notifications as they arrive."),
-    "unsubscribe": Known("unsubscribe", "unsubscribe", "End your subscriptions."),
-    "sessions": Known("operator.listings", "sessions", "List sessions, with their users and devices."),
-    "subscriptions": Known("operator.listings", "subscriptions", "List subscriptions, with what is queued for each."),
-    "queues": Known("operator.listings", "queues", "List the queue of each session."),
-    "limits": Known("operator.limits", "limits", "List users and addresses that reached a limit."),
-    "engine": Known("operator.engine", "engine", "Show the matching engine beside the server."),
-    "filtering": Known("operator.filtering", "filtering", "Show how many events each phase has held back."),
-    "advertisements": Known(
+    "demo": KnownCommand("demo.demo", "demo", "Show users who move, in a minute on loopback."),
+    "up": KnownCommand("up", "up", "Run a server: registrar, proxy, broker and event log."),
+    "proxy": KnownCommand("proxy", "proxy", "Run only a SIP registrar and proxy."),
+    "relay": KnownCommand("relay", "relay", "Run a media relay for data channels."),
+    "pub": KnownCommand("pub", "pub", "Publish one event, or one for each line of input."),
+    "sub": KnownCommand("sub", "sub", "Subscribe, and print notifications as they arrive."),
+    "unsubscribe": KnownCommand("unsubscribe", "unsubscribe", "End your subscriptions."),
+    "sessions": KnownCommand("operator.listings", "sessions", "List sessions, with their users and devices."),
+    "subscriptions": KnownCommand(
+        "operator.listings", "subscriptions", "List subscriptions, with what is queued for each."
+    ),
+    "queues": KnownCommand("operator.listings", "queues", "List the queue of each session."),
+    "limits": KnownCommand("operator.limits", "limits", "List users and addresses that reached a limit."),
+    "engine": KnownCommand("operator.engine", "engine", "Show the matching engine beside the server."),
+    "filtering": KnownCommand("operator.filtering", "filtering", "Show how many events each phase has held back."),
+    "advertisements": KnownCommand(
         "operator.advertisements", "advertisements", "Show the advertisements of devices at a server."
     ),
-    "peek": Known("operator.queue_commands", "peek", "Show the notifications queued in a session."),
-    "purge": Known("operator.queue_commands", "purge", "Discard the notifications queued in a session."),
-    "kick": Known("operator.queue_commands", "kick", "Close the connections of a user's devices."),
-    "discard": Known("operator.queue_commands", "discard", "Remove a session."),
-    "explain": Known("explain", "explain", "Explain why an event was, or was not, delivered."),
-    "topology": Known("domain.topology", "topology", "Show the servers and channel groups of a domain."),
-    "trace": Known("domain.trace", "trace", "Show where an event would go."),
-    "backup": Known("backup.backup", "backup", "Copy a server's data directory while it runs."),
-    "restore": Known("backup.restore", "restore", "Make a server's data directory from a backup."),
-    "plan": Known("pipeline.plan", "plan", "Plan which server has which subjects."),
-    "report": Known("pipeline.report", "report", "Write loss, latency, queues and moves to a page."),
-    "sim": Known("sim", "sim", "Simulate users who move and lose the network."),
-    "channel": Known("domain.channel", "app", "List and replay the events of an ordered channel."),
-    "config": Known("config", "app", "Check files of settings, or print a sample one."),
-    "domain": Known("domain.domain", "app", "Describe and run a domain of several servers."),
-    "eval": Known("eval.mobility", "app", "Repeat the paper's measurements and compare."),
-    "filter": Known("filter", "app", "Read, explain, match, compare and merge filters."),
-    "history": Known("pipeline.history", "app", "Run filters and subscriptions over past events."),
-    "log": Known("log", "app", "Check event logs on disk, and show what keeps them."),
-    "pattern": Known("pattern.pattern", "app", "Read, explain and run patterns of compound events."),
-    "pipeline": Known("pipeline.pipeline", "app", "Keep a lake, answer from it, and match events."),
-    "schema": Known("operator.schema", "app", "Declare and show the attributes of events."),
-    "sip": Known("sip", "app", "Tools for SIP messages."),
-    "users": Known("users", "app", "Add, change, list and remove a server's users."),
+    "peek": KnownCommand("operator.queue_commands", "peek", "Show the notifications queued in a session."),
+    "purge": KnownCommand("operator.queue_commands", "purge", "Discard the notifications queued in a session."),
+    "kick": KnownCommand("operator.queue_commands", "kick", "Close the connections of a user's devices."),
+    "discard": KnownCommand("operator.queue_commands", "discard", "Remove a session."),
+    "explain": KnownCommand("explain", "explain", "Explain why an event was, or was not, delivered."),
+    "topology": KnownCommand("domain.topology", "topology", "Show the servers and channel groups of a domain."),
+    "trace": KnownCommand("domain.trace", "trace", "Show where an event would go."),
+    "backup": KnownCommand("backup.backup", "backup", "Copy a server's data directory while it runs."),
+    "restore": KnownCommand("backup.restore", "restore", "Make a server's data directory from a backup."),
+    "plan": KnownCommand("pipeline.plan", "plan", "Plan which server has which subjects."),
+    "report": KnownCommand("pipeline.report", "report", "Write loss, latency, queues and moves to a page."),
+    "sim": KnownCommand("sim", "sim", "Simulate users who move and lose the network."),
+    "channel": KnownCommand("domain.channel", "app", "List and replay the events of an ordered channel."),
+    "config": KnownCommand("config", "app", "Check files of settings, or print a sample one."),
+    "domain": KnownCommand("domain.domain", "app", "Describe and run a domain of several servers."),
+    "eval": KnownCommand("eval.mobility", "app", "Repeat the paper's measurements and compare."),
+    "filter": KnownCommand("filter", "app", "Read, explain, match, compare and merge filters."),
+    "history": KnownCommand("pipeline.history", "app", "Run filters and subscriptions over past events."),
+    "log": KnownCommand("log", "app", "Check event logs on disk, and show what keeps them."),
+    "pattern": KnownCommand("pattern.pattern", "app", "Read, explain and run patterns of compound events."),
+    "pipeline": KnownCommand("pipeline.pipeline", "app", "Keep a lake, answer from it, and match events."),
+    "schema": KnownCommand("operator.schema", "app", "Declare and show the attributes of events."),
+    "sip": KnownCommand("sip", "app", "Tools for SIP messages."),
+    "users": KnownCommand("users", "app", "Add, change, list and remove a server's users."),
 }
 """The commands, in the order of ``--help``."""
 

@@ -26,7 +26,7 @@ from wanderbus.settings.writing import sample, set_in, toml
 app = typer.Typer(help="Check files of settings, or print a sample one.", no_args_is_help=True)
 
 
-class Kind(Enum):
+class ProgramKind(Enum):
     """Kind of program that a file of settings is for."""
 
     agent = "agent"
@@ -35,15 +35,15 @@ class Kind(Enum):
     proxy = "proxy"
 
 
-STRUCTS: dict[Kind, type[msgspec.Struct]] = {
-    Kind.agent: AgentSettings,
-    Kind.broker: ServerSettings,
-    Kind.relay: RelaySettings,
-    Kind.proxy: ProxySettings,
+STRUCTS: dict[ProgramKind, type[msgspec.Struct]] = {
+    ProgramKind.agent: AgentSettings,
+    ProgramKind.broker: ServerSettings,
+    ProgramKind.relay: RelaySettings,
+    ProgramKind.proxy: ProxySettings,
 }
 
 
-_WITH_USERS: Final = {Kind.broker: "'wanderbus up'", Kind.proxy: "'wanderbus proxy'"}
+_WITH_USERS: Final = {ProgramKind.broker: "'wanderbus up'", ProgramKind.proxy: "'wanderbus proxy'"}
 """Programs that have users, which an option can give in place of the file."""
 
 
@@ -51,7 +51,8 @@ _WITH_USERS: Final = {Kind.broker: "'wanderbus up'", Kind.proxy: "'wanderbus pro
 def check(
     file: Annotated[Path, typer.Argument(help="TOML file of settings, of any kind.", show_default=False)],
     kind: Annotated[
-        Kind | None, typer.Option(help="Kind of program; guessed from the keys unless given. Required for a proxy.")
+        ProgramKind | None,
+        typer.Option(help="Kind of program; guessed from the keys unless given. Required for a proxy."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -72,7 +73,8 @@ def check(
         print_json({"file": str(file), "kind": kind.value, "set": understood, **missing})
     else:
         print_line(
-            f"{file} is a file of settings for {'an agent' if kind is Kind.agent else f'a {kind.value}'}; it sets"
+            f"{file} is a file of settings"
+            f" for {'an agent' if kind is ProgramKind.agent else f'a {kind.value}'}; it sets"
         )
         for name, value in understood.items():
             print_line(f"  {name} = {toml(value)}")
@@ -81,7 +83,7 @@ def check(
 
 
 @app.command("sample")
-def show_sample(kind: Annotated[Kind, typer.Argument(help="Kind of program.", show_default=False)]) -> None:
+def show_sample(kind: Annotated[ProgramKind, typer.Argument(help="Kind of program.", show_default=False)]) -> None:
     """Print a sample file of settings: every key with its default and its meaning.
 
     Example: wanderbus config sample broker > broker.toml
@@ -89,7 +91,7 @@ def show_sample(kind: Annotated[Kind, typer.Argument(help="Kind of program.", sh
     print_lines(sample(STRUCTS[kind]))
 
 
-def _checked(kinds: Sequence[Kind], given: Mapping[str, Any], file: Path) -> Kind:
+def _checked(kinds: Sequence[ProgramKind], given: Mapping[str, Any], file: Path) -> ProgramKind:
     """Return the first of ``kinds`` whose program can use the file; raise the error of the first if none can."""
     errors: list[ConfigurationError] = []
     for kind in kinds:
@@ -102,26 +104,26 @@ def _checked(kinds: Sequence[Kind], given: Mapping[str, Any], file: Path) -> Kin
     raise errors[0]
 
 
-def _check(kind: Kind, given: Mapping[str, Any], file: Path) -> None:
+def _check(kind: ProgramKind, given: Mapping[str, Any], file: Path) -> None:
     """Read the file as its program does; :class:`ConfigurationError` if that cannot use it."""
     options: dict[str, Any] = {} if "users" in given else {"users": {}}
     match kind:
-        case Kind.agent:
+        case ProgramKind.agent:
             connect(config=file)
-        case Kind.broker:
+        case ProgramKind.broker:
             Server(**given_to(ServerSettings, options, file))
-        case Kind.proxy:
+        case ProgramKind.proxy:
             ProxyServer(**given_to(ProxySettings, options, file))
-        case Kind.relay:
+        case ProgramKind.relay:
             RelayServer(RelaySettings(**settings_in(RelaySettings, file)))
 
 
-def _kinds_of(given: Mapping[str, Any]) -> Sequence[Kind]:
+def _kinds_of(given: Mapping[str, Any]) -> Sequence[ProgramKind]:
     """Return the kinds of program that know most of these keys: several may know them all."""
 
-    def known(kind: Kind) -> int:
+    def known(kind: ProgramKind) -> int:
         table = table_of(STRUCTS[kind])
         return len(given.keys() & {*table.keys, *table.tables})
 
-    most = max(map(known, Kind))
-    return [kind for kind in Kind if known(kind) == most]
+    most = max(map(known, ProgramKind))
+    return [kind for kind in ProgramKind if known(kind) == most]

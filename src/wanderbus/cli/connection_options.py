@@ -38,7 +38,7 @@ _NO_OPTION: Final = "no option"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection:
+class ConnectionOptions:
     """Options for the user's identity and the connection to the server; None: use the file of settings."""
 
     config: Annotated[
@@ -127,7 +127,7 @@ class Connection:
     login: Login | None = field(default=None, metadata={_NO_OPTION: True})
     """Login that a server on this computer has given."""
 
-    def logged_in(self, *, may_be_operator: bool) -> Connection:
+    def logged_in(self, *, may_be_operator: bool) -> ConnectionOptions:
         """Return these options with the login of a server on this computer, if they leave that to it.
 
         :param may_be_operator: True if the command makes requests of operators, so that it needs no user
@@ -153,7 +153,7 @@ class Connection:
             )
         return self if login is None else self.with_login(login)
 
-    def with_login(self, login: Login) -> Connection:
+    def with_login(self, login: Login) -> ConnectionOptions:
         """Return these options as the user of ``login``."""
         return replace(self, user=login.user, login=login)
 
@@ -227,7 +227,7 @@ class Connection:
 
 
 def _options() -> list[Field[Any]]:
-    return [each for each in fields(Connection) if _NO_OPTION not in each.metadata]
+    return [each for each in fields(ConnectionOptions) if _NO_OPTION not in each.metadata]
 
 
 async def leave(agent: Agent) -> None:
@@ -238,7 +238,7 @@ async def leave(agent: Agent) -> None:
 
 
 def visiting_as_user(command: Callable[..., None]) -> Callable[..., None]:
-    """Apply :func:`connected` without ``--state-dir``, for a command that only uses :meth:`Connection.visitor`."""
+    """Apply :func:`connected` without ``--state-dir``: the command uses :meth:`ConnectionOptions.visitor` alone."""
     return connected(command, without=("state_dir",))
 
 
@@ -268,7 +268,7 @@ def connected(
     logs_in: bool = True,
 ) -> Callable[..., None]:
     """Replace the parameter ``connection`` of ``command`` by the connection options, and log in beside a server."""
-    types = get_type_hints(Connection, include_extras=True)
+    types = get_type_hints(ConnectionOptions, include_extras=True)
     options = [
         inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
         for each in _options()
@@ -277,7 +277,7 @@ def connected(
 
     @functools.wraps(command)
     def connecting(**given: Any) -> None:
-        connection = Connection(**{option.name: given.pop(option.name) for option in options})
+        connection = ConnectionOptions(**{option.name: given.pop(option.name) for option in options})
         log_to_stderr(verbose=connection.verbose)
         if logs_in:
             connection = connection.logged_in(may_be_operator=may_be_operator)

@@ -16,31 +16,31 @@ from wanderbus.errors import ConfigurationError, StorageError
 from wanderbus.runtime.files.file_modes import lock_file, make_private_directory
 
 
-class Place(NamedTuple):
+class DevicePlace(NamedTuple):
     """The directory of a device that no other command uses now."""
 
     directory: Path
 
 
 @contextlib.contextmanager
-def free_place(base: Path) -> Iterator[Place]:
+def free_place(base: Path) -> Iterator[DevicePlace]:
     """Lock the first place below ``base`` that no command uses; :class:`StorageError` if it cannot be used."""
     for number in itertools.count(1):
         directory = base / str(number)
         if (lock := _locked(directory)) is not None:
             with _released(lock):
-                yield Place(directory)
+                yield DevicePlace(directory)
             return
 
 
 @contextlib.contextmanager
-def named_place(directory: Path, command: str) -> Iterator[Place]:
+def named_place(directory: Path, command: str) -> Iterator[DevicePlace]:
     """Lock the place at ``directory``; :class:`ConfigurationError` while another ``command`` uses it."""
     lock = _locked(directory)
     if lock is None:
         raise ConfigurationError(f"another {command} is running; end that one first, or give another name")
     with _released(lock):
-        yield Place(directory)
+        yield DevicePlace(directory)
 
 
 def _locked(directory: Path) -> int | None:

@@ -11,11 +11,11 @@ from typing import Annotated, Final
 import typer
 
 from wanderbus import cloudevents, event_text
-from wanderbus.cli.connection_options import AsJson, Connection, connected
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, connected
 from wanderbus.cli.devices import free_place
 from wanderbus.cli.output import run_async
 from wanderbus.cli.pub_publisher import (
-    Result,
+    PublishResults,
     events_given,
     events_of_input,
     publish_directly,
@@ -31,7 +31,7 @@ _SESSION: Final = "pub"
 _OUTBOX_SESSION: Final = "outbox"
 
 
-class Format(enum.StrEnum):
+class EventFormat(enum.StrEnum):
     """Input format of an event, one per line."""
 
     text = "text"
@@ -48,7 +48,7 @@ OutboxFile = Annotated[
     ),
 ]
 InFormat = Annotated[
-    Format | None,
+    EventFormat | None,
     typer.Option(
         "--format",
         help="Format of events: JSON objects of attributes, text as 'sub' prints it, or CloudEvents of the type "
@@ -95,7 +95,7 @@ def pub(
         ),
     ] = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     outbox: OutboxFile = None,
     format: InFormat = None,
     advertise: Advertise = False,
@@ -119,7 +119,7 @@ def pub(
         raise ConfigurationError("--advertise: give the subject of the events, too")
     advertised = subject if advertise else None
     filtering = _filtering(filter_at_publisher)
-    result = Result(as_json=json, is_for_each=ids or attributes != ["-"])
+    result = PublishResults(as_json=json, is_for_each=ids or attributes != ["-"])
     if outbox is not None:
         run_async(_store(connection, outbox, None if subject is None else events, advertised, result, **filtering))
     elif subject is not None:
@@ -129,11 +129,11 @@ def pub(
 
 
 async def _store(
-    connection: Connection,
+    connection: ConnectionOptions,
     outbox: Path,
     events: AsyncIterator[Event] | None,
     advertised: str | None,
-    result: Result,
+    result: PublishResults,
     **filtering: bool,
 ) -> None:
     agent = connection.agent(outbox_file=outbox, session=_OUTBOX_SESSION, offline=True, **filtering)
@@ -145,7 +145,11 @@ async def _store(
 
 
 async def _publish(
-    connection: Connection, events: AsyncIterator[Event], advertised: str | None, result: Result, **filtering: bool
+    connection: ConnectionOptions,
+    events: AsyncIterator[Event],
+    advertised: str | None,
+    result: PublishResults,
+    **filtering: bool,
 ) -> None:
     if connection.is_eci:
         await publish_directly(connection.agent(**filtering), events, result, advertised=advertised)
@@ -162,8 +166,8 @@ def _filtering(is_wanted: bool) -> dict[str, bool]:
     return {"publisher_filtering": True} if is_wanted else {}
 
 
-def _events(subject: str, given: list[str], format: Format | None) -> AsyncIterator[Event]:
-    read = functools.partial(_READERS[format or Format.json], subject)
+def _events(subject: str, given: list[str], format: EventFormat | None) -> AsyncIterator[Event]:
+    read = functools.partial(_READERS[format or EventFormat.json], subject)
     if given == ["-"]:
         return events_of_input(read)
     if format is None:
@@ -207,8 +211,8 @@ def attribute(text: str) -> tuple[str, Value]:
     return name, event_text.read_value(value)
 
 
-_READERS: Final[Mapping[Format, Callable[[str, bytes | str], Event]]] = {
-    Format.json: _event_in_json,
-    Format.text: _event_in_text,
-    Format.cloudevents: _cloudevent,
+_READERS: Final[Mapping[EventFormat, Callable[[str, bytes | str], Event]]] = {
+    EventFormat.json: _event_in_json,
+    EventFormat.text: _event_in_text,
+    EventFormat.cloudevents: _cloudevent,
 }

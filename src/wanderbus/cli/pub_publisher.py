@@ -36,7 +36,7 @@ _Begin: TypeAlias = Callable[[Event], Awaitable["asyncio.Task[Any]"]]
 
 
 @dataclass(frozen=True)
-class Result:
+class PublishResults:
     """Output of the command: a line for each event, or a summary at the end; as text or as JSON."""
 
     as_json: bool
@@ -70,7 +70,7 @@ def _answer_wait(agent: Agent, json: bool, limit_s: float | None) -> AnswerWait:
 async def publish_directly(
     agent: Agent,
     events: AsyncIterator[Event],
-    result: Result,
+    result: PublishResults,
     *,
     advertised: str | None = None,
     limit_s: float | None = None,
@@ -118,7 +118,7 @@ async def publish_through_outbox(
     agent: Agent,
     file: Path,
     events: AsyncIterator[Event] | None,
-    result: Result,
+    result: PublishResults,
     *,
     patience_s: float,
     advertised: str | None = None,
@@ -179,7 +179,7 @@ async def publish_through_outbox(
         raise Refused(f"the broker refused {len(refused)} events; reason of the first: {refused[0]}")
 
 
-def _print_summary(result: Result, line: str, **figures: int) -> None:
+def _print_summary(result: PublishResults, line: str, **figures: int) -> None:
     """Print the last line of the command; what it says is in the error, too, if it cannot be printed."""
     try:
         if result.as_json:

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, connected, leave
-from wanderbus.cli.devices import Place, free_place, named_place
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, connected, leave
+from wanderbus.cli.devices import DevicePlace, free_place, named_place
 from wanderbus.cli.event_output import Format, print_gap, print_notification
 from wanderbus.cli.output import OutputFailed, counted, output_closed, print_progress, print_progress_json, run_async
 from wanderbus.cli.pattern.pattern_input import given_pattern
@@ -113,7 +113,7 @@ def sub(
     ] = "",
     expression: Annotated[str, typer.Argument(help="Expression of interest; empty matches every event.")] = "",
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     pattern: PatternText = None,
     pattern_file: PatternFile = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after this number of notifications.")] = None,
@@ -211,7 +211,7 @@ async def _until_closed(printing: Coroutine[Any, Any, None]) -> None:
         tasks[0].result()
 
 
-async def _sub(connection: Connection, asked: _Asked, session: str | None) -> None:
+async def _sub(connection: ConnectionOptions, asked: _Asked, session: str | None) -> None:
     if connection.is_eci:
         if asked.since is not None:
             raise ConfigurationError("--since cannot be combined with eci://: the original ECI knows no history")
@@ -237,7 +237,7 @@ async def _sub(connection: Connection, asked: _Asked, session: str | None) -> No
         await _print(agent, asked, connection.connect_s_max)
 
 
-def _place(connection: Connection, name: str | None) -> contextlib.AbstractContextManager[Place]:
+def _place(connection: ConnectionOptions, name: str | None) -> contextlib.AbstractContextManager[DevicePlace]:
     base = connection.device_directory()
     if name is None:
         return free_place(base / SESSION)

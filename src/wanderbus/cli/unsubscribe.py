@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting_as_user
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_as_user
 from wanderbus.cli.output import print_json, print_line, run_async
 from wanderbus.cli.sub import SESSION
 from wanderbus.errors import ConfigurationError, Refused
@@ -19,7 +19,7 @@ def unsubscribe(
         typer.Argument(metavar="SUBSCRIPTION", help="Ids or names; 'subscriptions' lists them.", show_default=False),
     ] = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     all_: Annotated[bool, typer.Option("--all", help="All of yours, including those of programs.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -32,7 +32,7 @@ def unsubscribe(
     run_async(_unsubscribe(connection, what or [], json))
 
 
-async def _unsubscribe(connection: Connection, wanted: list[str], json: bool) -> None:
+async def _unsubscribe(connection: ConnectionOptions, wanted: list[str], json: bool) -> None:
     async with connection.visitor() as agent:
         own = {row.subscription: row.session async for row in agent.operator.subscriptions(connection.user_uri)}
         for each in wanted:

@@ -26,7 +26,7 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class ListedItem(msgspec.Struct, frozen=True):
     """Items of a queue that begin at number ``first``: a gap if any were lost, and the event if there is one."""
 
     epoch: Number

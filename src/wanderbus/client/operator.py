@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from typing import Final, TypeVar
 
 from wanderbus import protocol
-from wanderbus.client.listed_rows import Pages, Purged, Waiting, check_listed, read_rows
+from wanderbus.client.listed_rows import ListedItem, Pages, Purged, check_listed, read_rows
 from wanderbus.client.requests import Requests
 from wanderbus.client.user_uri import user_of
 from wanderbus.errors import Refused, RemoteProtocolError
@@ -131,7 +131,7 @@ class Operator:
             ask = min(count or _ROWS, _ROWS)
             request = protocol.Peek(self._requests.next_request(), _uri(user), session, first, ask, subscription)
             answer = await self._requests.begin(request)
-            for row in read_rows(Waiting, "waiting", answer.rows):
+            for row in read_rows(ListedItem, "waiting", answer.rows):
                 for item in _items(row):
                     yield item
             following = pages.next_number(answer.next)
@@ -237,7 +237,7 @@ def _uri(user: str) -> str:
     return user_of(user)
 
 
-def _items(row: Waiting) -> Iterator[Notification | Gap]:
+def _items(row: ListedItem) -> Iterator[Notification | Gap]:
     """Yield the items at one number: a gap if any were discarded, and the notification if there is one."""
     if row.lost:
         reasons = ", ".join(dict.fromkeys(loss.reason for loss in row.lost))

@@ -12,7 +12,7 @@ import msgspec
 
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.grid import APART, PUBLISHED, TOLERANCE_POINTS, Cell, Experiment, Outage, model_loss_percent
-from wanderbus.evaluation.plan import Plan
+from wanderbus.evaluation.plan import RunPlan
 from wanderbus.evaluation.roaming import Measured
 
 LOSSLESS: Final = (Cell(200, 60), Cell(200, 30))
@@ -76,7 +76,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return abs(self.published - self.received - self.dropped) + self.repeated + self.changes - len(self.measured)
 
 
-def outcome(cell: Cell, run: int, plan: Plan, receipts: Receipts, measured: Sequence[Measured]) -> Outcome:
+def outcome(cell: Cell, run: int, plan: RunPlan, receipts: Receipts, measured: Sequence[Measured]) -> Outcome:
     """Return the outcome of a run."""
     numbers = receipts.numbers
     events = plan.experiment.events

@@ -20,7 +20,7 @@ from wanderbus.client.connect import connect
 from wanderbus.event import Gap
 
 
-class Account(msgspec.Struct, frozen=True):
+class RunAccount(msgspec.Struct, frozen=True):
     """Connection of one of the two."""
 
     user: str
@@ -43,21 +43,21 @@ class Account(msgspec.Struct, frozen=True):
 class ConsumerTask(msgspec.Struct, frozen=True):
     """Task to receive what is published to ``subject``."""
 
-    account: Account
+    account: RunAccount
     subject: str
 
 
 class PublisherTask(msgspec.Struct, frozen=True):
     """Task to publish ``count`` events to ``subject``, evenly, the first ``begin_s`` after the ordered start."""
 
-    account: Account
+    account: RunAccount
     subject: str
     begin_s: float
     count: int
     rate_per_s: float
 
 
-class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeliveredItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Line of the consumer: an item that it received, with the time and the position in its stream.
 
     The item is event ``number``, or else a gap marker of ``count`` events.
@@ -91,11 +91,11 @@ async def consume(task: ConsumerTask) -> None:
             async for item in notifications:
                 now, place = time.monotonic(), item.position.number
                 if isinstance(item, Gap):
-                    print_json(Delivery(now, place, count=item.count))
+                    print_json(DeliveredItem(now, place, count=item.count))
                 else:
                     number = item.event["Number"]
                     assert isinstance(number, int)
-                    print_json(Delivery(now, place, number))
+                    print_json(DeliveredItem(now, place, number))
 
 
 async def _follow_orders(agent: Agent) -> None:

@@ -21,7 +21,7 @@ CONNECTED_S_MIN: Final = 1.0
 """Least time between two outages, for the consumer to receive what waited."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class AddressChange(msgspec.Struct, frozen=True):
     """A change: the address is lost at second ``at_s`` of the sample; events arrive again ``outage_s`` after the last
     one.
     """
@@ -30,10 +30,10 @@ class Change(msgspec.Struct, frozen=True):
     outage_s: float
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RunPlan(msgspec.Struct, frozen=True):
     """One run; seconds count from the sample's first event."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[AddressChange, ...]
     begin_s: float
     """Time of the first event: before the sample, or with it."""
     first: int
@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
         return self.at_s(self.published - 1)
 
 
-def plan(cell: Cell, experiment: Experiment, phase: float, random: Random) -> Plan:
+def plan(cell: Cell, experiment: Experiment, phase: float, random: Random) -> RunPlan:
     """Return the plan of a run whose sample begins at ``phase``, from 0 to 1, before a change; ``random`` draws
     outages.
     """
@@ -63,10 +63,10 @@ def plan(cell: Cell, experiment: Experiment, phase: float, random: Random) -> Pl
         )
     sample_s = experiment.sample_s
     moments_s = [(turn + phase) * cell.period_s for turn in range(-1, math.ceil(sample_s / cell.period_s))]
-    all_changes = [Change(at_s, experiment.outage.draw(experiment.outage_s, random)) for at_s in moments_s]
+    all_changes = [AddressChange(at_s, experiment.outage.draw(experiment.outage_s, random)) for at_s in moments_s]
     changes = tuple(each for each in all_changes if each.at_s + each.outage_s > 0 and each.at_s < sample_s)
     first = math.ceil(max(0.0, -changes[0].at_s) * experiment.rate_per_s) if changes else 0
     # The consumer leaves after a received event and the pause after that, hence one event more.
     over_s = max((each.at_s + each.outage_s + 2 / experiment.rate_per_s for each in changes), default=0.0)
     published = first + max(experiment.events, math.ceil(over_s * experiment.rate_per_s) + 1)
-    return Plan(changes, -first / experiment.rate_per_s, first, published, experiment)
+    return RunPlan(changes, -first / experiment.rate_per_s, first, published, experiment)

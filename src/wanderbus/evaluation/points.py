@@ -18,7 +18,7 @@ Scalar = str | int | float | bool
 Columns = dict[str, Scalar]
 
 
-class Kind(NamedTuple):
+class PointKind(NamedTuple):
     """A kind of point: its function, and the columns that a table of its results has."""
 
     name: str
@@ -63,7 +63,7 @@ def run_point(kind: str, point: str) -> list[str]:
     return [msgspec.json.encode(part).decode() for part in found.run(found.decode(point))]
 
 
-def differing_figures(kind: Kind, one: Sequence[str], other: Sequence[str]) -> int:
+def differing_figures(kind: PointKind, one: Sequence[str], other: Sequence[str]) -> int:
     """Return the number of figures in which two outcomes differ, measured times aside."""
     left, right = ([_flat(kind.timed(part)) for part in kind.parts_of(texts)] for texts in (one, other))
     shared = sum(
@@ -126,7 +126,7 @@ def _merging_parameters(job: measuring.Job) -> Columns:
     return {"mix": job.mix.name, "tuples": job.tuples, "precision_min": job.precision_min, "events": job.events}
 
 
-def _merging_figures(part: measuring.Outcome) -> Columns:
+def _merging_figures(part: measuring.MergedOutcome) -> Columns:
     counted = part.counted
     return {
         "subscriptions": part.subscriptions,
@@ -149,7 +149,7 @@ def _run_mobility(job: simulated.Job) -> list[Outcome]:
     return [simulated.run_one(job)]
 
 
-MOBILITY: Final = Kind(
+MOBILITY: Final = PointKind(
     name="mobility",
     run=_run_mobility,
     job=simulated.Job,
@@ -161,11 +161,11 @@ MOBILITY: Final = Kind(
 )
 """Loss under mobility in virtual time, with imposed, no or random outages, for a buffer and a rate."""
 
-MERGING: Final = Kind(
+MERGING: Final = PointKind(
     name="merging",
     run=measuring.run_one,
     job=measuring.Job,
-    part=measuring.Outcome,
+    part=measuring.MergedOutcome,
     parameters=_merging_parameters,
     seed=lambda job: int(job.seed),
     figures=_merging_figures,
@@ -173,4 +173,4 @@ MERGING: Final = Kind(
 )
 """Merging of random subscriptions by all methods; a part for each number of subscriptions and method."""
 
-KINDS: Final[Mapping[str, Kind]] = {each.name: each for each in (MOBILITY, MERGING)}
+KINDS: Final[Mapping[str, PointKind]] = {each.name: each for each in (MOBILITY, MERGING)}

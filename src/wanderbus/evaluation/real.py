@@ -24,8 +24,8 @@ from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.grid import Cell, Experiment
 from wanderbus.evaluation.hosts import Hosts
 from wanderbus.evaluation.outcome import Outcome, Receipts, outcome
-from wanderbus.evaluation.parts import Account, ConsumerTask, Delivery, Order, PublisherTask
-from wanderbus.evaluation.plan import Plan, plan
+from wanderbus.evaluation.parts import ConsumerTask, DeliveredItem, Order, PublisherTask, RunAccount
+from wanderbus.evaluation.plan import RunPlan, plan
 from wanderbus.evaluation.roaming import Measured, Script, roam
 from wanderbus.testbed.async_processes import AsyncProcess, Crew
 
@@ -52,7 +52,7 @@ class RealRun:
         self.cell = cell
         self.name = f"{experiment.outage}-{cell.buffer}-{cell.period_s}"
         self.begin_s = number * APART_S
-        self.plan: Plan = plan(cell, experiment, phase, Random(run))
+        self.plan: RunPlan = plan(cell, experiment, phase, Random(run))
         self.receipts = Receipts()
         self.rested = asyncio.Event()
         self._run = run
@@ -84,7 +84,7 @@ class RealRun:
 
     def on_line(self, line: str) -> None:
         """Process a line of the consumer."""
-        received = msgspec.json.decode(line, type=Delivery)
+        received = msgspec.json.decode(line, type=DeliveredItem)
         if received.number is None:
             self.receipts.gap(received.count, received.place)
         else:
@@ -246,10 +246,10 @@ class _Programs:
     async def _run(self, name: str, argv: Sequence[str]) -> AsyncProcess:
         return await self._crew.start(name, argv)
 
-    def _account(self, role: str, run: RealRun, local_address: str | None = None) -> Account:
+    def _account(self, role: str, run: RealRun, local_address: str | None = None) -> RunAccount:
         name = f"{role}-{run.name}"
         server, state = self._addresses[run.cell.buffer], str(self._work / name)
-        return Account(f"sip:{name}@{_DOMAIN}", _PASSWORD, server, state, local_address)
+        return RunAccount(f"sip:{name}@{_DOMAIN}", _PASSWORD, server, state, local_address)
 
 
 def _ignore(line: str) -> None:

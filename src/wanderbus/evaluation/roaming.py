@@ -12,13 +12,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from wanderbus.evaluation.plan import Change
+from wanderbus.evaluation.plan import AddressChange
 
 HEALING_S: Final = 0.03
 """Assumed healing time of the first change: from a new address to the first event."""
 
 
-class Device(Protocol):
+class RoamingDevice(Protocol):
     """Device of the consumer."""
 
     @property
@@ -48,7 +48,9 @@ Script = Generator[float | Callable[[], None] | None, float, None]
 """Script: yields a moment to wait for, None for the next event, or an action to do; receives the actual time."""
 
 
-def roam(changes: Sequence[Change], began_s: float, spacing_s: float, device: Device, done: list[Measured]) -> Script:
+def roam(
+    changes: Sequence[AddressChange], began_s: float, spacing_s: float, device: RoamingDevice, done: list[Measured]
+) -> Script:
     """Run ``changes`` from ``began_s`` on and append their measurements to ``done``; events are ``spacing_s`` apart."""
     healing_s = HEALING_S
     for change in changes:

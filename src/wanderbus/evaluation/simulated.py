@@ -14,7 +14,7 @@ from typing import Final
 from wanderbus.errors import WanderbusError
 from wanderbus.evaluation.grid import Cell, Experiment
 from wanderbus.evaluation.outcome import Outcome, Receipts, outcome
-from wanderbus.evaluation.plan import Plan, plan
+from wanderbus.evaluation.plan import RunPlan, plan
 from wanderbus.evaluation.roaming import Measured, Script, roam
 from wanderbus.event import Gap, Notification
 from wanderbus.parameters.broker import BrokerConfig
@@ -45,7 +45,7 @@ class SimulatedRun:
         self._cell = cell
         self._seed = seed
         chance = Random(seed)
-        self.plan: Plan = plan(cell, experiment, chance.random(), chance)
+        self.plan: RunPlan = plan(cell, experiment, chance.random(), chance)
         self.receipts = Receipts()
         self.received_s = 0.0
         self._waits_for_event = False

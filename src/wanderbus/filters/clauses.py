@@ -17,7 +17,7 @@ from wanderbus import limits
 from wanderbus.filters import regions, text_implications
 from wanderbus.filters.ast import And, Clause, Not, Operand, Or, Predicate
 from wanderbus.filters.evaluate import OF_KIND, kind_of
-from wanderbus.filters.normal import Interval, Kind, Pattern, Term
+from wanderbus.filters.normal import Interval, Kind, Term, TextPattern
 from wanderbus.filters.regions import Region
 from wanderbus.work import UNCOUNTED, WorkBudget
 
@@ -62,7 +62,7 @@ def union(clauses: Iterable[Terms], work: WorkBudget = UNCOUNTED) -> Terms:
     several = [clause for clause in clauses if clause]
     if len(several) < 2:
         return several[0] if several else NO_VALUE
-    alike: dict[tuple[Kind, tuple[Pattern, ...]], list[Region]] = {}
+    alike: dict[tuple[Kind, tuple[TextPattern, ...]], list[Region]] = {}
     for clause in several:
         for term in clause:
             work.spend(OPERATION + INTERVAL * len(term.region))
@@ -126,7 +126,7 @@ def _of_comparison(operator: str, operand: Any, wanted: bool) -> Terms:
     if operator in ("suffix", "contains"):
         if not operand:
             return (Term(kind, regions.WHOLE),) if wanted else NO_VALUE
-        return (Term(kind, regions.WHOLE, (Pattern(operator, operand, wanted),)),)  # type: ignore[arg-type]
+        return (Term(kind, regions.WHOLE, (TextPattern(operator, operand, wanted),)),)  # type: ignore[arg-type]
     region = _region_of(operator, regions.canonical(operand))
     return _term(kind, region if wanted else regions.complement(region))
 
@@ -173,7 +173,7 @@ def _both(one: Terms, other: Terms, work: WorkBudget) -> Terms:
     return _bounded(union(found, work))
 
 
-def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...], work: WorkBudget) -> Terms:
+def _fitting(kind: Kind, region: Region, wanted: tuple[TextPattern, ...], work: WorkBudget) -> Terms:
     """Return the part of ``region`` that fits the patterns: points are tested, obvious contradictions left out."""
     if not wanted or not region:
         return _term(kind, region)
@@ -181,7 +181,7 @@ def _fitting(kind: Kind, region: Region, wanted: tuple[Pattern, ...], work: Work
     work.spend(OPERATION * len(wanted) * len(region))
     single = tuple(each for each in region if regions.is_point(each) and text_implications.fits(each.low, wanted))  # type: ignore[arg-type]
     wide: list[Interval] = []
-    needed: set[Pattern] = set()
+    needed: set[TextPattern] = set()
     for each in region:
         prefix = "" if regions.is_point(each) else regions.shared_prefix(each)
         if not regions.is_point(each) and not text_implications.are_contradictory(prefix, wanted, work):
@@ -226,7 +226,7 @@ def _is_covered(term: Term, clause: Terms, work: WorkBudget) -> bool:
     return all(any(_is_covered_piece(each, term.patterns, other, work) for other in same) for each in left)
 
 
-def _is_covered_piece(each: Interval, known: tuple[Pattern, ...], other: Term, work: WorkBudget) -> bool:
+def _is_covered_piece(each: Interval, known: tuple[TextPattern, ...], other: Term, work: WorkBudget) -> bool:
     work.spend(OPERATION)
     if not regions.is_subset((each,), other.region):
         return False
@@ -235,5 +235,5 @@ def _is_covered_piece(each: Interval, known: tuple[Pattern, ...], other: Term, w
     return _is_fitted(other, regions.shared_prefix(each), known, work)
 
 
-def _is_fitted(term: Term, prefix: str, known: tuple[Pattern, ...], work: WorkBudget) -> bool:
+def _is_fitted(term: Term, prefix: str, known: tuple[TextPattern, ...], work: WorkBudget) -> bool:
     return all(text_implications.follows(pattern, prefix, known, work) for pattern in term.patterns)

@@ -25,7 +25,7 @@ from wanderbus.event import Event
 from wanderbus.filters import Filter, eci
 from wanderbus.filters.merging_adaptive import adaptive
 from wanderbus.filters.merging_perfect import Structure, distinct_uncovered, imperfect, perfect, structure_of
-from wanderbus.filters.merging_results import Change, Counted
+from wanderbus.filters.merging_results import MergedChange, PrecisionCounts
 from wanderbus.filters.normal import Conjunction, NormalForm
 from wanderbus.filters.normalising import normal_form, to_node
 from wanderbus.filters.weights import weight_of
@@ -38,7 +38,7 @@ PRECISION_MIN: Final = 0.9
 """Precision of adaptive merging if none is given."""
 
 
-class Merging(Protocol):
+class MergeFunction(Protocol):
     """Function that merges conjunctions of one structure; raises :class:`WorkExceeded` beyond the units of ``work``."""
 
     def __call__(self, conjunctions: Collection[Conjunction], work: WorkBudget = ...) -> list[Conjunction]:
@@ -88,11 +88,11 @@ class MergedSet:
         """Return how many merged conjunctions there are."""
         return sum(len(group.merged) for group in self._groups.values())
 
-    def add(self, id: Hashable, added: Filter | NormalForm) -> Change:
+    def add(self, id: Hashable, added: Filter | NormalForm) -> MergedChange:
         """Add a filter, in the place of one with the same ``id``; return what changed in the merged set."""
         return self.update({id: added})
 
-    def remove(self, id: Hashable) -> Change:
+    def remove(self, id: Hashable) -> MergedChange:
         """Remove the filter of ``id``; return what changed. Raises :class:`KeyError` if there is none."""
         return self.update(removed=[id])
 
@@ -101,7 +101,7 @@ class MergedSet:
         added: Mapping[Hashable, Filter | NormalForm] | None = None,
         removed: Iterable[Hashable] = (),
         work: WorkBudget = UNCOUNTED,
-    ) -> Change:
+    ) -> MergedChange:
         """Remove and add filters at once; return what changed. Raises :class:`KeyError` for an unknown removed id.
 
         A structure, or a block of one, that takes more than the units left of ``work`` is not merged.
@@ -120,7 +120,7 @@ class MergedSet:
             for conjunction in form:
                 self._count(conjunction, +1, touched)
         changes = [self._remerged(block, work) for block in touched]
-        return Change(
+        return MergedChange(
             tuple(each for change in changes for each in change.added),
             tuple(each for change in changes for each in change.removed),
         )
@@ -136,13 +136,13 @@ class MergedSet:
         """Return whether everything is merged to the precision of now."""
         return not self._due
 
-    def go_on(self, work: WorkBudget) -> Change:
+    def go_on(self, work: WorkBudget) -> MergedChange:
         """Merge one more block to the precision of now, within the units for a filter; count them in ``work``.
 
         A block that takes more stays as it is if it is precise enough, otherwise it is not merged.
         """
         if not self._due:
-            return Change()
+            return MergedChange()
         block = next(iter(self._due))
         group = self._groups[block]
         former, precision = group.merged, group.precision
@@ -153,7 +153,7 @@ class MergedSet:
         if own.left or precision < self._precision:
             return change
         group.merged, group.precision = former, precision
-        return Change()
+        return MergedChange()
 
     def conjunctions(self) -> list[Conjunction]:
         """Return the merged set."""
@@ -201,7 +201,7 @@ class MergedSet:
         if number < self._roomy.get(structure, 0) and group.weight < self._weight_max / 2:
             self._roomy[structure] = number
 
-    def _remerged(self, block: _Block, work: WorkBudget) -> Change:
+    def _remerged(self, block: _Block, work: WorkBudget) -> MergedChange:
         self._due.pop(block, None)
         group = self._groups[block]
         before = dict.fromkeys(group.merged)
@@ -209,7 +209,7 @@ class MergedSet:
         if not group.counts:
             self._delete(block)
         after = dict.fromkeys(group.merged)
-        return Change(
+        return MergedChange(
             tuple(each for each in after if each not in before), tuple(each for each in before if each not in after)
         )
 
@@ -291,14 +291,16 @@ def uncovered_conjunctions(conjunctions: Iterable[Conjunction], work: WorkBudget
     return _merged(conjunctions, distinct_uncovered, work)
 
 
-def _merged(conjunctions: Iterable[Conjunction], merging: Merging, work: WorkBudget = UNCOUNTED) -> list[Conjunction]:
+def _merged(
+    conjunctions: Iterable[Conjunction], merging: MergeFunction, work: WorkBudget = UNCOUNTED
+) -> list[Conjunction]:
     groups: dict[Structure, list[Conjunction]] = {}
     for each in conjunctions:
         groups.setdefault(structure_of(each), []).append(each)
     return [each for group in groups.values() for each in within(merging, group, work)]
 
 
-def within(merging: Merging, conjunctions: Collection[Conjunction], work: WorkBudget) -> list[Conjunction]:
+def within(merging: MergeFunction, conjunctions: Collection[Conjunction], work: WorkBudget) -> list[Conjunction]:
     """Return the merged form of ``conjunctions``, or themselves if that takes more than the units left of ``work``."""
     if not work.left:
         return list(conjunctions)
@@ -308,7 +310,7 @@ def within(merging: Merging, conjunctions: Collection[Conjunction], work: WorkBu
         return list(conjunctions)
 
 
-def merging_of(mode: Mode, precision_min: float = PRECISION_MIN, events: Iterable[Event] = ()) -> Merging:
+def merging_of(mode: Mode, precision_min: float = PRECISION_MIN, events: Iterable[Event] = ()) -> MergeFunction:
     """Return the function that merges conjunctions of one structure.
 
     Raises :class:`ConfigurationError` for another mode or a precision outside 0 to 1.
@@ -326,14 +328,14 @@ def merging_of(mode: Mode, precision_min: float = PRECISION_MIN, events: Iterabl
     raise ConfigurationError(f"unknown mode of merging {mode!r}; use one of {', '.join(MODES)}")
 
 
-def counted(originals: Iterable[Filter], merged: Iterable[Filter], events: Iterable[Event]) -> Counted:
+def counted(originals: Iterable[Filter], merged: Iterable[Filter], events: Iterable[Event]) -> PrecisionCounts:
     """Count which of ``events`` match some of ``originals``, some of ``merged``, and both."""
     before, after = list(originals), list(merged)
     found: Counter[tuple[bool, bool]] = Counter(
         (any(each.matches(event) for each in before), any(each.matches(event) for each in after)) for event in events
     )
     both = found[True, True]
-    return Counted(both + found[True, False], both + found[False, True], both)
+    return PrecisionCounts(both + found[True, False], both + found[False, True], both)
 
 
 def precision(originals: Iterable[Filter], merged: Iterable[Filter], events: Iterable[Event]) -> float:

@@ -7,7 +7,7 @@ import msgspec
 from wanderbus.filters.normal import Conjunction
 
 
-class Change(msgspec.Struct, frozen=True):
+class MergedChange(msgspec.Struct, frozen=True):
     """Changes of the merged set by an update: what neighbours must be sent."""
 
     added: tuple[Conjunction, ...] = ()
@@ -17,7 +17,7 @@ class Change(msgspec.Struct, frozen=True):
         return bool(self.added or self.removed)
 
 
-class Counted(msgspec.Struct, frozen=True):
+class PrecisionCounts(msgspec.Struct, frozen=True):
     """Numbers of events that match the original filters, the merged filters, and both (SPEC B-08)."""
 
     originals: int

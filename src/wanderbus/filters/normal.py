@@ -36,7 +36,7 @@ class Interval(msgspec.Struct, frozen=True, array_like=True):
     high_open: bool = False
 
 
-class Pattern(msgspec.Struct, frozen=True, array_like=True, order=True):
+class TextPattern(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Requirement that a string has a suffix or contains a text, or that it does not (``wanted`` is False)."""
 
     operator: Literal["suffix", "contains"]
@@ -49,7 +49,7 @@ class Term(msgspec.Struct, frozen=True, array_like=True):
 
     kind: Kind
     region: tuple[Interval, ...]
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[TextPattern, ...] = ()
 
 
 class AttributeFilter(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):

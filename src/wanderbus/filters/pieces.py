@@ -15,12 +15,12 @@ import msgspec
 
 from wanderbus.filters import Filter
 from wanderbus.filters.merging import filter_of
-from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Kind, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Kind, Term, TextPattern
 
 _VALUES: Final = 32
 """Values of a piece on average. The values themselves decide where a piece ends, so a new value changes one piece."""
 
-_Part = tuple[Kind, tuple[Pattern, ...], Interval]
+_Part = tuple[Kind, tuple[TextPattern, ...], Interval]
 
 
 def pieces_of(conjunction: Conjunction, characters_max: int) -> Iterator[Filter]:

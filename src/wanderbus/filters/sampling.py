@@ -17,7 +17,7 @@ from wanderbus import limits
 from wanderbus.event import Scalar, Value
 from wanderbus.filters import clauses, regions
 from wanderbus.filters.clauses import Terms, TooLarge
-from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, Term, TextPattern
 
 _FILLINGS: Final = ("", "a", "0", " ", "~", "\0")
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -157,7 +157,7 @@ def _dates(low: Any, high: Any) -> Iterator[datetime]:
         yield _EPOCH
 
 
-def _strings(each: Interval, patterns: tuple[Pattern, ...]) -> Iterator[str]:
+def _strings(each: Interval, patterns: tuple[TextPattern, ...]) -> Iterator[str]:
     low: Any = each.low
     high: Any = each.high
     wanted = [pattern for pattern in patterns if pattern.wanted]

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from wanderbus.filters import regions
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Or, Predicate, Quantified
 from wanderbus.filters.clauses import EVERY_VALUE, Terms
-from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, NormalForm, Pattern, Term
+from wanderbus.filters.normal import AttributeFilter, Conjunction, Interval, NormalForm, Term, TextPattern
 from wanderbus.filters.regions import Region
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def _term_parts(term: Term) -> list[Clause]:
     return [_every([_some(parts), *fitting])] if fitting else parts
 
 
-def _pattern_clause(pattern: Pattern) -> Clause:
+def _pattern_clause(pattern: TextPattern) -> Clause:
     asked = Predicate(pattern.operator, pattern.text)
     return asked if pattern.wanted else Not(asked)
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wanderbus.matching.columns import KINDS, Attribute, Columns, Marks, Words
-from wanderbus.matching.segment import Array, Segment
+from wanderbus.matching.columns import KINDS, AttributeColumns, Columns, Marks, Words
+from wanderbus.matching.segment import Array, RowSegment
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, Array]:
@@ -49,7 +49,7 @@ def columns_unpacked(arrays: Mapping[str, Array]) -> Columns:
     columns = Columns(int(arrays["column_count"][0]))
     columns.subjects = _words_unpacked("subjects", arrays)
     for number, name in enumerate(unpacked("attributes", arrays)):
-        attribute = columns.attributes[name] = Attribute(name)
+        attribute = columns.attributes[name] = AttributeColumns(name)
         attribute.columns = arrays["attribute_columns"][number].tolist()
         attribute.words = _words_unpacked(f"words {number}", arrays)
         attribute.marks = Marks(unpacked(f"marks {number}", arrays), arrays[f"marks {number}.values"].tolist())
@@ -66,13 +66,13 @@ def _words_unpacked(name: str, arrays: Mapping[str, Array]) -> Words:
     return Words(dict(zip(unpacked(name, arrays), arrays[f"{name}.numbers"].tolist(), strict=True)))
 
 
-def segments_in(arrays: Mapping[str, Array]) -> list[Segment]:
+def segments_in(arrays: Mapping[str, Array]) -> list[RowSegment]:
     """Return the segments whose arrays have numbers before their names."""
-    segments: list[Segment] = []
+    segments: list[RowSegment] = []
     while f"{len(segments)}.rows" in arrays:
         prefix = f"{len(segments)}."
         its = {name.removeprefix(prefix): each for name, each in arrays.items() if name.startswith(prefix)}
-        segments.append(Segment.from_arrays(its))
+        segments.append(RowSegment.from_arrays(its))
     return segments
 
 

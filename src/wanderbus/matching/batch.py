@@ -15,7 +15,7 @@ import numpy as np
 
 from wanderbus.event import Event
 from wanderbus.filters.evaluate import kind_of
-from wanderbus.matching.columns import ABSENT, UNKNOWN, Attribute, Columns
+from wanderbus.matching.columns import ABSENT, UNKNOWN, AttributeColumns, Columns
 from wanderbus.matching.layout import LISTS
 from wanderbus.matching.rows import (
     BOOLEAN,
@@ -94,7 +94,7 @@ class Batch:
         """Return the arrays that the kernels read."""
         return self.values, self.flags, self.item_starts, self.item_columns, self.item_values
 
-    def _fill_one_by_one(self, events: Sequence[Mapping[str, Any]], attributes: Mapping[str, Attribute]) -> None:
+    def _fill_one_by_one(self, events: Sequence[Mapping[str, Any]], attributes: Mapping[str, AttributeColumns]) -> None:
         known = attributes.get
         is_wide = self.values.shape[1] > WIDE_MIN
         for at, named in enumerate(events):
@@ -126,7 +126,7 @@ class Batch:
             for attribute, value in others:
                 self._put(at, attribute, value)
 
-    def _fill(self, attribute: Attribute, values: list[Any]) -> None:
+    def _fill(self, attribute: AttributeColumns, values: list[Any]) -> None:
         """Convert a whole column."""
         types = set(map(type, values))
         columns = attribute.columns
@@ -156,7 +156,7 @@ class Batch:
         self.values[:, column] = doubles
         return True
 
-    def _put(self, at: int, attribute: Attribute, value: Any) -> None:
+    def _put(self, at: int, attribute: AttributeColumns, value: Any) -> None:
         presence = attribute.columns[PRESENCE]
         if presence >= 0:
             self.values[at, presence] = EMPTY if value == [] else PRESENT
@@ -184,7 +184,7 @@ class Batch:
         return starts, columns, np.array([item[1:] for item in flat], np.float64).reshape(-1, 2)
 
 
-def _doubles(attribute: Attribute, value: Any) -> list[Item]:
+def _doubles(attribute: AttributeColumns, value: Any) -> list[Item]:
     """Return the columns of a value and the doubles around it: twice the same one if the value is a double."""
     columns = attribute.columns
     kind = "string" if type(value) is str else kind_of(value)

@@ -144,7 +144,7 @@ class Marks:
         return (marks[at - 1] + marks[at]) / 2
 
 
-class Attribute:
+class AttributeColumns:
     """The columns of one attribute, by kind; -1 where no filter asks for the kind."""
 
     __slots__ = ("columns", "marks", "name", "words")
@@ -162,7 +162,7 @@ class Columns:
     def __init__(self, count: int = 1) -> None:
         """Create the columns; the first ``count`` numbers are in use already, the subject's among them."""
         self.subjects = Words()
-        self.attributes: dict[str, Attribute] = {}
+        self.attributes: dict[str, AttributeColumns] = {}
         self.count = count
         self.settle()
 
@@ -211,11 +211,11 @@ class Columns:
             columns[-1] &= ~OR_NEXT
         return is_exact
 
-    def _new(self, name: str) -> Attribute:
-        attribute = self.attributes[name] = Attribute(name)
+    def _new(self, name: str) -> AttributeColumns:
+        attribute = self.attributes[name] = AttributeColumns(name)
         return attribute
 
-    def _new_column(self, attribute: Attribute, kind: int) -> int:
+    def _new_column(self, attribute: AttributeColumns, kind: int) -> int:
         if self._free:
             column = self._free.pop()
         else:

@@ -16,9 +16,9 @@ from wanderbus.matching.batch import EVENTS_MAX, VALUES_MAX, Batch
 from wanderbus.matching.layout import BLOCK_ROWS, LIVE, ON_LISTS
 from wanderbus.matching.rows import rows_of
 from wanderbus.matching.scan import Judge
-from wanderbus.matching.segment import Array, Segment
+from wanderbus.matching.segment import Array, RowSegment
 from wanderbus.matching.store import Store
-from wanderbus.matching.table import RowJudge, Table
+from wanderbus.matching.table import EventTable, RowJudge
 from wanderbus.matching.table_batch import TableBatch
 
 _ROOM: Final = 1 << 14
@@ -121,7 +121,7 @@ class Engine:
             found.append(ids.take(its).tolist())
         return found
 
-    def match_table(self, table: Table, judge: RowJudge | None = None) -> tuple[Array, Array]:
+    def match_table(self, table: EventTable, judge: RowJudge | None = None) -> tuple[Array, Array]:
         """Return the slots of the filters that the rows of a table match, row by row, and the end of each row's."""
         self._store.write(len(table))
         at_once = max(1, VALUES_MAX // self._store.columns.count)
@@ -154,7 +154,7 @@ class Engine:
         return slots[: ends[-1] if ends else 0], np.diff(np.array(ends, np.int64), prepend=0)
 
     def _checked_rows(
-        self, slots: Array, counts: Array, table: Table, first: int, judge: RowJudge | None
+        self, slots: Array, counts: Array, table: EventTable, first: int, judge: RowJudge | None
     ) -> tuple[Array, Array]:
         """Evaluate the inverted slots of rows from ``first`` on; return the slots that match, and their numbers."""
         rows = np.repeat(np.arange(len(counts)), counts)
@@ -173,7 +173,7 @@ class Engine:
         every = np.where(slots < 0, ~slots, slots)
         return every[is_kept], np.bincount(rows[is_kept], minlength=len(counts))
 
-    def _match_segment(self, segment: Segment, batch: Batch, counts: Array, size: int) -> int:
+    def _match_segment(self, segment: RowSegment, batch: Batch, counts: Array, size: int) -> int:
         """Append the matches of one segment to the matches found so far; return the new size."""
         kernel, tables = self._kernel, segment.tables
         traits = self._store.slots.traits

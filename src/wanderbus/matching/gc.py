@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from wanderbus.matching.columns import Attribute, Columns, Words
+from wanderbus.matching.columns import AttributeColumns, Columns, Words
 from wanderbus.matching.incremental import FIXED_US, Stepped, Steps
 from wanderbus.matching.layout import PLACE, SUBJECT, USED
 from wanderbus.matching.rows import ORDER, WORD
-from wanderbus.matching.segment import Array, Segment
+from wanderbus.matching.segment import Array, RowSegment
 
 _ENTRIES_A_STEP: Final = 32_768
 _NAMES_A_STEP: Final = 2_000
@@ -26,14 +26,14 @@ _A_NAME_US: Final = 5
 class Sweep(Stepped):
     """One sweep over all names of an index; no row may wait to be written while it runs."""
 
-    def __init__(self, columns: Columns, segments: Iterable[Segment]) -> None:
+    def __init__(self, columns: Columns, segments: Iterable[RowSegment]) -> None:
         self._columns = columns
         self._segments = list(segments)
         self._subjects = np.zeros(columns.subjects.size, np.bool_)
         self._is_named = np.zeros(columns.count, np.bool_)
         self._used: dict[int, Array] = {}
         self._marks: dict[int, Array] = {}
-        self._attribute_of: dict[int, tuple[Attribute, int]] = {}
+        self._attribute_of: dict[int, tuple[AttributeColumns, int]] = {}
         for attribute in columns.attributes.values():
             for kind, size in ((WORD, attribute.words.size), (ORDER, len(attribute.marks.ends))):
                 if attribute.columns[kind] >= 0:

@@ -14,7 +14,7 @@ from wanderbus.matching.scan import Judge, ScanIndex
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from wanderbus.matching.table import RowJudge, Table
+    from wanderbus.matching.table import EventTable, RowJudge
 
 Kernel = Literal["numba", "numpy", "scan"]
 """Kernels: compiled loops; the same on whole arrays; a scan of all filters, for few filters and without numpy."""
@@ -98,7 +98,9 @@ class Index:
                 ids += more
         return found
 
-    def match_table(self, table: Table, judge: RowJudge | None = None) -> tuple[ndarray[Any, Any], ndarray[Any, Any]]:
+    def match_table(
+        self, table: EventTable, judge: RowJudge | None = None
+    ) -> tuple[ndarray[Any, Any], ndarray[Any, Any]]:
         """Return the places, in :meth:`ids`, of the filters that the rows of a table match, row by row, and the end of
         each row's; needs numpy. ``judge`` evaluates the filters that have to be evaluated.
         """

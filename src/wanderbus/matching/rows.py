@@ -78,7 +78,7 @@ Clause = list[Piece]
 Row = list[Clause]
 
 
-class Rows(NamedTuple):
+class FilterRows(NamedTuple):
     """The rows of a filter, none if it is never true; an empty row always holds."""
 
     rows: list[Row]
@@ -92,14 +92,14 @@ class _NotPlain(Exception):
     """The tree cannot be read off directly; it is normalised."""
 
 
-def rows_of(root: Node) -> Rows:
+def rows_of(root: Node) -> FilterRows:
     """Return the rows of the filter with this tree."""
     try:
         rows = _plain_rows(root)
     except _NotPlain:
         pass
     else:
-        return Rows(rows, True, True) if sum(map(len, rows)) <= CLAUSES_MAX else _needed_row(root)
+        return FilterRows(rows, True, True) if sum(map(len, rows)) <= CLAUSES_MAX else _needed_row(root)
     if has_questions(root, NORMALISED_QUESTIONS_MAX):
         return _needed_row(root)
     work = WorkBudget(NORMALISED_WORK_MAX)
@@ -108,7 +108,7 @@ def rows_of(root: Node) -> Rows:
         return _needed_row(root)
     found = _from_normal_form(root, form)
     if not all(found.rows):  # an empty row matches every event: other rows would only cost time
-        return Rows([[]], found.is_exact, found.is_exact_on_lists)
+        return FilterRows([[]], found.is_exact, found.is_exact_on_lists)
     pieces = sum(len(clause) for row in found.rows for clause in row)
     return found if pieces <= PIECES_MAX else _needed_row(root)
 
@@ -284,10 +284,10 @@ _OF_TEXT: Final[Mapping[str, Callable[[str, str], Clause]]] = {
 # -------------------------------------------------------------------------------------------------------
 
 
-def _from_normal_form(root: Node, form: NormalForm) -> Rows:
+def _from_normal_form(root: Node, form: NormalForm) -> FilterRows:
     questions = list(_questions(root, True))
     if any(item_holds(each.clause, None) is wanted for each, wanted in questions):
-        return Rows([[]], False, False)  # a value without a kind suffices, and normal forms omit those
+        return FilterRows([[]], False, False)  # a value without a kind suffices, and normal forms omit those
     asked = {each.attribute for each, _ in questions}
     rows: list[Row] = []
     is_exact = is_exact_on_lists = True
@@ -300,10 +300,10 @@ def _from_normal_form(root: Node, form: NormalForm) -> Rows:
         is_exact_on_lists &= not any(each.quantifier == "all" for each in conjunction.filters)
         row = [clause for clause, _ in parts]
         rows += [row + needed for needed in _needed(conjunction)]
-    return Rows(_split(rows), is_exact, is_exact and is_exact_on_lists)
+    return FilterRows(_split(rows), is_exact, is_exact and is_exact_on_lists)
 
 
-def _needed_row(root: Node) -> Rows:
+def _needed_row(root: Node) -> FilterRows:
     """Return a row of some clauses that hold wherever the filter is true; its matches are evaluated."""
     row: Row = []
     for each in root.operands if isinstance(root, And) else (root,):
@@ -313,7 +313,7 @@ def _needed_row(root: Node) -> Rows:
             continue
         if len(row) == CLAUSES_NEEDED_MAX:
             break
-    return Rows([row], False, False)
+    return FilterRows([row], False, False)
 
 
 def _questions(node: Node, wanted: bool) -> Iterator[tuple[Quantified, bool]]:

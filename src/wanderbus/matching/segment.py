@@ -44,7 +44,7 @@ PLAIN: Final = Shape(
 """Shape without any buckets: every row is verified."""
 
 
-class Segment:
+class RowSegment:
     """Some blocks of rows."""
 
     def __init__(self, shape: Shape, blocks: int, entries_max: int) -> None:
@@ -96,10 +96,10 @@ class Segment:
         self.bits[:] = ~np.uint64(0)
         self.bits[:, 0] = 0
 
-    def like(self, blocks: int, entries_min: int) -> Segment:
+    def like(self, blocks: int, entries_min: int) -> RowSegment:
         """Return an empty, smaller segment of the same shape, whose rows have the same order."""
         per_row = self.sizes[USED] / max(1, self.sizes[ROWS])
-        other = Segment(self.shape, blocks, entries_min + int(blocks * BLOCK_ROWS * 1.25 * per_row))
+        other = RowSegment(self.shape, blocks, entries_min + int(blocks * BLOCK_ROWS * 1.25 * per_row))
         other.clear()
         other.keys[:] = self.keys[np.arange(blocks) * len(self.keys) // blocks]
         return other
@@ -129,7 +129,7 @@ class Segment:
         return {**own, **{name: getattr(self.shape, name).copy() for name in _SHAPE}}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Array]) -> Segment:
+    def from_arrays(cls, arrays: dict[str, Array]) -> RowSegment:
         """Return the segment whose :meth:`arrays` these are; they are copied."""
         segment = cls(Shape(*(arrays[name].copy() for name in _SHAPE)), 0, 0)
         for name in _OWN:
@@ -138,8 +138,8 @@ class Segment:
         return segment
 
 
-def plain(blocks: int, entries_min: int) -> Segment:
+def plain(blocks: int, entries_min: int) -> RowSegment:
     """Return an empty segment without buckets, for the first rows."""
-    segment = Segment(PLAIN, blocks, entries_min + blocks * BLOCK_ROWS * 4)
+    segment = RowSegment(PLAIN, blocks, entries_min + blocks * BLOCK_ROWS * 4)
     segment.clear()
     return segment

@@ -10,7 +10,7 @@ import numpy as np
 from wanderbus.matching.arrays import Slots
 from wanderbus.matching.incremental import FIXED_US, Stepped, Steps
 from wanderbus.matching.layout import BLOCK_ROWS, ROW_PARTS, SLOT
-from wanderbus.matching.segment import Array, Segment, Shape
+from wanderbus.matching.segment import Array, RowSegment, Shape
 from wanderbus.matching.segment_shape import SAMPLE_ROWS, shape_of
 
 SLACK: Final = 1 / 16
@@ -24,11 +24,11 @@ _ENTRIES_SPARE: Final = 2_048
 class Rebuilding(Stepped):
     """Rebuild of several segments' live rows as one new segment."""
 
-    def __init__(self, sources: Mapping[int, Segment], number: int, slots: Slots, kernel: Any) -> None:
+    def __init__(self, sources: Mapping[int, RowSegment], number: int, slots: Slots, kernel: Any) -> None:
         """``number`` is the number of the new segment; no row may be added to the sources any more."""
         self.sources = sources
         self.number = number
-        self.made: Segment | None = None
+        self.made: RowSegment | None = None
         """The new segment, complete at the end; None at the end if no row is left."""
         self._segments = list(sources.values())
         self._slots = slots
@@ -63,7 +63,7 @@ class Rebuilding(Stepped):
         yield from _sort(keys, order)
         blocks = -(-int(count * (1 + SLACK)) // BLOCK_ROWS)
         per_block = -(-count // blocks)
-        self.made = made = Segment(shape, blocks, int(entries * (1 + SLACK)) + _ENTRIES_SPARE)
+        self.made = made = RowSegment(shape, blocks, int(entries * (1 + SLACK)) + _ENTRIES_SPARE)
         made.keys[:] = keys[order[np.minimum(np.arange(blocks) * per_block, count - 1)]]
         for block in range(blocks):
             its = order[block * per_block : (block + 1) * per_block]

@@ -17,7 +17,7 @@ from wanderbus.matching.columns import Columns
 from wanderbus.matching.gc import Sweep
 from wanderbus.matching.layout import BLOCK_ROWS, OWNER, PLACED, ROW_PARTS, SLOT, SUBJECT, UNPLACED, WAITING
 from wanderbus.matching.rows import Row
-from wanderbus.matching.segment import Array, Segment, plain
+from wanderbus.matching.segment import Array, RowSegment, plain
 from wanderbus.matching.segment_rebuild import Rebuilding
 
 SEGMENT_ROWS_MAX: Final = 2**20
@@ -62,7 +62,7 @@ class Store:
 
     def __init__(self, kernel: Any) -> None:
         self.columns = Columns()
-        self.segments: dict[int, Segment] = {}
+        self.segments: dict[int, RowSegment] = {}
         """Segments that answer, by number."""
         self.slots = Slots(
             np.zeros(_SLOTS_MIN, np.uint8), np.zeros(_SLOTS_MIN, np.int32), np.zeros(_SLOTS_MIN, np.int32)
@@ -157,7 +157,7 @@ class Store:
         while self._work is not None or self._sweep is not None:
             self._step(STEP_US)
 
-    def take_over(self, columns: Columns, traits: Array, segments: list[Segment]) -> None:
+    def take_over(self, columns: Columns, traits: Array, segments: list[RowSegment]) -> None:
         """Take over the contents of another store."""
         self.columns = columns
         self.used = len(traits)
@@ -171,7 +171,7 @@ class Store:
             self.slots.places[segment.rows[rows, SLOT]] = rows
         self._free = np.flatnonzero(traits == 0).tolist()
 
-    def _segment(self, number: int) -> Segment:
+    def _segment(self, number: int) -> RowSegment:
         """Return a segment, or the one that is being rebuilt."""
         if self._work is not None and number == self._work.number and self._work.made is not None:
             return self._work.made
@@ -238,12 +238,12 @@ class Store:
         where[placed] = PLACED
         return left
 
-    def _enter(self, segment: Segment) -> int:
+    def _enter(self, segment: RowSegment) -> int:
         self._numbered += 1
         self.segments[self._numbered] = segment
         return self._numbered
 
-    def _small_one(self, entries: int) -> Segment:
+    def _small_one(self, entries: int) -> RowSegment:
         """Return an empty segment with room for at least ``entries`` entries."""
         largest = max(self.segments.values(), key=len, default=None)
         if largest is None:
@@ -261,10 +261,10 @@ class Store:
             self._numbered += 1
             self._work = Rebuilding(chosen, self._numbered, self.slots, self._kernel)
 
-    def _due(self) -> dict[int, Segment]:
+    def _due(self) -> dict[int, RowSegment]:
         """Return the segments to merge: the worn ones, and small ones with them or alone."""
         closed = [each for each in self.segments.items() if each[0] != self._open]
-        chosen: dict[int, Segment] = {}
+        chosen: dict[int, RowSegment] = {}
         total = 0
         for number, segment in sorted(closed, key=lambda each: (not each[1].is_worn, len(each[1]))):
             is_small = len(segment) <= _LARGER * total

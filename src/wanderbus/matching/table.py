@@ -16,7 +16,7 @@ counts as a match. It is to the rows of a table what :data:`wanderbus.matching.s
 """
 
 
-class Table:
+class EventTable:
     """Events by row: their subjects, their attributes by column, and for any row further attributes.
 
     ``attributes_of`` returns all attributes of a row, for filters that have to be evaluated.
@@ -42,17 +42,17 @@ class Table:
         """Return all attributes of a row."""
         return self._attributes_of(row)
 
-    def of_subject(self, subject: str) -> Table:
+    def of_subject(self, subject: str) -> EventTable:
         """Return the same rows, all with this subject."""
         places = np.zeros(len(self), self.subjects.places.dtype)
-        return Table(Texts(places, [subject]), self.columns, self._attributes_of, self.more)
+        return EventTable(Texts(places, [subject]), self.columns, self._attributes_of, self.more)
 
-    def part(self, first: int, stop: int) -> Table:
+    def part(self, first: int, stop: int) -> EventTable:
         """Return some rows."""
         if first == 0 and stop >= len(self):
             return self
         rows = slice(first, stop)
-        return Table(
+        return EventTable(
             Texts(self.subjects.places[rows], self.subjects.distinct),
             {name: _part(column, rows) for name, column in self.columns.items()},
             lambda row: self._attributes_of(first + row),

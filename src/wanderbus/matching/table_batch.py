@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from wanderbus.matching.batch import Batch
-from wanderbus.matching.columns import ABSENT, UNKNOWN, Attribute, Columns
+from wanderbus.matching.columns import ABSENT, UNKNOWN, AttributeColumns, Columns
 from wanderbus.matching.rows import MISSING, ORDER, PRESENCE, PRESENT, WORD
 from wanderbus.matching.segment import Array
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import EventTable
 from wanderbus.matching.table_columns import Doubles, Texts
 
 
 class TableBatch(Batch):
     """Rows of a table as doubles."""
 
-    def __init__(self, table: Table, columns: Columns) -> None:
+    def __init__(self, table: EventTable, columns: Columns) -> None:
         self._allocate(len(table), columns)
         self.values[:, 0] = _looked_up(table.subjects, lambda texts: map(columns.subjects.get, texts, repeat(UNKNOWN)))
         for name, column in table.columns.items():
@@ -38,7 +38,7 @@ class TableBatch(Batch):
             self._fill_more(table.more, columns.attributes)
         self.item_starts, self.item_columns, self.item_values = self._flat_items()
 
-    def _fill_texts(self, attribute: Attribute, column: Texts) -> None:
+    def _fill_texts(self, attribute: AttributeColumns, column: Texts) -> None:
         columns, words, marks = attribute.columns, attribute.words, attribute.marks
         if columns[WORD] >= 0:
             self.values[:, columns[WORD]] = _looked_up(column, lambda texts: map(words.get, texts, repeat(UNKNOWN)))
@@ -47,7 +47,7 @@ class TableBatch(Batch):
         if columns[PRESENCE] >= 0:
             self.values[:, columns[PRESENCE]] = np.where(column.places < 0, MISSING, PRESENT)
 
-    def _fill_doubles(self, attribute: Attribute, column: Doubles) -> None:
+    def _fill_doubles(self, attribute: AttributeColumns, column: Doubles) -> None:
         at, presence = attribute.columns[column.kind], attribute.columns[PRESENCE]
         if at >= 0:
             self.values[:, at] = column.values
@@ -58,7 +58,7 @@ class TableBatch(Batch):
                 PRESENT if column.is_missing is None else np.where(column.is_missing, MISSING, PRESENT)
             )
 
-    def _fill_more(self, rows: Sequence[Mapping[str, Any] | None], attributes: Mapping[str, Attribute]) -> None:
+    def _fill_more(self, rows: Sequence[Mapping[str, Any] | None], attributes: Mapping[str, AttributeColumns]) -> None:
         for at, row in enumerate(rows):
             if row:
                 for name, value in row.items():

@@ -12,7 +12,7 @@ from wanderbus.patterns.automaton import Seen
 from wanderbus.patterns.bounds import EVENTS_PER_MATCH_MAX, EVENTS_WAITING_MAX, PARTIAL_MATCHES_MAX, WORK_PER_EVENT_MAX
 from wanderbus.patterns.occurrence import Occurrence
 from wanderbus.patterns.pattern import Pattern, compile_pattern
-from wanderbus.patterns.state import NEVER_US, Counts, Detection, OtherPattern, State, Taken
+from wanderbus.patterns.state import NEVER_US, Counts, Detection, OtherPattern, PatternState, StepEvent
 from wanderbus.patterns.tree import Leaf
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "OtherPattern",
     "Pattern",
     "PatternError",
+    "PatternState",
     "Seen",
-    "State",
-    "Taken",
+    "StepEvent",
     "compile_pattern",
 ]

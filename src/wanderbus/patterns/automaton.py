@@ -53,27 +53,27 @@ def _size(value: Any) -> int:
     return 0
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class MatchNode(msgspec.Struct, frozen=True, gc=False):
     """The last event of a partial match with its step, and the events before.
 
     ``length`` is the number of them all, and ``units`` the sum of their sizes.
     """
 
-    before: Node | None
+    before: MatchNode | None
     step: int
     seen: Seen
     length: int
     units: int
 
 
-def node_after(before: Node | None, step: int, seen: Seen) -> Node:
+def node_after(before: MatchNode | None, step: int, seen: Seen) -> MatchNode:
     """Return a partial match continued by an event, or begun by it."""
     if before is None:
-        return Node(None, step, seen, 1, seen.units)
-    return Node(before, step, seen, before.length + 1, before.units + seen.units)
+        return MatchNode(None, step, seen, 1, seen.units)
+    return MatchNode(before, step, seen, before.length + 1, before.units + seen.units)
 
 
-Value = Callable[[Node], Any]
+Value = Callable[[MatchNode], Any]
 """Value of an expression over the events of a partial match; None if it is unknown."""
 
 
@@ -130,7 +130,7 @@ class Fragment(NamedTuple):
     empties: list[Joint]
 
 
-class Target(NamedTuple):
+class Transition(NamedTuple):
     """A stage that an event may take a partial match to: by one of the edges ``bits``, if ``where`` is true."""
 
     bits: int
@@ -162,11 +162,11 @@ class Cost(NamedTuple):
         return self.fixed + self.each * size
 
 
-class Reaction(NamedTuple):
+class Effect(NamedTuple):
     """The effect of an event on a partial match."""
 
-    targets: tuple[Target, ...]
-    loop: Target | None
+    targets: tuple[Transition, ...]
+    loop: Transition | None
     """Another event of the same step."""
     closes: int
     """Edges that the event closes in any case."""

@@ -21,7 +21,7 @@ from wanderbus.subscription import EVERY_SUBJECT
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from wanderbus.matching.table import Table
+    from wanderbus.matching.table import EventTable
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _encode_key: Final[Callable[[object], bytes]] = msgspec.json.Encoder().encode
@@ -67,7 +67,7 @@ class Classifier:
                 found |= bit
         return found
 
-    def table_leaves(self, table: Table) -> ndarray[Any, Any]:
+    def table_leaves(self, table: EventTable) -> ndarray[Any, Any]:
         """Return the same of every row of a table, as 64-bit integers; needs numpy."""
         import numpy as np
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from wanderbus.filters.evaluate import COMPARE, OF_KIND, comparable, conjunction, disjunction, kind_of, negation
-from wanderbus.patterns.automaton import Node, Value
+from wanderbus.patterns.automaton import MatchNode, Value
 from wanderbus.patterns.tree import Aggregate, Constant, Count, Expression, Operation, Series
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,7 +72,7 @@ def attributes_of(expression: Expression | None) -> set[str]:
 
 
 def _last(step: int, place: int) -> Value:
-    def last(node: Node | None) -> Any:
+    def last(node: MatchNode | None) -> Any:
         while node is not None:
             if node.step == step:
                 return node.seen.values[place]
@@ -82,7 +82,7 @@ def _last(step: int, place: int) -> Value:
     return last
 
 
-def _last_time(node: Node | None, step: int) -> Any:
+def _last_time(node: MatchNode | None, step: int) -> Any:
     while node is not None:
         if node.step == step:
             return instant(node.seen.time_us)
@@ -90,7 +90,7 @@ def _last_time(node: Node | None, step: int) -> Any:
     return None
 
 
-def _taken(node: Node | None, step: int) -> list[Node]:
+def _taken(node: MatchNode | None, step: int) -> list[MatchNode]:
     """Return the nodes of a step, in order."""
     found = []
     while node is not None:

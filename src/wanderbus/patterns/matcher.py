@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wanderbus.patterns.automaton import LOOP, Node, Reaction, Seen, Target, node_after
+from wanderbus.patterns.automaton import LOOP, Effect, MatchNode, Seen, Transition, node_after
 from wanderbus.patterns.bounds import Bounds
 from wanderbus.patterns.costs import COMPARE, ENTRY, EVENT, LOOK, REDUCE
 from wanderbus.patterns.reactions import Tables
-from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Order, Run, State, order_of
+from wanderbus.patterns.state import NEVER_US, Counts, KeyState, Order, PartialMatch, PatternState, order_of
 from wanderbus.patterns.tree import Selection
 from wanderbus.patterns.turns import Turn
 
-Ended = tuple[int, Node]
+Ended = tuple[int, MatchNode]
 """Time at which a match was complete, and its last event."""
 
 
-class Matcher:
+class PatternMatcher:
     """The automaton of one pattern with its bounds; it has no state of its own."""
 
     def __init__(self, tables: Tables, within_us: int, selection: Selection, bounds: Bounds) -> None:
@@ -51,7 +51,7 @@ class Matcher:
         self.settle(key, min((time_us for time_us, _ in key.waiting), default=NEVER_US))
         return complete
 
-    def step(self, key: KeyState, place: tuple[int, int], state: State, turn: Turn) -> list[Ended]:
+    def step(self, key: KeyState, place: tuple[int, int], state: PatternState, turn: Turn) -> list[Ended]:
         """Process the first waiting event of a key, which is at ``place``, unless the turn leaves it out."""
         seen, counts = key.take(place), state.counts
         complete: list[Ended] = []
@@ -108,8 +108,8 @@ class Matcher:
     # One event --------------------------------------------------------------------------------------------------------
 
     def _take(self, key: KeyState, seen: Seen, counts: Counts, complete: list[Ended]) -> None:
-        made: list[Run] = []
-        done: list[Node] = []
+        made: list[PartialMatch] = []
+        done: list[MatchNode] = []
         if key.runs:
             tables, leaves = self._tables, seen.leaves
             kept = []
@@ -130,7 +130,13 @@ class Matcher:
             self._keep(key, made, counts)
 
     def _react(
-        self, run: Run, reaction: Reaction, seen: Seen, made: list[Run], done: list[Node], counts: Counts
+        self,
+        run: PartialMatch,
+        reaction: Effect,
+        seen: Seen,
+        made: list[PartialMatch],
+        done: list[MatchNode],
+        counts: Counts,
     ) -> bool:
         """Continue a partial match with an event where it can; return whether it stays too."""
         targets, loop, closes, denials, *_ = reaction
@@ -151,13 +157,20 @@ class Matcher:
                 edges &= ~LOOP
         edges &= ~closes
         for denial in denials:
-            if edges & denial.bits and denial.where(Node(before, denial.step, seen, 0, 0)) is True:
+            if edges & denial.bits and denial.where(MatchNode(before, denial.step, seen, 0, 0)) is True:
                 edges &= ~denial.bits
         run.open = edges
         return edges != 0
 
     def _reach(
-        self, target: Target, node: Node, start: Seen, count: int, deadline_us: int, made: list[Run], done: list[Node]
+        self,
+        target: Transition,
+        node: MatchNode,
+        start: Seen,
+        count: int,
+        deadline_us: int,
+        made: list[PartialMatch],
+        done: list[MatchNode],
     ) -> None:
         """Put a partial match at a stage that it has reached with its latest event."""
         place = target.stage
@@ -165,9 +178,9 @@ class Matcher:
             done.append(node)
         edges = self._tables.open_edges(place, count)
         if edges:
-            made.append(Run(node, start, place, count, edges, deadline_us))
+            made.append(PartialMatch(node, start, place, count, edges, deadline_us))
 
-    def _keep(self, key: KeyState, made: list[Run], counts: Counts) -> None:
+    def _keep(self, key: KeyState, made: list[PartialMatch], counts: Counts) -> None:
         room = self._partial_max - len(key.runs)
         if len(made) > room:
             counts.partial_full += len(made) - room
@@ -176,9 +189,11 @@ class Matcher:
         for run in made:
             key.expires_us = min(key.expires_us, run.deadline_us)
 
-    def _reduced(self, kept: list[Run], made: list[Run]) -> tuple[list[Run], list[Run]]:
+    def _reduced(
+        self, kept: list[PartialMatch], made: list[PartialMatch]
+    ) -> tuple[list[PartialMatch], list[PartialMatch]]:
         """Return the partial matches without those that have the same future as one that precedes them."""
-        best: dict[tuple[object, ...], Run] = {}
+        best: dict[tuple[object, ...], PartialMatch] = {}
         for run in (*kept, *made):
             future = self._future(run)
             other = best.get(future)
@@ -187,7 +202,7 @@ class Matcher:
         left = {id(run) for run in best.values()}
         return [run for run in kept if id(run) in left], [run for run in made if id(run) in left]
 
-    def _future(self, run: Run) -> tuple[object, ...]:
+    def _future(self, run: PartialMatch) -> tuple[object, ...]:
         """Return all that decides about the events that a partial match can still take."""
         stage = self._tables.stages[run.stage]
         count = min(run.count, stage.least) if stage.most is None else run.count
@@ -198,8 +213,8 @@ class Matcher:
     # Complete matches -------------------------------------------------------------------------------------------------
 
     def _finish(
-        self, key: KeyState, made: list[Run], done: Iterable[Node], at_us: int, complete: list[Ended]
-    ) -> list[Run]:
+        self, key: KeyState, made: list[PartialMatch], done: Iterable[MatchNode], at_us: int, complete: list[Ended]
+    ) -> list[PartialMatch]:
         """Detect the matches that are complete at once, as far as the pattern selects them.
 
         Return the partial matches of ``made`` that go on; remove those of the key that do not.
@@ -227,7 +242,7 @@ class Matcher:
             self._finish_at_deadlines(key, waited, complete)
         key.expires_us = _first_deadline(key.runs)
 
-    def _finish_at_deadlines(self, key: KeyState, waited: list[Run], complete: list[Ended]) -> None:
+    def _finish_at_deadlines(self, key: KeyState, waited: list[PartialMatch], complete: list[Ended]) -> None:
         deadlines = {id(run.node): run.deadline_us for run in waited}
         ordered = _in_order(run.node for run in waited)
         last: tuple[int, int] | None = None
@@ -244,7 +259,7 @@ class Matcher:
             key.runs = [run for run in key.runs if (run.start.time_us, run.start.offset) > last]
 
 
-def _first_deadline(runs: list[Run]) -> int:
+def _first_deadline(runs: list[PartialMatch]) -> int:
     return min([run.deadline_us for run in runs], default=NEVER_US)
 
 
@@ -253,11 +268,11 @@ def _start_of(order: Order) -> tuple[int, int]:
     return time_us, offset
 
 
-def _order_alone(match: tuple[Order, Node]) -> Order:
+def _order_alone(match: tuple[Order, MatchNode]) -> Order:
     return match[0]
 
 
-def _in_order(nodes: Iterable[Node]) -> list[tuple[Order, Node]]:
+def _in_order(nodes: Iterable[MatchNode]) -> list[tuple[Order, MatchNode]]:
     """Return matches in order, each once: with ``and`` two ways can lead to the same one."""
     found = {tuple(order): (order, node) for node in nodes if (order := order_of(node))}
     return [found[order] for order in sorted(found)]

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from wanderbus.patterns import state as states
-from wanderbus.patterns.automaton import Node, Seen
+from wanderbus.patterns.automaton import MatchNode, Seen
 from wanderbus.patterns.bounds import (
     EVENTS_PER_MATCH_MAX,
     EVENTS_WAITING_MAX,
@@ -21,11 +21,11 @@ from wanderbus.patterns.classification import Classifier
 from wanderbus.patterns.construction import construct
 from wanderbus.patterns.costs import EMPTY_DETECTION, cost_of, total
 from wanderbus.patterns.evaluation import compile_expression
-from wanderbus.patterns.matcher import Matcher
+from wanderbus.patterns.matcher import PatternMatcher
 from wanderbus.patterns.occurrence import Occurrence
 from wanderbus.patterns.reactions import Tables
 from wanderbus.patterns.reading import read
-from wanderbus.patterns.state import NEVER_US, Complete, Detection, KeyState, State, Taken
+from wanderbus.patterns.state import NEVER_US, Complete, Detection, KeyState, PatternState, StepEvent
 from wanderbus.patterns.tree import Leaf
 from wanderbus.patterns.turn_matching import TurnMatching
 from wanderbus.patterns.turns import Turn
@@ -33,7 +33,7 @@ from wanderbus.patterns.turns import Turn
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from wanderbus.matching.table import Table
+    from wanderbus.matching.table import EventTable
 
 
 def compile_pattern(
@@ -46,7 +46,7 @@ def compile_pattern(
 ) -> Pattern:
     """Return the pattern that ``text`` describes; raise :class:`wanderbus.errors.PatternError` with the position.
 
-    The bounds hold for each key. What exceeds one is refused and counted in :attr:`State.counts`.
+    The bounds hold for each key. What exceeds one is refused and counted in :attr:`PatternState.counts`.
     """
     return Pattern(text, Bounds(partial_matches_max, events_waiting_max, events_per_match_max, work_per_event_max))
 
@@ -68,7 +68,7 @@ class Pattern:
         self._classifier = Classifier(self.declaration, children)
         places = {name: place for place, name in enumerate(self._classifier.attributes)}
         tables = Tables(self.automaton, self.declaration.steps, places)
-        self._matcher = Matcher(tables, self.declaration.within_us, self.declaration.selection, bounds)
+        self._matcher = PatternMatcher(tables, self.declaration.within_us, self.declaration.selection, bounds)
         self._emitted = [
             (name, compile_expression(expression, places)) for name, expression in self.declaration.emitted
         ]
@@ -123,7 +123,7 @@ class Pattern:
         """Return a bit for each step whose leaf an event matches; an event without any bit takes no part."""
         return self._classifier.leaves(subject, attributes)
 
-    def leaves_of_table(self, table: Table) -> ndarray[Any, Any]:
+    def leaves_of_table(self, table: EventTable) -> ndarray[Any, Any]:
         """Return the same for each row of a table, as 64-bit integers, by the matching index; needs numpy."""
         return self._classifier.table_leaves(table)
 
@@ -146,13 +146,13 @@ class Pattern:
         """Return the events that take part, as :meth:`advance` takes them."""
         return self._classifier.classify(occurrences)
 
-    def start(self) -> State:
+    def start(self) -> PatternState:
         """Return the state before the first event."""
-        return State()
+        return PatternState()
 
     def advance(
-        self, state: State, events: Iterable[Seen], watermark_us: int, *, late_below_us: int | None = None
-    ) -> tuple[State, list[Detection]]:
+        self, state: PatternState, events: Iterable[Seen], watermark_us: int, *, late_below_us: int | None = None
+    ) -> tuple[PatternState, list[Detection]]:
         """Return the state after ``events`` and a watermark, and the detections that are certain by then.
 
         ``events`` may be in any order and contain repeats. Those below the watermark of the state are late: they are
@@ -170,8 +170,8 @@ class Pattern:
         return state, [self.detection(each) for each in matched]
 
     def add(
-        self, state: State, events: Iterable[Seen], watermark_us: int, *, late_below_us: int | None = None
-    ) -> State:
+        self, state: PatternState, events: Iterable[Seen], watermark_us: int, *, late_below_us: int | None = None
+    ) -> PatternState:
         """Return the state after events and a watermark, as :meth:`advance` does, before anything is matched."""
         bound_us = states.BEFORE_ALL_US if late_below_us is None else late_below_us
         self._add(state, events, max(state.watermark_us, bound_us))
@@ -179,7 +179,7 @@ class Pattern:
         state.watermark_us = max(state.watermark_us, watermark_us)
         return state
 
-    def match(self, state: State, turn: Turn | None = None) -> list[Complete]:
+    def match(self, state: PatternState, turn: Turn | None = None) -> list[Complete]:
         """Match the events below the watermark, and return the complete matches in order.
 
         With a ``turn``, no more than it allows; the next call continues.
@@ -205,7 +205,7 @@ class Pattern:
         """Return the most units of work of a detection with its values."""
         return self._detection_cost.units(match.node.units)
 
-    def _match_all(self, state: State) -> list[Complete]:
+    def _match_all(self, state: PatternState) -> list[Complete]:
         watermark_us = state.watermark_us
         found, timers, keys = list(state.complete), state.timers, state.keys
         state.complete.clear()
@@ -226,18 +226,18 @@ class Pattern:
         state.steps = state.taken = 0
         return found
 
-    def save(self, state: State) -> bytes:
+    def save(self, state: PatternState) -> bytes:
         """Return a state as bytes, which :meth:`load` of the same pattern reads."""
         return states.save(state, self.fingerprint)
 
-    def load(self, data: bytes) -> State:
+    def load(self, data: bytes) -> PatternState:
         """Return the state that was saved.
 
         :raises OtherPattern: the bytes are the state of a pattern with another text, or none
         """
         return states.load(data, self.fingerprint)
 
-    def _add(self, state: State, events: Iterable[Seen], late_below_us: int) -> None:
+    def _add(self, state: PatternState, events: Iterable[Seen], late_below_us: int) -> None:
         """Put events among those that wait."""
         keys, timers, counts = state.keys, state.timers, state.counts
         for seen in events:
@@ -259,7 +259,7 @@ class Pattern:
                     key.due_us = time_us
                     heappush(timers, (time_us, seen.key))
 
-    def _drop_stale(self, state: State) -> None:
+    def _drop_stale(self, state: PatternState) -> None:
         """Remove timers of keys whose time has changed, if they are first or many."""
         timers, keys = state.timers, state.keys
         if len(timers) > 2 * len(keys) + 16:
@@ -270,10 +270,10 @@ class Pattern:
 
     def _detection(self, match: Complete, attributes: dict[str, Any]) -> Detection:
         steps = self.declaration.steps
-        taken: list[Taken] = []
-        last: Node | None = match.node
+        taken: list[StepEvent] = []
+        last: MatchNode | None = match.node
         while last is not None:
-            taken.append(Taken(steps[last.step].name, last.seen.offset, last.seen.id))
+            taken.append(StepEvent(steps[last.step].name, last.seen.offset, last.seen.id))
             last = last.before
         events = tuple(reversed(taken))
         return Detection(self.name, match.key, match.at_us, events, self.declaration.subject, attributes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from wanderbus.patterns.automaton import EDGE_SHIFT, LOOP, Automaton, Denial, Joint, Reaction, Stage, Target
+from wanderbus.patterns.automaton import EDGE_SHIFT, LOOP, Automaton, Denial, Effect, Joint, Stage, Transition
 from wanderbus.patterns.costs import cost_of, reaction_cost
 from wanderbus.patterns.evaluation import compile_expression
 from wanderbus.patterns.tree import Step
@@ -27,8 +27,8 @@ class Tables:
         """True if a condition refers to earlier events."""
         self._where = [None if step.where is None else compile_expression(step.where, attributes) for step in steps]
         self._conditions = [cost_of(step.where) for step in steps]
-        self._reactions: list[dict[int, Reaction | None]] = [{} for _ in automaton.stages]
-        self._firsts: dict[int, tuple[Target, ...]] = {}
+        self._reactions: list[dict[int, Effect | None]] = [{} for _ in automaton.stages]
+        self._firsts: dict[int, tuple[Transition, ...]] = {}
         self._known = 0
         self.made = 0
         """Entries made so far, in units of their size."""
@@ -37,7 +37,7 @@ class Tables:
         ]
         """Edges of each stage to the end of the pattern that wait for an absence."""
 
-    def reaction(self, stage: int, leaves: int) -> Reaction | None:
+    def reaction(self, stage: int, leaves: int) -> Effect | None:
         """Return the effect of an event with ``leaves`` at ``stage``; None for no effect."""
         known = self._reactions[stage]
         if leaves not in known:
@@ -46,7 +46,7 @@ class Tables:
             known[leaves] = made
         return known[leaves]
 
-    def firsts(self, leaves: int) -> tuple[Target, ...]:
+    def firsts(self, leaves: int) -> tuple[Transition, ...]:
         """Return the stages at which an event with ``leaves`` may begin a match."""
         found = self._firsts.get(leaves)
         if found is None:
@@ -83,11 +83,11 @@ class Tables:
     def _takes(self, place: int, leaves: int) -> bool:
         return bool(leaves >> self.stages[place].step & 1)
 
-    def _target(self, bits: int, place: int) -> Target:
+    def _target(self, bits: int, place: int) -> Transition:
         step = self.stages[place].step
-        return Target(bits, place, step, self._where[step])
+        return Transition(bits, place, step, self._where[step])
 
-    def _make(self, stage: Stage, leaves: int) -> Reaction | None:
+    def _make(self, stage: Stage, leaves: int) -> Effect | None:
         bits: dict[int, int] = {}
         closes = 0
         denied: dict[int, int] = {}
@@ -119,7 +119,7 @@ class Tables:
         concerned = LOOP if loops else 0
         for edges in (*bits.values(), *denied.values()):
             concerned |= edges
-        return Reaction(targets, loop, closes, tuple(denials), concerned, cost)
+        return Effect(targets, loop, closes, tuple(denials), concerned, cost)
 
 
 def _ends_of(stage: Stage) -> list[tuple[int, Joint]]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wanderbus.event import Event
-from wanderbus.patterns.automaton import Node, Seen, node_after
+from wanderbus.patterns.automaton import MatchNode, Seen, node_after
 
 NEVER_US: Final = 2**63 - 1
 """Time after every event."""
@@ -22,10 +22,10 @@ BEFORE_ALL_US: Final = -(2**63)
 """Time before every event."""
 
 
-class Run(msgspec.Struct, gc=False):
+class PartialMatch(msgspec.Struct, gc=False):
     """A partial match: its last event, its first one, its stage, and the edges that are still open."""
 
-    node: Node
+    node: MatchNode
     start: Seen
     stage: int
     count: int
@@ -39,13 +39,13 @@ class KeyState(msgspec.Struct):
 
     waiting: dict[tuple[int, int], Seen]
     """Events at or above the watermark, by time and offset."""
-    runs: list[Run]
+    runs: list[PartialMatch]
     due_us: int = NEVER_US
     """Earliest time at which something happens: that of a waiting event, or of a partial match's end."""
     expires_us: int = NEVER_US
     """Earliest end of a partial match."""
     kept: int = 0
-    """Its part of :attr:`State.kept`."""
+    """Its part of :attr:`PatternState.kept`."""
     waiting_units: int = 0
     """Size of the events that wait."""
 
@@ -93,11 +93,11 @@ class Complete(NamedTuple):
     """A match that is complete: when it became so, its last event, and its key."""
 
     at_us: int
-    node: Node
+    node: MatchNode
     key: str
 
 
-class State(msgspec.Struct):
+class PatternState(msgspec.Struct):
     """State of one pattern, for any number of keys."""
 
     watermark_us: int = BEFORE_ALL_US
@@ -132,7 +132,7 @@ class State(msgspec.Struct):
         return sum(len(key.waiting) for key in self.keys.values())
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class StepEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An event of a detection: the step that took it, the event's offset and its id."""
 
     step: str
@@ -150,7 +150,7 @@ class Detection(msgspec.Struct, frozen=True):
     pattern: str
     key: str
     at_us: int
-    events: tuple[Taken, ...]
+    events: tuple[StepEvent, ...]
     subject: str
     attributes: dict[str, Any]
 
@@ -205,10 +205,10 @@ Order = list[tuple[int, int, int]]
 _SENTINEL: Final = (NEVER_US, NEVER_US, NEVER_US)
 
 
-def order_of(node: Node) -> Order:
+def order_of(node: MatchNode) -> Order:
     """Return the events of a match as matches are ordered."""
     order = [_SENTINEL]
-    last: Node | None = node
+    last: MatchNode | None = node
     while last is not None:
         order.append((last.seen.time_us, last.seen.offset, last.step))
         last = last.before
@@ -225,7 +225,7 @@ class OtherPattern(ValueError):
     """The bytes are the state of another pattern, or no state."""
 
 
-def save(state: State, pattern: str) -> bytes:
+def save(state: PatternState, pattern: str) -> bytes:
     """Return the state of the pattern with the fingerprint ``pattern`` as bytes."""
     complete: dict[str, list[Complete]] = {}
     for each in state.complete:
@@ -235,7 +235,7 @@ def save(state: State, pattern: str) -> bytes:
     return _ENCODER.encode(_Saved(pattern, state.watermark_us, state.counts, keys, state.steps, state.taken))
 
 
-def load(data: bytes, pattern: str) -> State:
+def load(data: bytes, pattern: str) -> PatternState:
     """Return the state that was saved; raise :class:`OtherPattern` if it is not that of ``pattern``."""
     try:
         saved = _DECODER.decode(data)
@@ -253,7 +253,7 @@ def load(data: bytes, pattern: str) -> State:
     timers = sorted((each.due_us, key) for key, each in keys.items())
     kept = sum(key.kept for key in keys.values()) + sum(each.node.units for each in complete)
     complete.sort(key=in_order)
-    return State(saved.watermark_us, keys, timers, saved.counts, kept, deque(complete), saved.steps, saved.taken)
+    return PatternState(saved.watermark_us, keys, timers, saved.counts, kept, deque(complete), saved.steps, saved.taken)
 
 
 def of_former_log(data: bytes) -> bytes:
@@ -287,9 +287,9 @@ def _saved_key(key: KeyState, complete: Iterable[Complete]) -> _SavedKey:
             seen.append(event)
         return place
 
-    def place_of_node(node: Node) -> int:
-        chain: list[Node] = []
-        last: Node | None = node
+    def place_of_node(node: MatchNode) -> int:
+        chain: list[MatchNode] = []
+        last: MatchNode | None = node
         while last is not None and id(last) not in nodes:
             chain.append(last)
             last = last.before
@@ -309,13 +309,13 @@ def _saved_key(key: KeyState, complete: Iterable[Complete]) -> _SavedKey:
     return _SavedKey(seen, rows, runs, list(key.waiting.values()), ended)
 
 
-def _loaded_key(saved: _SavedKey) -> tuple[KeyState, list[tuple[int, Node]]]:
-    nodes: list[Node] = []
+def _loaded_key(saved: _SavedKey) -> tuple[KeyState, list[tuple[int, MatchNode]]]:
+    nodes: list[MatchNode] = []
     for before, step, event in saved.nodes:
         previous = None if before < 0 else nodes[before]
         nodes.append(node_after(previous, step, saved.events[event]))
     runs = [
-        Run(nodes[run.node], saved.events[run.start], run.stage, run.count, run.open, run.deadline_us)
+        PartialMatch(nodes[run.node], saved.events[run.start], run.stage, run.count, run.open, run.deadline_us)
         for run in saved.runs
     ]
     waiting = {(seen.time_us, seen.offset): seen for seen in saved.waiting}

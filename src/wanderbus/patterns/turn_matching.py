@@ -7,8 +7,8 @@ from heapq import heappop, heappush
 
 from wanderbus.patterns.automaton import Cost
 from wanderbus.patterns.costs import WAITING
-from wanderbus.patterns.matcher import Ended, Matcher
-from wanderbus.patterns.state import NEVER_US, Complete, KeyState, State, in_order
+from wanderbus.patterns.matcher import Ended, PatternMatcher
+from wanderbus.patterns.state import NEVER_US, Complete, KeyState, PatternState, in_order
 from wanderbus.patterns.turns import Turn
 
 
@@ -20,7 +20,7 @@ class TurnMatching:
     instant, so that detections are in one order, whatever the turns.
     """
 
-    def __init__(self, state: State, matcher: Matcher, turn: Turn, detection: Cost) -> None:
+    def __init__(self, state: PatternState, matcher: PatternMatcher, turn: Turn, detection: Cost) -> None:
         """``detection`` is the work of a detection, which is spent when its match is taken."""
         self._state = state
         self._matcher = matcher

@@ -26,7 +26,7 @@ from deltalake.exceptions import DeltaError
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.quality import TableCounts
-from wanderbus.pipeline.tables import TABLES, Table
+from wanderbus.pipeline.tables import TABLES, TableSpecification
 from wanderbus.pipeline.tables.schemas import columns_in
 
 _log = logging.getLogger("wanderbus.pipeline")
@@ -43,7 +43,7 @@ _SPEC: Final = "https://openlineage.io/spec"
 _CORE: Final = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs"
 
 
-class Run(msgspec.Struct, frozen=True):
+class JobRun(msgspec.Struct, frozen=True):
     """One run of a job as its last event describes it; times are in ISO 8601."""
 
     id: str
@@ -75,9 +75,9 @@ class LineageRun:
         lake: Path,
         job: str,
         *,
-        tables: Sequence[Table] = TABLES,
+        tables: Sequence[TableSpecification] = TABLES,
         logs: Sequence[Path] = (),
-        inputs: Sequence[Table] = (),
+        inputs: Sequence[TableSpecification] = (),
         copy: Path | None = None,
     ) -> None:
         self._lake = lake.resolve()
@@ -124,7 +124,7 @@ class LineageRun:
             {**_dataset(self._lake, table), "facets": {"version": _version_facet(number)}} for table, number in found
         ]
 
-    def _wrote(self, table: Table) -> dict[str, Any] | None:
+    def _wrote(self, table: TableSpecification) -> dict[str, Any] | None:
         """Return the dataset of a table if the run has changed it."""
         before, now = self._versions[table.name], _version(self._lake, table)
         if now == before:
@@ -186,13 +186,13 @@ def _append(path: Path, line: bytes) -> None:
             raise
 
 
-def runs(lake: Path) -> list[Run]:
+def runs(lake: Path) -> list[JobRun]:
     """Return the runs of a lake in the order in which they began; an incomplete last line is passed over."""
     try:
         lines = (lake / LINEAGE_FILE).read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    found: dict[str, Run] = {}
+    found: dict[str, JobRun] = {}
     for line in lines:
         try:
             event = msgspec.json.decode(line)
@@ -201,11 +201,11 @@ def runs(lake: Path) -> list[Run]:
         identifier, at = event["run"]["runId"], event["eventTime"]
         error = event["run"].get("facets", {}).get("errorMessage", {}).get("message")
         began = found[identifier].began if identifier in found else at
-        found[identifier] = Run(identifier, event["job"]["name"], event["eventType"], began, at, error)
+        found[identifier] = JobRun(identifier, event["job"]["name"], event["eventType"], began, at, error)
     return list(found.values())
 
 
-def _quality(table: Table, counts: TableCounts) -> dict[str, Any]:
+def _quality(table: TableSpecification, counts: TableCounts) -> dict[str, Any]:
     """Return the facet of the checks; those of all checks that drop rows are one.
 
     It is no standard facet: OpenLineage has assertions for the inputs of a run alone.
@@ -233,7 +233,7 @@ def _written(directory: Path, before: int, now: int) -> _Written:
     return _Written(rows, size, files)
 
 
-def _version(lake: Path, table: Table) -> int:
+def _version(lake: Path, table: TableSpecification) -> int:
     """Return the newest version of a table, -1 if it does not exist yet."""
     target = LakeTable(lake, table)
     return DeltaTable(target.directory).version() if target.exists else -1
@@ -246,7 +246,7 @@ def _log_read(log: Path, span: tuple[int, int]) -> dict[str, Any]:
     return {"namespace": "file", "name": str(log), "inputFacets": {"wanderbus_offsets": facet}}
 
 
-def _dataset(lake: Path, table: Table) -> dict[str, str]:
+def _dataset(lake: Path, table: TableSpecification) -> dict[str, str]:
     return {"namespace": "file", "name": str(lake / table.directory)}
 
 

@@ -5,15 +5,15 @@ A planner is pure: loads in, placement out. One subject stays on one server, how
 
 from __future__ import annotations
 
-from wanderbus.planning.loads import Activity, Interest, Weights, load_us, loads_of
+from wanderbus.planning.loads import Activity, SubjectInterest, Weights, load_us, loads_of
 from wanderbus.planning.placing import Placement, least_max_load, place
 from wanderbus.planning.plan_file import Plan, decode_plan, encode_plan, make_plan
 
 __all__ = [
     "Activity",
-    "Interest",
     "Placement",
     "Plan",
+    "SubjectInterest",
     "Weights",
     "decode_plan",
     "encode_plan",

@@ -9,10 +9,10 @@ from wanderbus.filters import parse
 from wanderbus.filters.merging import merge_conjunctions, uncovered_conjunctions
 from wanderbus.filters.normal import Conjunction
 from wanderbus.filters.normalising import normal_form
-from wanderbus.planning.loads import Interest
+from wanderbus.planning.loads import SubjectInterest
 
 
-def interest_of(subscriptions: Iterable[tuple[str, str, int]]) -> Interest:
+def interest_of(subscriptions: Iterable[tuple[str, str, int]]) -> SubjectInterest:
     """Return the interest of ``subscriptions`` to one subject: expression, language, and how many have both."""
     conjunctions: dict[Conjunction, None] = {}
     count = rejected = 0
@@ -24,7 +24,7 @@ def interest_of(subscriptions: Iterable[tuple[str, str, int]]) -> Interest:
             continue
         count += several
         conjunctions |= dict.fromkeys(form)
-    return Interest(
+    return SubjectInterest(
         subscriptions=count,
         filters=len(conjunctions),
         uncovered=len(uncovered_conjunctions(conjunctions)),

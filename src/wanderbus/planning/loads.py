@@ -18,7 +18,7 @@ class Activity(msgspec.Struct, frozen=True):
     log_bytes: int = 0
 
 
-class Interest(msgspec.Struct, frozen=True):
+class SubjectInterest(msgspec.Struct, frozen=True):
     """Interest in a subject, in numbers of filters."""
 
     subscriptions: int = 0
@@ -31,9 +31,9 @@ class Interest(msgspec.Struct, frozen=True):
     rejected: int = 0
     """Subscriptions whose expression cannot be parsed; no other number counts them."""
 
-    def __add__(self, other: Interest) -> Interest:
+    def __add__(self, other: SubjectInterest) -> SubjectInterest:
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        return Interest(*(mine + its for mine, its in pairs))
+        return SubjectInterest(*(mine + its for mine, its in pairs))
 
 
 class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,10 +52,10 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 WEIGHTS: Final = Weights()
 
 NO_ACTIVITY: Final = Activity()
-NO_INTEREST: Final = Interest()
+NO_INTEREST: Final = SubjectInterest()
 
 
-def load_us(activity: Activity, interest: Interest, weights: Weights = WEIGHTS) -> int:
+def load_us(activity: Activity, interest: SubjectInterest, weights: Weights = WEIGHTS) -> int:
     """Return the load of a subject in whole microseconds of one processor: at least 0.
 
     An event is matched against the merged filters, which are those that a domain propagates.
@@ -66,7 +66,7 @@ def load_us(activity: Activity, interest: Interest, weights: Weights = WEIGHTS) 
 
 
 def loads_of(
-    activities: Mapping[str, Activity], interests: Mapping[str, Interest], weights: Weights = WEIGHTS
+    activities: Mapping[str, Activity], interests: Mapping[str, SubjectInterest], weights: Weights = WEIGHTS
 ) -> dict[str, int]:
     """Return the load of each subject that has events or subscriptions; one without events has the load 0.
 

@@ -24,7 +24,7 @@ _NOTE_CHARACTERS_MAX: Final = 150
 _INK, _PALE, _FAINT = "#1f4e79", "#dbe7f3", "#c0392b"
 
 
-class Node(NamedTuple):
+class PlotNode(NamedTuple):
     """A node: its name and lines of text; ``is_away`` draws it in another colour."""
 
     name: str
@@ -41,7 +41,7 @@ class Arrow(NamedTuple):
     is_broken: bool = False
 
 
-def network(nodes: Sequence[Node], arrows: Sequence[Arrow], notes: Sequence[str] = ()) -> str:
+def network(nodes: Sequence[PlotNode], arrows: Sequence[Arrow], notes: Sequence[str] = ()) -> str:
     """Return an SVG document of the nodes and arrows, with ``notes`` below them."""
     notes = [_shortened(each) for each in notes]
     height = _LINE * (1 + max((len(node.lines) for node in nodes), default=0)) + 12
@@ -66,7 +66,7 @@ def _on_circle(place: int, count: int, radius: float, width: float, height: floa
     return width / 2 + radius * math.cos(angle), height / 2 + radius * math.sin(angle)
 
 
-def _node(node: Node, centre: Point, height: float) -> Iterator[str]:
+def _node(node: PlotNode, centre: Point, height: float) -> Iterator[str]:
     left, top = centre[0] - _NODE_WIDTH / 2, centre[1] - height / 2
     yield rect(left, top, _NODE_WIDTH, height, _FAINT if node.is_away else _INK)
     yield rect(left + 1.5, top + 1.5, _NODE_WIDTH - 3, height - 3, "white" if node.is_away else _PALE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.runtime.log.log_reader import NotKept, Place, read_frames
+from wanderbus.runtime.log.log_reader import NotKept, RecordPlace, read_frames
 from wanderbus.runtime.segment_files import durable_end
 from wanderbus.segments import LogPlace, record_checksum
 
@@ -31,7 +31,7 @@ def checksum_before(directory: Path, offset: int, known: Known | None = None) ->
     if offset == 0:
         return None
     try:
-        frame, _ = next(read_frames(directory, offset - 1, offset, None if known is None else Place(*known)))
+        frame, _ = next(read_frames(directory, offset - 1, offset, None if known is None else RecordPlace(*known)))
     except (NotKept, LogCorrupt):
         return None
     return record_checksum(frame.offset, frame.at_us, frame.payload)

@@ -68,7 +68,7 @@ from wanderbus.server.extensions import Extensions
 from wanderbus.server.history_reading import HistoryReading
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, MulticastPort, Port, SIPPort, StreamPort, UdpPort
-from wanderbus.server.role import Offer, StatefulRole
+from wanderbus.server.role import HostOffer, StatefulRole
 from wanderbus.server.validation import user_uri
 from wanderbus.settings.bounds import bounds_of
 from wanderbus.sip.authentication.digest import Authenticator, Secret
@@ -157,7 +157,7 @@ class BrokerRole(StatefulRole):
         uri = user_uri(self._settings.broker_user, self._settings.domain)
         return f"<{uuid.uuid5(uuid.NAMESPACE_URL, f'{uri};server={self._state.server}').urn}>"
 
-    async def open(self, offer: Offer) -> None:
+    async def open(self, offer: HostOffer) -> None:
         """Make the broker. Loading a kernel now delays nobody; a few subscriptions need none."""
         self._offer = offer
         kernel = await loaded_kernel("numpy") if len(self._state.subscriptions) > SCANNED_MAX else None

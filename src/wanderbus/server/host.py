@@ -31,7 +31,7 @@ from wanderbus.runtime.net.driver import Driver, Unmade
 from wanderbus.runtime.net.sip_trace import SipRecorder
 from wanderbus.server.kernel import loaded_kernel
 from wanderbus.server.ports import Bound, SIPPort, bind
-from wanderbus.server.role import Offer, Role, StatefulRole
+from wanderbus.server.role import HostOffer, Role, StatefulRole
 from wanderbus.server.storage import Storage
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.authentication.verdicts import LoginRefused
@@ -39,7 +39,7 @@ from wanderbus.sip.authentication.verdicts import LoginRefused
 _log = logging.getLogger("wanderbus.server")
 
 
-class Directory(msgspec.Struct, frozen=True):
+class DataDirectory(msgspec.Struct, frozen=True):
     """The data directory of a process."""
 
     path: Path
@@ -66,7 +66,7 @@ class Host:
         self,
         roles: Sequence[Role],
         *,
-        directory: Directory | None = None,
+        directory: DataDirectory | None = None,
         sip_trace: Path | None = None,
         users: Mapping[str, Secret] | None = None,
     ) -> None:
@@ -178,8 +178,8 @@ class Host:
                 states.append(each.state)
         return states
 
-    def _offer(self, running: _RunningRole) -> Offer:
-        return Offer(
+    def _offer(self, running: _RunningRole) -> HostOffer:
+        return HostOffer(
             feed=running.feed,
             refusals=self._refusals,
             directory=None if self._directory is None else self._directory.path,

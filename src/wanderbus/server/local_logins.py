@@ -37,7 +37,7 @@ def operator_name(users: Mapping[str, Secret]) -> str:
     return name
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
+class LocalAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Address of a started server, for agents on its computer, and what they need to know."""
 
     server: Address
@@ -64,7 +64,7 @@ class LocalLogins:
         users: Mapping[str, Secret],
         operator: str | None,
         roles: Mapping[str, str],
-        reached: Reached,
+        reached: LocalAddress,
     ) -> None:
         self._domain = domain
         self._users = users

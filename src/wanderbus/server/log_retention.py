@@ -35,7 +35,7 @@ REMOVED_AT_ONCE: Final = 16
 """Largest number of segments that one pass removes: saves of the state wait meanwhile."""
 
 
-class History(NamedTuple):
+class NeededRecords(NamedTuple):
     """First records that readers within the server still need, by name, as of the records below ``offset``.
 
     They are the ``subscriptions`` that begin in the past and have not caught up, and the matching ``engine``.
@@ -45,9 +45,9 @@ class History(NamedTuple):
     needed: Mapping[str, int]
 
 
-NO_HISTORY: Final = History(0, {})
+NO_HISTORY: Final = NeededRecords(0, {})
 
-_UNKNOWN: Final = History(0, {"subscriptions": 0})
+_UNKNOWN: Final = NeededRecords(0, {"subscriptions": 0})
 """Before the first records of a run are durable, everything may be needed."""
 
 
@@ -71,12 +71,12 @@ class LogRetention:
         """Readers that have read this log: while it is open, nothing replaces it."""
         self._published: LogPolicy | None = None
         self._history = _UNKNOWN
-        self._durable_history: History | None = None
+        self._durable_history: NeededRecords | None = None
         """Latest value of it that is durable, so that no crash can undo it."""
         self.fault: Exception | None = None
         """Error after which nothing more is removed."""
 
-    def run(self, now_us: int, history: History = NO_HISTORY) -> None:
+    def run(self, now_us: int, history: NeededRecords = NO_HISTORY) -> None:
         """Remove the segments that nobody needs; an error ends retention until the next start, with a line in the log.
 
         :param history: records that readers within the server need now
@@ -102,7 +102,7 @@ class LogRetention:
             replace_file(self._disk, path, msgspec.json.encode(policy) + b"\n")
         self._published = policy
 
-    def _history_holds(self, history: History) -> Sequence[Hold]:
+    def _history_holds(self, history: NeededRecords) -> Sequence[Hold]:
         """Return the holds for readers within the server: a crash may set them back to the last durable offsets."""
         if self._history.offset <= self._log.durable_offset:
             self._durable_history = self._history

@@ -7,7 +7,7 @@ from typing import Unpack
 from wanderbus.config import ProxyArguments, ProxySettings
 from wanderbus.machine import Address
 from wanderbus.server import validation
-from wanderbus.server.host import Directory, Host
+from wanderbus.server.host import DataDirectory, Host
 from wanderbus.server.hosted_server import HostedServer
 from wanderbus.server.sip_role import SIPRole
 from wanderbus.settings.reading import make
@@ -42,7 +42,7 @@ class ProxyServer(HostedServer):
         sip = self._sip = SIPRole(settings, self._secrets, routing=self._routing, relay=relay)
         return Host(
             [sip] if relay is None else [relay, sip],
-            directory=Directory(settings.data_dir, "registrations and keys"),
+            directory=DataDirectory(settings.data_dir, "registrations and keys"),
             sip_trace=settings.sip_trace,
             users=self._secrets,
         )

@@ -12,11 +12,11 @@ from wanderbus.machine import Address, Machine, Output, shown
 from wanderbus.relay import NG_SOCKET, ClosePort, OpenPort, PortOpened, PortRefused, Relay, RelayLimits, Side
 from wanderbus.relay.statistics import of_relay
 from wanderbus.runtime.net.driver import open_udp
-from wanderbus.runtime.net.relayed_connections import Listener
+from wanderbus.runtime.net.relayed_connections import RelayedListener
 from wanderbus.runtime.net.relayed_datagrams import DatagramPort
 from wanderbus.runtime.system_random import SystemRandom
 from wanderbus.server.ports import Bound, Port, UdpPort
-from wanderbus.server.role import Offer, Role
+from wanderbus.server.role import HostOffer, Role
 from wanderbus.settings.server import RelaySettings
 
 LOOPBACK: Final = "127.0.0.1"
@@ -41,8 +41,8 @@ class RelayRole(Role):
         self.host = _ip(settings.address or LOOPBACK, "address")
         """Address of the relayed streams."""
         self._limits = settings.limits or RelayLimits()
-        self._open: dict[Side, DatagramPort | Listener] = {}
-        self._offer: Offer | None = None
+        self._open: dict[Side, DatagramPort | RelayedListener] = {}
+        self._offer: HostOffer | None = None
         proxies = [_ip(each, "ng_from") for each in settings.ng_from]
         if not proxies and not ip_address(self.ng_address[0]).is_loopback:
             raise ConfigurationError(
@@ -57,7 +57,7 @@ class RelayRole(Role):
             loopback=settings.loopback_peers or ip_address(self.host).is_loopback,
         )
 
-    async def open(self, offer: Offer) -> None:
+    async def open(self, offer: HostOffer) -> None:
         """Fail now rather than at the first call if streams cannot be bound."""
         self._offer = offer
         try:
@@ -109,9 +109,9 @@ class RelayRole(Role):
         places = f"{self._table}address {self.host} or ng_listen {shown(self.ng_address)}"
         return ConfigurationError(f"{places} cannot be used: {error.strerror}")
 
-    def _opened(self, side: Side, address: Address) -> DatagramPort | Listener:
+    def _opened(self, side: Side, address: Address) -> DatagramPort | RelayedListener:
         if side.transport == "TCP":
-            return Listener(side, address, self._limits)
+            return RelayedListener(side, address, self._limits)
         port = DatagramPort(side, address)
         other = self._open.get(side.other)
         if isinstance(other, DatagramPort):

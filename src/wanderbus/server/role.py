@@ -21,7 +21,7 @@ from wanderbus.runtime.net.certificate import OwnCertificate, own_certificate
 from wanderbus.server.ports import Bound, Port
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the host offers to one role."""
 
     feed: Callable[[Input], None]
@@ -52,7 +52,7 @@ class Role(Protocol):
     reads_clock: bool = False
     """True if every batch of inputs begins with ``ClockRead``."""
 
-    async def open(self, offer: Offer) -> None:
+    async def open(self, offer: HostOffer) -> None:
         """Do everything that may take long or fail, before any role binds a port; the state is loaded."""
         return
 

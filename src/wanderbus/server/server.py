@@ -38,9 +38,9 @@ from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.domain_settings import check_user_domains
 from wanderbus.server.event_domain_member import member_of
 from wanderbus.server.extensions import extensions_of
-from wanderbus.server.host import Directory, Host
+from wanderbus.server.host import DataDirectory, Host
 from wanderbus.server.hosted_server import HostedServer
-from wanderbus.server.local_logins import LocalLogins, Reached, operator_name
+from wanderbus.server.local_logins import LocalAddress, LocalLogins, operator_name
 from wanderbus.server.login_service import operator_password, start_login_service
 from wanderbus.server.role import Role
 from wanderbus.server.sip_role import SIPRole
@@ -158,7 +158,7 @@ class Server(HostedServer):
     def _make_host(self) -> Host:
         settings = self._settings
         keep = Keep(settings.log_keep_s, settings.log_keep_bytes)
-        directory = Directory(
+        directory = DataDirectory(
             settings.data_dir, "events and keys", settings.disk_reserve_bytes, keep, new_name=settings.event_server
         )
         return Host(self._make_roles(), directory=directory, sip_trace=settings.sip_trace, users=self._users)
@@ -201,9 +201,9 @@ class Server(HostedServer):
             self._reached(),
         )
 
-    def _reached(self) -> Reached:
+    def _reached(self) -> LocalAddress:
         settings, target = self._settings, self.sip_server or Target("UDP", self.address)
-        return Reached(
+        return LocalAddress(
             server=target.address,
             server_name=target.server_name,
             transport=cast(Literal["udp", "tcp", "tls"], target.transport.lower()),

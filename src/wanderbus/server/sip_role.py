@@ -26,7 +26,7 @@ from wanderbus.server.access_settings import access_policy
 from wanderbus.server.domain_settings import name_servers, other_domains
 from wanderbus.server.ports import Bound, Port, SIPPort, UdpPort
 from wanderbus.server.relay_role import RelayRole
-from wanderbus.server.role import Offer, Role
+from wanderbus.server.role import HostOffer, Role
 from wanderbus.sip.authentication.digest import Secret
 from wanderbus.sip.proxy.bindings import BindingsWritten
 from wanderbus.sip.proxy.default_routing import OnPathRouting
@@ -86,7 +86,7 @@ class SIPRole(Role):
         self._relays: Sequence[Address] = ()
         self._commands_from = ""
 
-    async def open(self, offer: Offer) -> None:
+    async def open(self, offer: HostOffer) -> None:
         """Open the stored registrations; :class:`StorageError` if the data directory cannot be used."""
         assert offer.directory is not None
         self._offer = offer

@@ -17,7 +17,7 @@ from wanderbus.records import SERVER_LOG
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles
 from wanderbus.runtime.log.committer import Committer, LogEntry
 from wanderbus.runtime.log.retention_policy import Keep
-from wanderbus.server.log_retention import History, LogRetention
+from wanderbus.server.log_retention import LogRetention, NeededRecords
 
 _log = logging.getLogger("wanderbus.server")
 
@@ -158,7 +158,7 @@ class Storage:
             for state in self._states:
                 for name, offset in state.first_needed().items():
                     needed[name] = min(offset, needed.get(name, offset))
-            history = History(self._states[0].offset, needed)
+            history = NeededRecords(self._states[0].offset, needed)
             self._committer.between_saves(lambda: self._retention.run(time.time_ns() // 1_000, history))
             if not self._shortage:
                 self._committer.between_saves(self.files.store.compact)

@@ -23,7 +23,7 @@ ROLES: Final[tuple[Role, ...]] = ("access", "resolution", "directory")
 KEY_BYTES: Final = 32
 
 
-class DomainServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DomainServerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server of the domain."""
 
     address: str
@@ -73,7 +73,7 @@ class EventDomainSettings(msgspec.Struct, frozen=True, kw_only=True):
     hash_key: str
     """Secret key in hexadecimal, by which subjects are hashed to channel groups; it never changes."""
 
-    servers: Mapping[str, DomainServer]
+    servers: Mapping[str, DomainServerSettings]
     """Servers by their names, each with ``address``, ``public_key`` and ``roles`` (SPEC J-01)."""
 
     groups: int = GROUPS

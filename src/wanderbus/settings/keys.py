@@ -116,7 +116,7 @@ class Key(msgspec.Struct, frozen=True):
         return " or ".join([*words, *(['"none"'] if self.takes_none else [])])
 
 
-class Table(msgspec.Struct, frozen=True):
+class KeyTable(msgspec.Struct, frozen=True):
     """One table, or the top level of the file: its struct, and the fields in their order."""
 
     path: tuple[str, ...]
@@ -125,7 +125,7 @@ class Table(msgspec.Struct, frozen=True):
     defaults: Any
     """Instance with the defaults; None at the top, which may have keys without a default."""
     keys: Mapping[str, Key]
-    tables: Mapping[str, Table]
+    tables: Mapping[str, KeyTable]
 
     @property
     def doc(self) -> str:
@@ -140,12 +140,12 @@ class Table(msgspec.Struct, frozen=True):
 
 
 @cache
-def table_of(kind: type[msgspec.Struct]) -> Table:
+def table_of(kind: type[msgspec.Struct]) -> KeyTable:
     """Return the top-level table of a file of settings."""
     return _table(kind, (), kind, None, None)
 
 
-def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any) -> Table:
+def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any) -> KeyTable:
     keys, tables = {}, {}
     for field in msgspec.structs.fields(kind):
         if path and field.name in NO_KEYS.get((top, path[-1]), ()):
@@ -158,7 +158,7 @@ def _table(top: Any, path: tuple[str, ...], kind: Any, owner: Any, defaults: Any
             tables[field.name] = _table(top, below, inner, kind, default or inner())
         else:
             keys[field.name] = Key(below, members, default, kind)
-    return Table(path, owner, defaults, keys, tables)
+    return KeyTable(path, owner, defaults, keys, tables)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

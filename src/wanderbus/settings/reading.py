@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar, Union
 import msgspec
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.settings.keys import Key, Table, table_of
+from wanderbus.settings.keys import Key, KeyTable, table_of
 
 Settings = TypeVar("Settings", bound=msgspec.Struct)
 
@@ -54,7 +54,7 @@ class _Reading:
         self._file = file
         self._known = [key.name for key in table_of(kind).all_keys()]
 
-    def table(self, table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
+    def table(self, table: KeyTable, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a table; subtables are structs."""
         values: dict[str, Any] = {}
         for name, value in given.items():
@@ -69,7 +69,7 @@ class _Reading:
                 self._refuse(path, f"invalid value {_shown(value)} (expected a table: write [{path}])")
         return values
 
-    def _struct(self, table: Table, given: Mapping[str, Any]) -> Any:
+    def _struct(self, table: KeyTable, given: Mapping[str, Any]) -> Any:
         values = self.table(table, given)
         try:
             return msgspec.structs.replace(table.defaults, **values)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wanderbus.settings.keys import OPTIONAL, Key, Table, table_of
+from wanderbus.settings.keys import OPTIONAL, Key, KeyTable, table_of
 
 _COLUMNS: Final = 120
 
@@ -55,7 +55,7 @@ def sample(kind: type[msgspec.Struct]) -> str:
     return "\n".join(_lines(table_of(kind))) + "\n"
 
 
-def _lines(table: Table) -> Iterator[str]:
+def _lines(table: KeyTable) -> Iterator[str]:
     # In TOML, lines after the heading of a table belong to it, so keys that are tables come last.
     for key in sorted(table.keys.values(), key=lambda key: key.default == {}):
         yield from ("", *_comment(key.doc), *_setting(key))
@@ -85,7 +85,7 @@ def reference(kind: type[msgspec.Struct]) -> str:
     return "\n".join(_reference(table_of(kind)))
 
 
-def _reference(table: Table) -> Iterator[str]:
+def _reference(table: KeyTable) -> Iterator[str]:
     if table.path:
         yield from (f"### [{'.'.join(table.path)}]", "", table.doc, "")
     if table.keys:

@@ -47,7 +47,7 @@ def delayed_link(
     return python("wanderbus.testbed.delayed_link", *ends, str(delay_s), str(packet_bytes_max))
 
 
-class Direction:
+class LinkDirection:
     """Packets from one end to the other, each with the same delay."""
 
     def __init__(self, delay_s: float, send: Callable[[bytes], None], packet_bytes_max: int = PACKET_BYTES_MAX) -> None:
@@ -85,8 +85,8 @@ def device(namespace: str, name: str) -> int:
 
 def carry(one: int, other: int, delay_s: float, packet_bytes_max: int) -> None:
     """Forward packets between two devices for ever."""
-    ways = {one: Direction(delay_s, lambda packet: _write(other, packet), packet_bytes_max)}
-    ways[other] = Direction(delay_s, lambda packet: _write(one, packet), packet_bytes_max)
+    ways = {one: LinkDirection(delay_s, lambda packet: _write(other, packet), packet_bytes_max)}
+    ways[other] = LinkDirection(delay_s, lambda packet: _write(one, packet), packet_bytes_max)
     while True:
         dues_s = [way.due_s for way in ways.values() if way.due_s is not None]
         wait_s = max(0.0, min(dues_s) - time.monotonic()) if dues_s else None

@@ -17,7 +17,7 @@ import pytest
 
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.analytics import Analysis, Ranking, Totals, page, write_page
-from wanderbus.pipeline.analytics.report import Refresh, charts
+from wanderbus.pipeline.analytics.report import PageRefresh, charts
 from wanderbus.pipeline.analytics.report.tables import device_name, duration
 
 START_US = 1_700_000_000_000_000
@@ -209,7 +209,7 @@ def test_t08_the_page_names_the_tables_that_rejected_records() -> None:
 
 def test_t08_only_a_live_page_reloads_itself() -> None:
     assert "http-equiv" not in page(analysis())
-    assert "<meta http-equiv='refresh' content='7'>" in page(analysis(), refresh=Refresh(7.0))
+    assert "<meta http-equiv='refresh' content='7'>" in page(analysis(), refresh=PageRefresh(7.0))
 
 
 def test_t08_the_file_is_replaced_in_one_step_and_keeps_the_former_if_that_fails(

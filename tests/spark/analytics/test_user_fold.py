@@ -15,10 +15,10 @@ from wanderbus import records
 from wanderbus.broker.state.drops import drops_of
 from wanderbus.broker.state.durations import Durations
 from wanderbus.broker.state.rows import SessionRow
-from wanderbus.pipeline.analytics.user_fold import Entry, Fate, Match, Taking, UserFold
+from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Match, Taking, UserFold
 
 
-def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Entry]:
+def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[FoldEntry]:
     """Yield the entries of one user, as plain Python."""
     owners: dict[str, tuple[str, str]] = {}
     own: dict[str, Any]
@@ -27,62 +27,62 @@ def entries_of(written: Iterable[records.AnyRecord], user: str) -> Iterator[Entr
         at_us = record.at_us
         match record:
             case records.Started():
-                yield Entry(None, offset, at_us, "started")
+                yield FoldEntry(None, offset, at_us, "started")
             case records.Published(delivery=delivery):
                 for each in delivery.notified:
                     if each.user == user:
                         own = {"last": each.number, "subscriptions": list(each.subscriptions)}
-                        yield Entry(each.session, offset, at_us, "notified", subject=record.event.subject, **own)
+                        yield FoldEntry(each.session, offset, at_us, "notified", subject=record.event.subject, **own)
             case records.Matched(events=events):
                 for each in (notified for event in events for notified in event.notified):
                     if each.user == user:
                         own = {"last": each.number, "subscriptions": list(each.subscriptions)}
-                        yield Entry(each.session, offset, at_us, "notified", **own)
+                        yield FoldEntry(each.session, offset, at_us, "notified", **own)
             case records.Replayed() if record.user == user:
                 for number in range(record.first, record.first + len(record.events)):
                     own = {"last": number, "subscriptions": [record.subscription]}
-                    yield Entry(record.session, offset, at_us, "notified", **own)
+                    yield FoldEntry(record.session, offset, at_us, "notified", **own)
             case records.Subscribed(subscription=subscription, inherits=inherits):
                 owners[subscription.id] = (subscription.owner, subscription.session)
                 if subscription.owner == user:
                     if subscription.device:
                         own = {"subscriptions": [subscription.id], "device": subscription.device}
-                        yield Entry(subscription.session, offset, at_us, "bound", **own)
+                        yield FoldEntry(subscription.session, offset, at_us, "bound", **own)
                     if inherits:
                         pair = [inherits, subscription.id]
-                        yield Entry(subscription.session, offset, at_us, "inherited", subscriptions=pair)
+                        yield FoldEntry(subscription.session, offset, at_us, "inherited", subscriptions=pair)
             case records.Forgotten(subscriptions=forgotten):
                 for identity in forgotten:
                     if owners[identity][0] == user:
-                        yield Entry(owners[identity][1], offset, at_us, "forgotten", subscriptions=[identity])
+                        yield FoldEntry(owners[identity][1], offset, at_us, "forgotten", subscriptions=[identity])
             case records.Acknowledged() if record.user == user:
                 own = {"last": record.number, "device": record.device, "resumed": record.resumed}
                 several = list(record.subscriptions)
-                yield Entry(record.session, offset, at_us, "acknowledged", subscriptions=several, **own)
+                yield FoldEntry(record.session, offset, at_us, "acknowledged", subscriptions=several, **own)
             case records.Dropped() if record.user == user:
                 yield dropped(offset, record)
             case records.Attached() if record.user == user:
                 own = {"first": record.epoch, "device": record.device}
-                yield Entry(record.session, offset, at_us, "attached", **own)
+                yield FoldEntry(record.session, offset, at_us, "attached", **own)
                 for kind, several_marks in (("begins_behind", record.taken), ("redelivered", record.redelivered)):
                     for identity, number in several_marks:
                         mark = {"last": number, "device": record.device, "subscriptions": [identity]}
-                        yield Entry(record.session, offset, at_us, kind, **mark)
+                        yield FoldEntry(record.session, offset, at_us, kind, **mark)
             case records.Left() if record.user == user:
-                yield Entry(record.session, offset, at_us, "left", device=record.device, reason=record.reason)
+                yield FoldEntry(record.session, offset, at_us, "left", device=record.device, reason=record.reason)
             case records.StatusChanged() if record.user == user:
                 own = {"device": record.device, "value": record.status, "reason": record.reason}
-                yield Entry(None, offset, at_us, "status", **own)
+                yield FoldEntry(None, offset, at_us, "status", **own)
             case records.DialogStored() if record.user == user:
-                yield Entry(None, offset, at_us, "dialog_stored", device=record.device, value=record.address)
+                yield FoldEntry(None, offset, at_us, "dialog_stored", device=record.device, value=record.address)
         for drop in drops_of(record):
             if drop.user == user:
                 yield dropped(offset, drop)
 
 
-def dropped(offset: int, record: records.Dropped) -> Entry:
+def dropped(offset: int, record: records.Dropped) -> FoldEntry:
     own: dict[str, Any] = {"first": record.first, "last": record.last, "reason": record.reason}
-    return Entry(record.session, offset, record.at_us, "dropped", subscriptions=list(record.subscriptions), **own)
+    return FoldEntry(record.session, offset, record.at_us, "dropped", subscriptions=list(record.subscriptions), **own)
 
 
 def folded(written: Iterable[records.AnyRecord], user: str) -> tuple[list[Fate | Taking], UserFold]:
@@ -170,8 +170,8 @@ def test_t08_a_match_has_one_fate_and_a_device_takes_it_once(seed: int, count: i
                 assert 0 <= each.away_us <= each.taken_us - each.match.at_us
 
 
-def entry(kind: str, at_us: int, **more: Any) -> Entry:
-    return Entry("default", at_us, at_us, kind, **more)
+def entry(kind: str, at_us: int, **more: Any) -> FoldEntry:
+    return FoldEntry("default", at_us, at_us, kind, **more)
 
 
 def test_t08_times_away_are_a_part_of_the_time_until_a_match_is_taken() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.spark.engine.records import subscription
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.engine.chunks import Chunk
-from wanderbus.pipeline.engine.requests import PAUSE_S_MIN, Beginning, Requests
+from wanderbus.pipeline.engine.chunks import MatchChunk
+from wanderbus.pipeline.engine.requests import PAUSE_S_MIN, Beginning, QueryRequests
 from wanderbus.pipeline.engine.results import Ended
 from wanderbus.runtime.services.engine import BEGIN, MATCHES, Begin, EventMatches, Matches, MatchesAsked
 from wanderbus.runtime.services.frames import ServiceAway
@@ -19,7 +19,7 @@ class Server:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.desk = Requests(self._check, lambda: self.now_s)
+        self.desk = QueryRequests(self._check, lambda: self.now_s)
 
     def begin(self, number: int, first: int = 0, *, of: str = "wb", ids: str = "", is_last: bool = True) -> None:
         wanted = tuple(subscription(each, "S", "") for each in ids)
@@ -44,9 +44,9 @@ def raw(value: msgspec.Struct) -> msgspec.Raw:
     return msgspec.Raw(msgspec.msgpack.encode(value))
 
 
-def chunk(first: int, end: int, *offsets: int) -> Chunk:
+def chunk(first: int, end: int, *offsets: int) -> MatchChunk:
     matches = [EventMatches(offset, ("a",)) for offset in offsets]
-    return Chunk(first, end, len(offsets), 0, len(offsets), b"".join(map(msgspec.msgpack.encode, matches)))
+    return MatchChunk(first, end, len(offsets), 0, len(offsets), b"".join(map(msgspec.msgpack.encode, matches)))
 
 
 def test_pieces_make_one_beginning() -> None:

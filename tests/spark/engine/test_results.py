@@ -8,13 +8,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from wanderbus.pipeline.engine.chunks import Chunk
+from wanderbus.pipeline.engine.chunks import MatchChunk
 from wanderbus.pipeline.engine.results import ANSWER_BYTES_MAX, CHUNK_BYTES, Ended, Results
 from wanderbus.runtime.services.engine import EventMatches
 
 
-def chunk(first: int, end: int, size: int = 0) -> Chunk:
-    return Chunk(first, end, 0, 0, 0, b"x" * size)
+def chunk(first: int, end: int, size: int = 0) -> MatchChunk:
+    return MatchChunk(first, end, 0, 0, 0, b"x" * size)
 
 
 def in_thread(work: Callable[[], object]) -> threading.Thread:
@@ -35,11 +35,11 @@ def test_chunks_are_returned_again_until_they_are_durable() -> None:
 def test_a_request_may_begin_within_a_chunk() -> None:
     results = Results(0)
     matches = [EventMatches(offset, (str(offset),)) for offset in range(20)]
-    results.put([Chunk(0, 30, 20, 0, 20, b"".join(map(msgspec.msgpack.encode, matches))), chunk(30, 31)])
+    results.put([MatchChunk(0, 30, 20, 0, 20, b"".join(map(msgspec.msgpack.encode, matches))), chunk(30, 31)])
     found = results.get(18, 0, 0)
     assert found is not None
     encoded = b"".join(map(msgspec.msgpack.encode, matches[18:]))
-    assert found == [Chunk(18, 30, 20, 0, 2, encoded), chunk(30, 31)]
+    assert found == [MatchChunk(18, 30, 20, 0, 2, encoded), chunk(30, 31)]
 
 
 def test_an_offset_before_the_first_one_is_lost() -> None:
@@ -57,7 +57,7 @@ def test_a_request_may_begin_behind_the_matches() -> None:
 
 
 @pytest.mark.parametrize("wrong", [chunk(6, 8), chunk(4, 8), chunk(5, 5)])
-def test_chunks_have_to_follow_each_other(wrong: Chunk) -> None:
+def test_chunks_have_to_follow_each_other(wrong: MatchChunk) -> None:
     with pytest.raises(ValueError, match="cannot follow"):
         Results(5).put([wrong])
 
@@ -81,7 +81,7 @@ def test_a_full_store_waits_until_matches_are_durable() -> None:
 
 def test_a_request_waits_for_matches() -> None:
     results = Results(0)
-    found: list[list[Chunk] | None] = []
+    found: list[list[MatchChunk] | None] = []
     getting = in_thread(lambda: found.append(results.get(0, 0, 30)))
     results.put([chunk(0, 4)])
     getting.join(5)

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from wanderbus.pipeline.engine.batches import Batches, in_order
-from wanderbus.pipeline.engine.chunks import Chunk, chunks_of
-from wanderbus.pipeline.engine.index_versions import Version
+from wanderbus.pipeline.engine.chunks import MatchChunk, chunks_of
+from wanderbus.pipeline.engine.index_versions import IndexVersion
 from wanderbus.pipeline.engine.requests import joined_matches
 from wanderbus.pipeline.engine.worker_index import WorkerIndex
 from wanderbus.runtime.services.engine import Begin, EventMatches
@@ -33,7 +33,7 @@ class Workers:
         self._random = random
         self._killed_share = killed_share
 
-    def index(self, version: Version, begin: Begin) -> WorkerIndex:
+    def index(self, version: IndexVersion, begin: Begin) -> WorkerIndex:
         """Return the index of some worker, brought up to a version."""
         place = self._random.randrange(len(self._indexes))
         index = self._indexes[place]
@@ -43,14 +43,14 @@ class Workers:
         return index
 
 
-def matched(log: Path, begin: Begin, end: int, workers: Workers, random: Random, batch_max: int) -> list[Chunk]:
+def matched(log: Path, begin: Begin, end: int, workers: Workers, random: Random, batch_max: int) -> list[MatchChunk]:
     """Match the log up to ``end`` in batches of random sizes."""
     batches = Batches(log, begin, Bytes)
-    found: list[Chunk] = []
+    found: list[MatchChunk] = []
     while (first := batches.next) < end:
         stop = min(end, first + random.randint(1, batch_max))
         batch = batches.take(stop, random.randint(1, 3))
-        chunks: list[Chunk] = []
+        chunks: list[MatchChunk] = []
         for task in batch.tasks:
             chunks += chunks_of(workers.index(batch.version, begin), task)
         random.shuffle(chunks)
@@ -58,7 +58,7 @@ def matched(log: Path, begin: Begin, end: int, workers: Workers, random: Random,
     return found
 
 
-def decoded(chunks: list[Chunk]) -> dict[int, EventMatches]:
+def decoded(chunks: list[MatchChunk]) -> dict[int, EventMatches]:
     """Return the matches by offset, as the server decodes them."""
     several = _matches.decode(joined_matches(chunks))
     assert sum(chunk.count for chunk in chunks) == len(several)

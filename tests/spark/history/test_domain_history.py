@@ -24,7 +24,7 @@ from wanderbus.pipeline.history import (
     versions_of,
 )
 from wanderbus.pipeline.history import replay as replayed
-from wanderbus.pipeline.history.lifetimes import Absence, Absences
+from wanderbus.pipeline.history.lifetimes import Absences, UserAbsence
 from wanderbus.pipeline.lake import table
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
 from wanderbus.pipeline.operation.status import lake_status
@@ -106,6 +106,6 @@ def test_gold_tables_have_the_ends_of_all_logs(spark: SparkSession, lake: Path) 
 
 
 def test_absences_of_a_user_at_one_server_end_with_its_log() -> None:
-    absences = Absences([Absence(BOB, 3)])
+    absences = Absences([UserAbsence(BOB, 3)])
     assert absences.is_away(BOB, 4)
     assert not absences.is_away(BOB, S2 + 4)

@@ -18,8 +18,8 @@ from tests.spark.history.test_queries import expected, subscription
 from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.pipeline.history import EventFiles, Selection, match, match_places
-from wanderbus.pipeline.history.event_files import Part, batches_of
-from wanderbus.pipeline.history.queries import Matcher, queries_of
+from wanderbus.pipeline.history.event_files import RowGroups, batches_of
+from wanderbus.pipeline.history.queries import QueryMatcher, queries_of
 from wanderbus.pipeline.history.spark_batches import in_workers
 
 EVENTS = [Event("ST"[number % 2], {"n": number, "text": f"x{number % 7}", "list": [number]}) for number in range(100)]
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> str:
 
 
 def offsets(path: str, of: int, selection: Selection) -> list[int]:
-    parts = [Part(path, number, of) for number in range(of)]
+    parts = [RowGroups(path, number, of) for number in range(of)]
     batches = [batch for part in parts for batch in batches_of(part, selection, frozenset(), [])]
     return sorted(offset for batch in batches for offset in batch.column("offset").to_pylist())
 
@@ -49,7 +49,7 @@ def test_only_what_is_selected_is_read(path: str) -> None:
     assert offsets(path, 1, Selection(from_us=1_097)) == [97, 98, 99]
     assert offsets(path, 1, Selection(to_us=1_002)) == [0, 1]
     assert offsets(path, 3, Selection("T", offsets=frozenset({3, 4, 99, 100}))) == [3, 99]
-    [batch, *_] = batches_of(Part(path, 0, 1), Selection("S"), frozenset({"n", "gone"}), ["at_us"])
+    [batch, *_] = batches_of(RowGroups(path, 0, 1), Selection("S"), frozenset({"n", "gone"}), ["at_us"])
     assert set(batch.schema.names) == {"offset", "subject", "n", "attributes", "at_us"}
 
 
@@ -62,7 +62,7 @@ def test_a_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1")
     with pytest.raises(StorageError, match=r"broken\.parquet cannot be read: "):
-        list(batches_of(Part(str(broken), 0, 1), Selection(), None, []))
+        list(batches_of(RowGroups(str(broken), 0, 1), Selection(), None, []))
 
 
 @pytest.mark.spark
@@ -85,7 +85,7 @@ def test_files_match_as_rows_do(spark: SparkSession, path: str) -> None:
 
 @pytest.mark.spark
 def test_workers_keep_what_they_loaded_out_of_the_collection_of_garbage(spark: SparkSession, path: str) -> None:
-    def frozen(_: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def frozen(_: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = sum(map(len, batches))
         yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "rows": [rows]})
 

@@ -14,8 +14,8 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.filters import parse
 from wanderbus.pipeline.history import (
-    Absence,
-    Version,
+    SubscriptionVersion,
+    UserAbsence,
     absences_of,
     changes_in,
     count,
@@ -133,7 +133,7 @@ def test_a_replay_follows_lifetimes_and_restrictions(records: DataFrame, events:
     period = Frequency(10.0, "away")
     until = Interval(at_us(0), at_us(45))
     one = Subscription("1", USER, "default", "*", "", restrictions=(period, until))
-    rows = replay(events, [Version(one)], [Absence(USER, offset_of(20))]).collect()
+    rows = replay(events, [SubscriptionVersion(one)], [UserAbsence(USER, offset_of(20))]).collect()
     decided = {row.offset: row.restricted_by for row in rows}
     assert [number for number in range(EVENTS) if decided[offset_of(number)] is None] == [*range(20), 29, 39]
     assert decided[offset_of(21)] == 0

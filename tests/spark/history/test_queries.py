@@ -30,7 +30,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.pipeline.history import event_lookup
 from wanderbus.pipeline.history.event_columns import table_of
 from wanderbus.pipeline.history.matched_rows import matched_batch
-from wanderbus.pipeline.history.queries import Matcher, matcher_of, queries_of
+from wanderbus.pipeline.history.queries import QueryMatcher, matcher_of, queries_of
 from wanderbus.pipeline.history.spark_batches import columns_needed
 from wanderbus.pipeline.source import ColumnError
 from wanderbus.protocol import encode_event
@@ -53,7 +53,7 @@ def expected(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> 
 
 def found(subscriptions: Sequence[Subscription], batch: pa.RecordBatch) -> list[list[str]]:
     """Matches of the batch, by event."""
-    matched = matched_batch(Matcher(queries_of(subscriptions)), batch).to_pydict()
+    matched = matched_batch(QueryMatcher(queries_of(subscriptions)), batch).to_pydict()
     by_offset = dict(zip(matched["offset"], matched["subscriptions"], strict=True))
     assert all(by_offset.values())
     return [sorted(by_offset.get(offset, [])) for offset in batch.column("offset").to_pylist()]
@@ -175,7 +175,7 @@ def test_no_subscriptions_match_nothing() -> None:
 
 def left_undecided(subscriptions: Sequence[Subscription], batch: pa.RecordBatch, work_max: int) -> list[set[str]]:
     """Subscriptions that the batch leaves undecided, by event."""
-    matcher = Matcher(queries_of(subscriptions, work_max))
+    matcher = QueryMatcher(queries_of(subscriptions, work_max))
     found: list[set[str]] = [set() for _ in range(len(batch))]
     decided, undecided = matcher.judged_in(table_of(batch))
     for row, query in zip(undecided.rows.tolist(), undecided.queries.tolist(), strict=True):

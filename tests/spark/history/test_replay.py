@@ -17,9 +17,16 @@ from wanderbus.broker.restrictions.restriction_kinds import Asked, Kind, Paramet
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.event import Event
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.pipeline.history.lifetimes import Absence, Absences, Change, Version, absences_of, versions_of
-from wanderbus.pipeline.history.queries import Matcher, queries_of
-from wanderbus.pipeline.history.replay_rows import Lifetimes, Replay
+from wanderbus.pipeline.history.lifetimes import (
+    Absences,
+    Change,
+    SubscriptionVersion,
+    UserAbsence,
+    absences_of,
+    versions_of,
+)
+from wanderbus.pipeline.history.queries import QueryMatcher, queries_of
+from wanderbus.pipeline.history.replay_rows import Replay, VersionLifetimes
 from wanderbus.records import Dropped, Published, decode_record, encode_record
 from wanderbus.subscription import Custom, Daily, Frequency, Interval, Restriction, Subscription, When
 
@@ -61,10 +68,12 @@ def events_in(changes: Sequence[Change], log: Sequence[bytes]) -> pa.RecordBatch
     )
 
 
-def replayed(versions: Sequence[Version], absences: Sequence[Absence], batch: pa.RecordBatch) -> Decisions:
+def replayed(
+    versions: Sequence[SubscriptionVersion], absences: Sequence[UserAbsence], batch: pa.RecordBatch
+) -> Decisions:
     """Decisions of a replay, in batches of a few rows."""
-    matcher = Matcher(queries_of(each.subscription for each in versions))
-    lifetimes = Lifetimes(versions)
+    matcher = QueryMatcher(queries_of(each.subscription for each in versions))
+    lifetimes = VersionLifetimes(versions)
     parts = [lifetimes.candidates(matcher, batch.slice(first, 7)) for first in range(0, len(batch), 7)]
     ordered = pa.Table.from_batches(parts).sort_by([("subscription", "ascending"), ("offset", "ascending")])
     found: Decisions = {}
@@ -207,13 +216,13 @@ def test_lifetimes_begin_and_end_at_their_offsets() -> None:
             "record": [encode_record(published(Event(SUBJECT, {}), number=number)) for number in range(5)],
         }
     )
-    assert set(replayed([Version(subscription, 4, 8)], [], batch)) == {("1", 4), ("1", 6)}
+    assert set(replayed([SubscriptionVersion(subscription, 4, 8)], [], batch)) == {("1", 4), ("1", 6)}
     forever = Subscription("1", ALICE, "default", SUBJECT, "")
-    assert set(replayed([Version(forever, 4, 7)], [], batch)) == {("1", 4), ("1", 6)}
+    assert set(replayed([SubscriptionVersion(forever, 4, 7)], [], batch)) == {("1", 4), ("1", 6)}
 
 
 def test_absences_are_open_at_the_end() -> None:
-    absences = Absences([Absence(ALICE, 5, 9), Absence(ALICE, 12)])
+    absences = Absences([UserAbsence(ALICE, 5, 9), UserAbsence(ALICE, 12)])
     assert [offset for offset in range(15) if absences.is_away(ALICE, offset)] == [5, 6, 7, 8, 12, 13, 14]
     assert not absences.is_away(BOB, 5)
 
@@ -229,8 +238,8 @@ def test_a_replay_leaves_undecided_what_the_broker_left() -> None:
     dropped = [each for each in desk.written(Dropped) if each.reason == "filter_work_max"]
     batch = events_in(changes, desk.log)
     versions = versions_of(changes)
-    matcher = Matcher(queries_of((each.subscription for each in versions), 2_000))
-    found = [Lifetimes(versions).candidates(matcher, batch)]
+    matcher = QueryMatcher(queries_of((each.subscription for each in versions), 2_000))
+    found = [VersionLifetimes(versions).candidates(matcher, batch)]
     [decided] = Replay(versions, Absences([]), {}).decided([found[0].sort_by("offset")])
     rows = decided.to_pylist()
     assert {(row["subscription"], row["offset"]): row["restricted_by"] for row in rows} == decided_by_broker(changes)

@@ -14,7 +14,7 @@ from tests.spark.lake.conftest import departure
 from wanderbus.pipeline.lake import Ingestion, reconcile, table
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.quality import CheckFailed, TableCounts, judged, require
-from wanderbus.pipeline.tables import RECORDS, Check, Column, Table
+from wanderbus.pipeline.tables import RECORDS, Check, Column, TableSpecification
 from wanderbus.pipeline.tables.conditions import column
 from wanderbus.records import Record, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
@@ -89,7 +89,7 @@ def test_a_check_warns_drops_or_fails() -> None:
         Check("small", column("n") < 3, "drop", "a number is small"),
         Check("known", column("n") != -9, "fail", "a number is not minus nine"),
     )
-    spec = Table(
+    spec = TableSpecification(
         name="numbers",
         layer="silver",
         meaning="Numbers.",

@@ -13,9 +13,9 @@ import pytest
 from wanderbus.pipeline.lake import table_files
 from wanderbus.pipeline.lake.compaction import parts_of
 from wanderbus.pipeline.lake.table_files import LakeFile, TableFiles
-from wanderbus.pipeline.tables import Column, Table
+from wanderbus.pipeline.tables import Column, TableSpecification
 
-NUMBERS = Table(
+NUMBERS = TableSpecification(
     name="numbers",
     layer="silver",
     meaning="Numbers.",

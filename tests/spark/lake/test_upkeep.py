@@ -16,8 +16,8 @@ from tests.spark.lake.conftest import departure
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake import Ingestion, compact, compaction, reconcile, table, vacuum
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.lake.reconciliation import Sums
-from wanderbus.pipeline.lake.writing import Written, run
+from wanderbus.pipeline.lake.reconciliation import RecordSums
+from wanderbus.pipeline.lake.writing import WrittenFiles, run
 from wanderbus.pipeline.tables import RECORDS, named
 from wanderbus.records import Record
 
@@ -115,7 +115,7 @@ def test_reconciliation_finds_what_differs_by_segment(
     write_log(records, per_segment=4)
     first, second = reconcile(spark, log, lake)
     assert (first.differs, second.differs) == (False, True)
-    assert first.log == first.lake != Sums()
+    assert first.log == first.lake != RecordSums()
     assert (second.log.records, second.lake.records) == (2, 2)
 
 
@@ -126,10 +126,10 @@ def test_a_compaction_that_would_lose_a_row_changes_nothing(
     target = LakeTable(lake, EVENTS)
     before = target.load().version()
 
-    def run_and_lose(*arguments: Any) -> dict[str, Written]:
+    def run_and_lose(*arguments: Any) -> dict[str, WrittenFiles]:
         written = run(*arguments)
         file, *others = written["events"].files
-        return {"events": Written([msgspec.structs.replace(file, rows=file.rows - 1), *others])}
+        return {"events": WrittenFiles([msgspec.structs.replace(file, rows=file.rows - 1), *others])}
 
     monkeypatch.setattr(compaction, "run", run_and_lose)
     with pytest.raises(StorageError, match=r"events has \d+ rows to compact, but \d+ were written; nothing changes"):

@@ -12,7 +12,7 @@ from tests.published import published
 from wanderbus.event import Event
 from wanderbus.pipeline.lake.jobs import ingest
 from wanderbus.pipeline.plans import (
-    Period,
+    ActivityPeriod,
     interests,
     lake_activities,
     lake_subscriptions,
@@ -20,7 +20,7 @@ from wanderbus.pipeline.plans import (
     log_records,
     log_subscriptions,
 )
-from wanderbus.planning import Activity, Interest
+from wanderbus.planning import Activity, SubjectInterest
 from wanderbus.planning.interest import interest_of
 from wanderbus.records import Notified, Published, Record, Subscribed, Unsubscribed, encode_record
 from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segment_name
@@ -68,7 +68,7 @@ def served(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ser
     return Served(records, log, lake)
 
 
-def counted(records: list[Record], period: Period = Period()) -> dict[str, Activity]:  # noqa: B008
+def counted(records: list[Record], period: ActivityPeriod = ActivityPeriod()) -> dict[str, Activity]:  # noqa: B008
     found: dict[str, Activity] = {}
     for each in records:
         if isinstance(each, Published) and (period.from_us or 0) <= each.at_us < (period.to_us or 2**62):
@@ -89,7 +89,7 @@ def test_the_activity_of_a_lake_and_of_its_log_is_that_of_the_records(spark: Spa
 
 
 def test_a_period_bounds_the_events(spark: SparkSession, served: Served) -> None:
-    period = Period(START_US + 10_000_000, START_US + 20_000_000)
+    period = ActivityPeriod(START_US + 10_000_000, START_US + 20_000_000)
     expected = counted(served.records, period)
     assert sum(each.events for each in expected.values()) == 10
     assert lake_activities(spark, served.lake, period) == expected
@@ -102,7 +102,7 @@ def test_interests_are_those_of_the_live_subscriptions_subject_by_subject(spark:
         subject: interest_of((text, "eci", 1) for its, text in live if its == subject)
         for subject in dict.fromkeys(subject for subject, _ in live)
     }
-    assert expected["Departure"] == Interest(subscriptions=9, filters=5, uncovered=2, merged=2)
+    assert expected["Departure"] == SubjectInterest(subscriptions=9, filters=5, uncovered=2, merged=2)
     assert expected["*"].subscriptions == 2
     assert interests(lake_subscriptions(spark, served.lake)) == expected
     assert interests(log_subscriptions(log_records(spark, served.log))) == expected

@@ -86,7 +86,7 @@ def test_records_that_share_a_byte_of_damage_are_lost_in_groups(monkeypatch: pyt
     assert found == [b"x"] * 3 + [None] * 24 + [b"x"] * 3
 
 
-def length(group: frames_module.Frames) -> int:
+def length(group: frames_module.RecordFrames) -> int:
     return len(group.payloads)
 
 

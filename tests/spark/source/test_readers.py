@@ -21,7 +21,7 @@ from wanderbus.errors import LogCorrupt
 from wanderbus.event import Event
 from wanderbus.pipeline.source import segment_index
 from wanderbus.pipeline.source.columns import log_schema
-from wanderbus.pipeline.source.log_source import FilteringLogReader, LogReader, LogStreamReader
+from wanderbus.pipeline.source.log_source import FilteringLogReader, LogSourceReader, LogStreamReader
 from wanderbus.pipeline.source.options import LogOptions
 from wanderbus.pipeline.source.pushdown import Pushed
 from wanderbus.pipeline.source.record_columns import KINDS, json_of
@@ -30,7 +30,7 @@ from wanderbus.segments import HEADER, HIGH_WATER, pack_frame, pack_mark, segmen
 from wanderbus.subscription import Subscription
 
 Row = dict[str, Any]
-Reader = LogReader | LogStreamReader
+Reader = LogSourceReader | LogStreamReader
 
 START_US = 1_700_000_000_000_000
 
@@ -85,7 +85,7 @@ def test_batch_and_stream_are_what_was_written(
         payloads = [(record.at_us, encode_record(record)) for record in written]
         options = write(Path(directory), payloads, per_segment)
         wanted = [expected(offset, record) for offset, record in enumerate(written)]
-        batch = LogReader(options, log_schema())
+        batch = LogSourceReader(options, log_schema())
         assert rows_of(batch, batch.partitions()) == wanted
         assert list(streamed(options, ReadMaxRows(rows_max))) == wanted
         assert list(streamed(options, ReadMaxBytes(bytes_max))) == wanted
@@ -193,7 +193,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> LogOptions:
 
 @pytest.fixture(scope="module")
 def everything(log: LogOptions) -> list[Row]:
-    reader = LogReader(log, log_schema())
+    reader = LogSourceReader(log, log_schema())
     return rows_of(reader, reader.partitions())
 
 
@@ -239,7 +239,7 @@ def test_pushdown_reads_fewer_bytes(
 ) -> None:
     """Counted where the tasks read; planning reads the heads of the frames beside that."""
 
-    def read_bytes(reader: LogReader) -> tuple[int, int]:
+    def read_bytes(reader: LogSourceReader) -> tuple[int, int]:
         reader_partitions = reader.partitions()
         counted = 0
 
@@ -267,7 +267,7 @@ def test_pushdown_reads_fewer_bytes(
             patch.setattr("wanderbus.pipeline.source.log_files.opened", lambda path: Counting(opened(path)))
             return len(rows_of(reader, reader_partitions)), counted
 
-    _, whole = read_bytes(LogReader(log, log_schema()))
+    _, whole = read_bytes(LogSourceReader(log, log_schema()))
     reader = FilteringLogReader(log, log_schema())
     assert list(reader.pushFilters(pushed)) == []
     found, fewer = read_bytes(reader)
@@ -298,7 +298,7 @@ def test_a_record_that_cannot_be_decoded_is_a_row_with_an_error(tmp_path: Path) 
     odd = [b"\x81\xa4kind\xa5later", b"\xc1", b"\x80", b"\x82\xa4kind\xa4left\xa5at_us\xa1x", good[:-1]]
     payloads = [good, *odd, good]
     options = write(tmp_path, [(number, payload) for number, payload in enumerate(payloads)], 100)
-    reader = LogReader(options, log_schema())
+    reader = LogSourceReader(options, log_schema())
     rows = rows_of(reader, reader.partitions())
     assert [row["record"] for row in rows] == payloads
     assert [row["at_us"] for row in rows] == list(range(7))
@@ -331,9 +331,9 @@ def test_offsets_alone_need_no_reading_unless_a_damaged_record_shall_stop(tmp_pa
     data = bytearray((tmp_path / segment_name(4)).read_bytes())
     data[-1] ^= 0xFF
     (tmp_path / segment_name(4)).write_bytes(data)
-    reader = LogReader(log, log_schema("offset"))
+    reader = LogSourceReader(log, log_schema("offset"))
     assert rows_of(reader, reader.partitions()) == [{"offset": offset} for offset in range(9)]
-    strict = LogReader(msgspec.structs.replace(log, is_failfast=True), log_schema("offset"))
+    strict = LogSourceReader(msgspec.structs.replace(log, is_failfast=True), log_schema("offset"))
     with pytest.raises(LogCorrupt, match="is damaged at byte"):
         rows_of(strict, strict.partitions())
     filtering = FilteringLogReader(log, log_schema("offset"))
@@ -354,9 +354,9 @@ def test_attributes_that_are_none_are_an_error_of_their_row_alone(tmp_path: Path
         for each in (7, {"a": {"b": 1}})
     ]
     options = write(tmp_path, [(1, payload) for payload in (good, *odd)], 100)
-    plain = LogReader(options, log_schema("kind", "error"))
+    plain = LogSourceReader(options, log_schema("kind", "error"))
     assert rows_of(plain, plain.partitions()) == [{"kind": "published", "error": None}] * 3
-    decoding = LogReader(options, log_schema("kind", "attributes", "error"))
+    decoding = LogSourceReader(options, log_schema("kind", "attributes", "error"))
     rows = rows_of(decoding, decoding.partitions())
     assert [row["attributes"] is None for row in rows] == [False, True, True]
     assert rows[0]["error"] is None
@@ -368,7 +368,7 @@ def test_json_needs_the_whole_record(tmp_path: Path) -> None:
     """A field that no column needs is wrong."""
     payload = msgspec.msgpack.encode({"kind": "left", "at_us": 1, "user": "u", "session": "s", "device": "d"})
     options = write(tmp_path, [(1, payload)], 100)
-    reader = LogReader(options, log_schema("kind", "json", "error"))
+    reader = LogSourceReader(options, log_schema("kind", "json", "error"))
     [row] = rows_of(reader, reader.partitions())
     assert (row["kind"], row["json"]) == ("left", None)
     assert row["error"]["reason"] == "not a record: Object missing required field `reason`"

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from wanderbus.pipeline.lake.table_files import arrow_schema
-from wanderbus.pipeline.tables import ALL_TABLES, Table
+from wanderbus.pipeline.tables import ALL_TABLES, TableSpecification
 from wanderbus.pipeline.tables.conditions import column
 from wanderbus.pipeline.tables.schemas import spark_schema
 
@@ -30,7 +30,7 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("table", ALL_TABLES, ids=lambda table: table.name)
-def test_the_text_and_the_evaluation_agree(spark: SparkSession, table: Table) -> None:
+def test_the_text_and_the_evaluation_agree(spark: SparkSession, table: TableSpecification) -> None:
     chance = random.Random(18)
     rows = [{each.name: chance.choice(VALUES[each.type]) for each in table.columns} for _ in range(ROWS)]
     own = pa.RecordBatch.from_pylist(rows, arrow_schema(table))

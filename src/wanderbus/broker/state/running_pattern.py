@@ -8,7 +8,7 @@ import msgspec
 
 from wanderbus import records
 from wanderbus.broker.state.rows import PatternRow, PatternStep
-from wanderbus.patterns import NEVER_US, Pattern, Seen, State
+from wanderbus.patterns import NEVER_US, Pattern, PatternState, Seen
 from wanderbus.patterns.state import BEFORE_ALL_US, Complete
 from wanderbus.patterns.turns import RecordedTurn, Turn
 
@@ -30,7 +30,7 @@ class RunningPattern(msgspec.Struct):
 
     owner: str
     pattern: Pattern
-    state: State
+    state: PatternState
     latest_us: int = BEFORE_ALL_US
     kept: int = 0
     stored: bytes = b""

@@ -14,7 +14,7 @@ from wanderbus.cli.backup.backup import DataDir, summary
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.output import counted, log_to_stderr, print_json, print_line
 from wanderbus.errors import ConfigurationError
-from wanderbus.server.backup.cost import Cost
+from wanderbus.server.backup.cost import RestoreCost
 from wanderbus.server.backup.manifest import Manifest
 from wanderbus.server.backup.restore import Restoration
 
@@ -64,7 +64,7 @@ def restore(
         print_line(f"restored {data_dir}{moved}")
 
 
-def _lines(manifest: Manifest, cost: Cost | None) -> Iterator[str]:
+def _lines(manifest: Manifest, cost: RestoreCost | None) -> Iterator[str]:
     yield (
         f"backup of {manifest.server} from {_time(manifest.taken_us)}: records {manifest.first} to "
         f"{manifest.next - 1}, the last from {_time(manifest.last_us)}"

@@ -9,7 +9,7 @@ from itertools import pairwise
 import msgspec
 
 
-class Account(msgspec.Struct, frozen=True):
+class UserFigures(msgspec.Struct, frozen=True):
     """Figures of one user, in events."""
 
     user: str
@@ -25,10 +25,10 @@ class Account(msgspec.Struct, frozen=True):
         return not (self.lost or self.repeated or self.out_of_order) and self.due == self.received
 
 
-def account_of(user: str, due: Sequence[int], received: Sequence[int]) -> Account:
+def account_of(user: str, due: Sequence[int], received: Sequence[int]) -> UserFigures:
     """Return the account of ``user``, from the numbers of the events in the order of their publication and arrival."""
     counts = Counter(received)
-    return Account(
+    return UserFigures(
         user=user,
         due=len(due),
         received=len(received),
@@ -38,7 +38,7 @@ def account_of(user: str, due: Sequence[int], received: Sequence[int]) -> Accoun
     )
 
 
-def verdict(accounts: Sequence[Account]) -> str:
+def verdict(accounts: Sequence[UserFigures]) -> str:
     """Return the result in one sentence."""
     if all(each.is_good for each in accounts):
         return "nothing was lost or repeated, and everything arrived in order"

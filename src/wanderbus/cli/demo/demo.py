@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from wanderbus.cli.connection_options import AsJson
-from wanderbus.cli.demo.account import Account, account_of, verdict
+from wanderbus.cli.demo.account import UserFigures, account_of, verdict
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import log_to_stderr, print_json, print_line, run_async
 from wanderbus.client.agent import Agent
@@ -75,7 +75,7 @@ def demo(
         raise typer.Exit(1)
 
 
-async def _bounded(demonstration: Demonstration, longest_s: float) -> Sequence[Account]:
+async def _bounded(demonstration: Demonstration, longest_s: float) -> Sequence[UserFigures]:
     try:
         async with asyncio.timeout(longest_s):
             return await demonstration.run()
@@ -103,7 +103,7 @@ class Narrator:
         else:
             print_line(f"{at_s:5.1f} s  {text}")
 
-    def conclude(self, accounts: Sequence[Account]) -> None:
+    def conclude(self, accounts: Sequence[UserFigures]) -> None:
         """Print the account of each user, and the verdict."""
         result = verdict(accounts)
         is_good = all(each.is_good for each in accounts)
@@ -117,7 +117,7 @@ class Narrator:
         print_line(f"Verdict: {result}.")
 
 
-class Traveller:
+class DemoTraveller:
     """A user who reads a subscription on one device, also over a move and an absence."""
 
     def __init__(self, wish: Wish, options: dict[str, Any]) -> None:
@@ -165,9 +165,9 @@ class Demonstration:
         self._seconds = seconds
         self._narrator = narrator
         self._published: list[Event] = []
-        self._travellers: list[Traveller] = []
+        self._travellers: list[DemoTraveller] = []
 
-    async def run(self) -> Sequence[Account]:
+    async def run(self) -> Sequence[UserFigures]:
         """Play the demonstration; return what each user got."""
         with tempfile.TemporaryDirectory(prefix="wanderbus-demo-") as directory:
             async with self._server(Path(directory)) as (server, passwords):
@@ -191,7 +191,7 @@ class Demonstration:
         def options(name: str) -> dict[str, Any]:
             return {"password": passwords[name], "server": server, "state_dir": directory / name}
 
-        _, ben, cleo = self._travellers = [Traveller(wish, options(wish.user)) for wish in (ANN, BEN, CLEO)]
+        _, ben, cleo = self._travellers = [DemoTraveller(wish, options(wish.user)) for wish in (ANN, BEN, CLEO)]
         try:
             for each in self._travellers:
                 await each.arrive()
@@ -223,7 +223,7 @@ class Demonstration:
             self._published.append(event)
             await asyncio.sleep(1 / RATE_PER_S)
 
-    async def _move_about(self, ben: Traveller, cleo: Traveller) -> None:
+    async def _move_about(self, ben: DemoTraveller, cleo: DemoTraveller) -> None:
         """Let ben move after a quarter of the time, and cleo be away between a half and three quarters."""
         quarter_s = self._seconds / 4
         await asyncio.sleep(quarter_s)
@@ -242,7 +242,7 @@ class Demonstration:
             waited=missed,
         )
 
-    async def _move(self, ben: Traveller) -> None:
+    async def _move(self, ben: DemoTraveller) -> None:
         agent = ben.agent
         assert agent is not None, "ben is connected"
         self._narrator.tell("moving", "ben moves: his address changes while events are on their way to him", user="ben")
@@ -265,7 +265,7 @@ class Demonstration:
                     await asyncio.sleep(0.05)
         await asyncio.sleep(SETTLE_S)
 
-    def _due(self, traveller: Traveller) -> list[int]:
+    def _due(self, traveller: DemoTraveller) -> list[int]:
         """Return the numbers of the published events that match, by the evaluator that defines what a filter means."""
         wanted = parse(traveller.wish.expression)
         return [int(each["Number"]) for each in self._published if wanted.matches(each)]  # type: ignore[arg-type]

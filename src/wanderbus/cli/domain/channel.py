@@ -9,7 +9,7 @@ import typer
 
 from wanderbus import cloudevents, event_text
 from wanderbus.channel_events import ChannelEvent, NumbersGone
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.event_output import Format, print_notification
 from wanderbus.cli.output import print_json, print_line, print_progress, run_async
 from wanderbus.errors import ConfigurationError
@@ -48,7 +48,7 @@ def _options() -> None:
 def history(
     subject: Subject,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     first: From = None,
     last: To = None,
     newest: Last = None,
@@ -73,7 +73,7 @@ def history(
 def replay(
     subject: Subject,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     first: From = None,
     last: To = None,
     newest: Last = None,
@@ -100,7 +100,7 @@ def replay(
 
 
 async def _print(
-    connection: Connection,
+    connection: ConnectionOptions,
     wanted: _Wanted,
     print_event: Callable[[ChannelEvent], None],
     print_gone: Callable[[NumbersGone], None],

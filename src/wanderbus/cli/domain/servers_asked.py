@@ -10,7 +10,7 @@ from typing import Annotated, Final, Generic, TypeVar
 
 import typer
 
-from wanderbus.cli.connection_options import LOGIN_S_MAX, Connection
+from wanderbus.cli.connection_options import LOGIN_S_MAX, ConnectionOptions
 from wanderbus.cli.operator.local_login import PLACES as DATA_PLACES
 from wanderbus.cli.operator.local_login import login_at_server
 from wanderbus.client.agent_sockets import ECI_SCHEME
@@ -30,7 +30,7 @@ DomainFile = Annotated[
 Row = TypeVar("Row")
 
 
-class Answer(Generic[Row]):
+class ServerAnswer(Generic[Row]):
     """Answer of one server, or the reason for which there is none."""
 
     def __init__(self, server: str, address: str, *, found: Row | None = None, error: str | None = None) -> None:
@@ -60,8 +60,8 @@ def _existing(file: Path | None) -> Path:
 
 
 async def ask_all(
-    connection: Connection, file: Path | None, question: Callable[[Operator], Awaitable[Row]]
-) -> Mapping[str, Answer[Row]]:
+    connection: ConnectionOptions, file: Path | None, question: Callable[[Operator], Awaitable[Row]]
+) -> Mapping[str, ServerAnswer[Row]]:
     """Ask every server of the domain in ``file`` at the same time; return the answers by the names of the servers.
 
     :raises ConfigurationError: the options cannot be used
@@ -84,7 +84,7 @@ async def ask_all(
     return {answer.server: answer for answer in answers}
 
 
-def _logged_in(connection: Connection, server: str, directory: Path) -> Connection | NoResponse | None:
+def _logged_in(connection: ConnectionOptions, server: str, directory: Path) -> ConnectionOptions | NoResponse | None:
     """Return the options for ``server``, with its login if it runs on this computer; None if they have no user then.
 
     If it runs here and does not answer, return that error.
@@ -102,29 +102,31 @@ def _logged_in(connection: Connection, server: str, directory: Path) -> Connecti
 
 
 async def _ask(
-    connection: Connection | NoResponse | None,
+    connection: ConnectionOptions | NoResponse | None,
     server: str,
     address: str | None,
     question: Callable[[Operator], Awaitable[Row]],
-) -> Answer[Row]:
+) -> ServerAnswer[Row]:
     if isinstance(connection, NoResponse):
-        return Answer(server, address or "?", error=str(connection))
+        return ServerAnswer(server, address or "?", error=str(connection))
     if connection is not None and connection.login is not None:
         address = connection.login.server
     if address is None:
-        return Answer(server, "?", error=f"the file of the domain has no address for agents (servers.{server}.sip)")
+        return ServerAnswer(
+            server, "?", error=f"the file of the domain has no address for agents (servers.{server}.sip)"
+        )
     if connection is None:
-        return Answer(server, address, error="it does not run on this computer; give --user and --password")
+        return ServerAnswer(server, address, error="it does not run on this computer; give --user and --password")
     # Connecting has a timeout of its own; a server that stops answering afterwards must not hold up the rest.
     timeout_s = 2 * connection.settings().connect_s_max
     try:
         async with asyncio.timeout(timeout_s), replace(connection, server=address).visitor() as agent:
-            return Answer(server, address, found=await question(agent.operator))
+            return ServerAnswer(server, address, found=await question(agent.operator))
     except ConfigurationError:
         raise
     except Refused as error:
-        return Answer(server, address, error=f"it refuses: {error}")
+        return ServerAnswer(server, address, error=f"it refuses: {error}")
     except WanderbusError as error:
-        return Answer(server, address, error=str(error))
+        return ServerAnswer(server, address, error=str(error))
     except TimeoutError:
-        return Answer(server, address, error=f"no answer within {timeout_s:g} s")
+        return ServerAnswer(server, address, error=f"no answer within {timeout_s:g} s")

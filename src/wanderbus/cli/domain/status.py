@@ -7,19 +7,19 @@ from typing import Final, NamedTuple
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting_all
-from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.event_text import escaped
 from wanderbus.operator_rows import ServerInfo
 
-Answers = Mapping[str, Answer[list[ServerInfo]]]
+Answers = Mapping[str, ServerAnswer[list[ServerInfo]]]
 
 
 @visiting_all
-def status(*, connection: Connection, event_domain: DomainFile = None, json: AsJson = False) -> None:
+def status(*, connection: ConnectionOptions, event_domain: DomainFile = None, json: AsJson = False) -> None:
     """Show a line for each server of a domain, those with problems first; above them, what is wrong.
 
     Asks every server over SIP; needs the role of operator elsewhere. Exit status 1 if a server does not answer, within

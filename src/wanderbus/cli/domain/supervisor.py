@@ -29,7 +29,7 @@ Ready = Mapping[str, Any]
 """The ready line of a server, decoded, with the id of its process as ``pid``."""
 
 
-class Reports:
+class SupervisorReports:
     """Receives what people should know; the methods do nothing here."""
 
     def ready(self, server: str, line: Ready) -> None:
@@ -75,7 +75,7 @@ class ServerRunner:
         self,
         name: str,
         command: Sequence[str],
-        reports: Reports,
+        reports: SupervisorReports,
         on_ready: Callable[[str], None],
         *,
         pause_s_min: float = PAUSE_S_MIN,
@@ -174,7 +174,7 @@ class Supervisor:
     """All servers of a domain, each by its name with its command line."""
 
     def __init__(
-        self, commands: Mapping[str, Sequence[str]], reports: Reports, *, pause_s_min: float = PAUSE_S_MIN
+        self, commands: Mapping[str, Sequence[str]], reports: SupervisorReports, *, pause_s_min: float = PAUSE_S_MIN
     ) -> None:
         self._reports = reports
         self._not_ready = set(commands)

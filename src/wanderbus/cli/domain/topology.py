@@ -10,18 +10,18 @@ import msgspec
 import typer
 
 from wanderbus.broker.servers.server_users import server_of, server_user
-from wanderbus.cli.connection_options import AsJson, Connection, visiting_all
-from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, domain_of
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
 from wanderbus.cli.output import check_writable, counted, print_json, print_line, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import ConfigurationError
 from wanderbus.event_text import escaped
-from wanderbus.plots.network import Arrow, Node, network
+from wanderbus.plots.network import Arrow, PlotNode, network
 from wanderbus.settings.event_domain import EventDomain
 from wanderbus.subscription import EVERY_SUBJECT
 
 
-class Filter(msgspec.Struct, frozen=True):
+class ServerFilter(msgspec.Struct, frozen=True):
     """A subject and a filter that a server wants of another one; every event of the subject if the filter is empty."""
 
     subject: str
@@ -41,17 +41,17 @@ class ServerSeen(msgspec.Struct, frozen=True):
 
     users: int
     subscriptions: int
-    sends: Mapping[str, tuple[Filter, ...]]
+    sends: Mapping[str, tuple[ServerFilter, ...]]
     broken: Mapping[str, str] = {}
 
 
-Answers = Mapping[str, Answer[ServerSeen]]
+Answers = Mapping[str, ServerAnswer[ServerSeen]]
 
 
 @visiting_all
 def topology(
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     event_domain: DomainFile = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw the servers into this file.")] = None,
     json: AsJson = False,
@@ -82,7 +82,7 @@ def topology(
 async def _seen(operator: Operator, domain: str) -> ServerSeen:
     users: set[str] = set()
     count = 0
-    sends: dict[str, set[Filter]] = {}
+    sends: dict[str, set[ServerFilter]] = {}
     async for session in operator.sessions():
         if (other := server_of(session.user, domain)) is not None:
             sends[other] = await _wanted(operator, other, domain)
@@ -90,17 +90,17 @@ async def _seen(operator: Operator, domain: str) -> ServerSeen:
             users.add(session.user)
             count += session.subscriptions
     async for route in operator.routes():
-        sends.setdefault(route.server, set()).add(Filter(route.subject, route.expression))
+        sends.setdefault(route.server, set()).add(ServerFilter(route.subject, route.expression))
     ordered = {server: tuple(sorted(several, key=str)) for server, several in sorted(sends.items())}
     others = [each async for each in operator.servers()]
     broken = {each.server: each.trouble for each in others if each.is_linked is False or each.trouble}
     return ServerSeen(len(users), count, ordered, broken)
 
 
-async def _wanted(operator: Operator, server: str, domain: str) -> set[Filter]:
+async def _wanted(operator: Operator, server: str, domain: str) -> set[ServerFilter]:
     """Return what ``server`` wants of the channels that the server which is asked leads."""
     rows = operator.subscriptions(server_user(server, domain))
-    return {Filter(row.subject, row.expression) async for row in rows}
+    return {ServerFilter(row.subject, row.expression) async for row in rows}
 
 
 def _rows(domain: EventDomain, answers: Answers) -> Iterator[Mapping[str, object]]:
@@ -151,7 +151,7 @@ def drawn(domain: EventDomain, answers: Answers) -> str:
     for answer in answers.values():
         seen = answer.found
         lines = ("does not answer",) if seen is None else _figures(domain, answer.server, seen)
-        nodes.append(Node(answer.server, (answer.address, *lines), is_away=seen is None))
+        nodes.append(PlotNode(answer.server, (answer.address, *lines), is_away=seen is None))
         for other, filters in ({} if seen is None else seen.sends).items():
             if filters and other in answers:
                 pair = (answer.server, other)

@@ -10,9 +10,9 @@ import typer
 
 from wanderbus import filters
 from wanderbus.broker.servers.server_users import server_of
-from wanderbus.cli.connection_options import AsJson, Connection, visiting_all
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting_all
 from wanderbus.cli.domain.dry_run import Predicted, predicted
-from wanderbus.cli.domain.servers_asked import Answer, DomainFile, ask_all, domain_of
+from wanderbus.cli.domain.servers_asked import DomainFile, ServerAnswer, ask_all, domain_of
 from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.cli.pub import attribute
 from wanderbus.client.operator import Operator
@@ -35,7 +35,7 @@ class ServerState(msgspec.Struct, frozen=True):
     advertisements: list[AdvertisementInfo]
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class MatchedFilter(msgspec.Struct, frozen=True):
     """A filter of a server that matches the event: its subscription at the leader, or a route of its publishers."""
 
     subscription: str | None
@@ -50,7 +50,7 @@ class Admitted(msgspec.Struct, frozen=True):
     refusal: str | None = None
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class TraceStop(msgspec.Struct, frozen=True, kw_only=True):
     """One server on the way of the event.
 
     ``wanted`` are its filters that match where the event is sent from: at the leader, or, in a decentralised channel,
@@ -62,7 +62,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
     is_reached: bool
     hops: int | None
     error: str | None = None
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[MatchedFilter, ...] = ()
     subscriptions: tuple[Predicted, ...] = ()
     others: int = 0
     """Subscriptions to the subject that do not match, and are not shown."""
@@ -75,7 +75,7 @@ def trace(
         list[str] | None, typer.Argument(help="Attributes as NAME=VALUE, as for 'pub'.", show_default=False)
     ] = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     event_domain: DomainFile = None,
     at: Annotated[
         str | None,
@@ -153,28 +153,32 @@ def _matches(
 
 def _wanted(
     event: Event, lineage: Sequence[str], channel: Channel, state: ServerState | None, domain: str, now_us: int
-) -> Mapping[str, Sequence[Wanted]]:
+) -> Mapping[str, Sequence[MatchedFilter]]:
     """Return the filters of each other server that match the event, at the server that sends it to the others."""
-    wanted: dict[str, list[Wanted]] = {}
+    wanted: dict[str, list[MatchedFilter]] = {}
     if state is None:
         return wanted
     if channel.model == "decentralised":
         for route in state.routes:
             if _matches(event, lineage, route):
-                wanted.setdefault(route.server, []).append(Wanted(None, route.subject, route.expression))
+                wanted.setdefault(route.server, []).append(MatchedFilter(None, route.subject, route.expression))
         return wanted
     rows = {row.subscription: row for row in state.subscriptions if server_of(row.user, domain) is not None}
     for each in predicted(event, lineage, rows.values(), {}, now_us):
         if each.is_match:
             row = rows[each.subscription]
             server = server_of(row.user, domain) or ""
-            wanted.setdefault(server, []).append(Wanted(row.subscription, row.subject, row.expression))
+            wanted.setdefault(server, []).append(MatchedFilter(row.subscription, row.subject, row.expression))
     return wanted
 
 
 def _stops(
-    event: Event, domain: EventDomain, channel: Channel, at: str, answers: Mapping[str, Answer[ServerState]]
-) -> tuple[Admitted, list[Stop]]:
+    event: Event,
+    domain: EventDomain,
+    channel: Channel,
+    at: str,
+    answers: Mapping[str, ServerAnswer[ServerState]],
+) -> tuple[Admitted, list[TraceStop]]:
     """Return whether the event is accepted, and the servers: first the one that sends it to the others."""
     name, lineage = domain.settings.name, domain.directory.groups.hierarchy.lineage(event.subject)
     now_us = wall_us()
@@ -186,7 +190,7 @@ def _stops(
         state, reached = answers[server].found, not admitted.refusal and (server == sender or server in wanted)
         own = () if state is None else [row for row in state.subscriptions if server_of(row.user, name) is None]
         outcomes = () if state is None else tuple(predicted(event, lineage, own, state.sessions, now_us))
-        stop = Stop(
+        stop = TraceStop(
             server=server,
             is_leader=server == channel.leader,
             is_reached=reached,
@@ -199,13 +203,13 @@ def _stops(
     return admitted, stops
 
 
-def _matching(stop: Stop) -> Stop:
+def _matching(stop: TraceStop) -> TraceStop:
     """Return the stop without the subscriptions that do not match."""
     matching = tuple(each for each in stop.subscriptions if each.is_match)
     return msgspec.structs.replace(stop, subscriptions=matching, others=len(stop.subscriptions) - len(matching))
 
 
-def _lines(channel: Channel, at: str, admitted: Admitted, stops: list[Stop], *, every: bool) -> Iterator[str]:
+def _lines(channel: Channel, at: str, admitted: Admitted, stops: list[TraceStop], *, every: bool) -> Iterator[str]:
     group, epoch = channel.group, channel.epoch
     yield f"{channel.subject}: channel group {group}, leader {channel.leader} under epoch {epoch}, {channel.model}"
     yield f"published at {at}: {_first_step(channel, at, admitted)}"
@@ -231,7 +235,7 @@ def _first_step(channel: Channel, at: str, admitted: Admitted) -> str:
     return f"sent from there to the servers that want it{advertised}"
 
 
-def _facts(stop: Stop) -> Iterator[str]:
+def _facts(stop: TraceStop) -> Iterator[str]:
     if stop.is_leader:
         yield "leader"
     if stop.hops is not None:

@@ -16,7 +16,7 @@ import typer
 
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.domain.options import FormerFile, SIPPort
-from wanderbus.cli.domain.supervisor import Ready, Reports, ServerCannotRunError, Supervisor
+from wanderbus.cli.domain.supervisor import Ready, ServerCannotRunError, Supervisor, SupervisorReports
 from wanderbus.cli.output import (
     EndedBySignal,
     OutputClosed,
@@ -191,7 +191,7 @@ async def _run(supervisor: Supervisor) -> None:
         raise EndedBySignal(signal.SIGHUP)
 
 
-class _Printed(Reports):
+class _Printed(SupervisorReports):
     """Prints ready lines on standard output, and everything else on standard error."""
 
     def __init__(self, domain: EventDomainSettings, *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from wanderbus.cli.pipeline.spark_options import SparkPlace, needing_packages, s
 from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError
 from wanderbus.evaluation.goals import Goal
-from wanderbus.evaluation.points import Kind, run_point
+from wanderbus.evaluation.points import PointKind, run_point
 
 RunAll = Callable[[Sequence[Any]], Iterable[Any]]
 """Function that runs jobs on all processors of this machine, and yields the outcome of each in their order."""
@@ -45,7 +45,7 @@ def grid_place(
     return GridPlace(on_spark, cores, master, environment, out)
 
 
-class Failure(NamedTuple):
+class PointFailure(NamedTuple):
     """A point that failed: its parameters and its seed, and the error."""
 
     point: str
@@ -57,16 +57,16 @@ class Grid(NamedTuple):
 
     outcomes: list[tuple[Any, Any]]
     """Pairs of a job and a part of its outcome."""
-    failures: list[Failure]
+    failures: list[PointFailure]
 
 
-def exit_with(failures: Sequence[Failure], goals: Iterable[Goal], *, strict: bool) -> None:
+def exit_with(failures: Sequence[PointFailure], goals: Iterable[Goal], *, strict: bool) -> None:
     """Exit with status 1 if a point failed, or, if ``strict``, a goal is not met."""
     if failures or (strict and not all(each.met for each in goals)):
         raise typer.Exit(1)
 
 
-def run_grid(kind: Kind, jobs: Sequence[Any], place: GridPlace, run_all: RunAll, verb: str) -> Grid:
+def run_grid(kind: PointKind, jobs: Sequence[Any], place: GridPlace, run_all: RunAll, verb: str) -> Grid:
     """Run the jobs and show progress; without Spark, by ``run_all``, which the first error of a job ends."""
     if place.on_spark:
         return _on_spark(kind, jobs, place)
@@ -76,7 +76,7 @@ def run_grid(kind: Kind, jobs: Sequence[Any], place: GridPlace, run_all: RunAll,
     return Grid([(job, part) for job, parts in found for part in parts], [])
 
 
-def _on_spark(kind: Kind, jobs: Sequence[Any], place: GridPlace) -> Grid:
+def _on_spark(kind: PointKind, jobs: Sequence[Any], place: GridPlace) -> Grid:
     """Run the points that the directory of results does not have yet, and store each wave; exit if all failed."""
     with needing_packages("--on-spark"):
         from wanderbus.pipeline.grids import GridResults, run_points
@@ -86,7 +86,7 @@ def _on_spark(kind: Kind, jobs: Sequence[Any], place: GridPlace) -> Grid:
     found = {} if results is None else {point: parts for point, parts in results.read().items() if point in wanted}
     missing = [point for point in dict.fromkeys(points) if point not in found]
     print_progress(f"{len(missing)} points to run, {len(wanted) - len(missing)} already there")
-    failures: list[Failure] = []
+    failures: list[PointFailure] = []
     if missing:
         spark_place = SparkPlace(place.cores or os.cpu_count() or 1, place.master, place.environment)
         with session("wanderbus-grid", "--on-spark", spark_place) as spark, task_progress(spark):
@@ -94,7 +94,9 @@ def _on_spark(kind: Kind, jobs: Sequence[Any], place: GridPlace) -> Grid:
                 if results is not None:
                     results.append(wave)
                 found |= {each.point: each.parts for each in wave if each.error is None}
-                failures += [Failure(kind.shown(each.point), each.error) for each in wave if each.error is not None]
+                failures += [
+                    PointFailure(kind.shown(each.point), each.error) for each in wave if each.error is not None
+                ]
                 print_progress(f"{len(found) + len(failures)} of {len(wanted)} points done, {len(failures)} failed")
     for each in failures:
         print_error(f"the point {each.point} failed: {each.error}")

@@ -21,7 +21,7 @@ from wanderbus.evaluation.merging.growth import Growth, growths
 from wanderbus.evaluation.merging.measuring import Job, run_all
 from wanderbus.evaluation.merging.mixes import MIXES, Mix
 from wanderbus.evaluation.merging.plots import merging_plot
-from wanderbus.evaluation.merging.summary import PUBLISHED, SOURCE, Summary, goals, summarize
+from wanderbus.evaluation.merging.summary import PUBLISHED, SOURCE, MergingSummary, goals, summarize
 from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
 from wanderbus.evaluation.points import MERGING
 from wanderbus.filters.merging import PRECISION_MIN
@@ -105,7 +105,7 @@ def merging(
     exit_with(grid.failures, met, strict=strict)
 
 
-def _report(mixes: Sequence[Mix], summaries: Sequence[Summary], grown: Sequence[Growth]) -> None:
+def _report(mixes: Sequence[Mix], summaries: Sequence[MergingSummary], grown: Sequence[Growth]) -> None:
     console = Console()
     for mix in mixes:
         own = [each for each in summaries if each.cell.mix == mix.name]
@@ -115,7 +115,7 @@ def _report(mixes: Sequence[Mix], summaries: Sequence[Summary], grown: Sequence[
     console.print(growth_table(grown))
 
 
-def _plot(directory: Path | None, mixes: Sequence[Mix], summaries: Sequence[Summary]) -> None:
+def _plot(directory: Path | None, mixes: Sequence[Mix], summaries: Sequence[MergingSummary]) -> None:
     if directory is None:
         return
     try:

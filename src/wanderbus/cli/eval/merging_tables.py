@@ -12,13 +12,13 @@ from wanderbus.evaluation.merging.growth import Growth
 from wanderbus.evaluation.merging.measuring import Weight
 from wanderbus.evaluation.merging.methods import Method
 from wanderbus.evaluation.merging.mixes import Mix
-from wanderbus.evaluation.merging.summary import SHOWN, SOURCE, Spread, Summary
+from wanderbus.evaluation.merging.summary import SHOWN, SOURCE, MergingSummary, Spread
 from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
 
 _PUBLISHED: Final = f"published: of {SUBSCRIPTIONS} subscriptions; {SOURCE}"
 
 
-def sizes_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
+def sizes_table(mix: Mix, summaries: Sequence[MergingSummary]) -> Table:
     """Return the number of merged filters by number of subscriptions of ``mix``, and the final precision."""
     counts = sorted({each.cell.subscriptions for each in summaries})
     table = _table(
@@ -40,7 +40,7 @@ def sizes_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def costs_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
+def costs_table(mix: Mix, summaries: Sequence[MergingSummary]) -> Table:
     """Return bytes and times for the largest set of subscriptions of ``mix``."""
     table = _table(
         f"{mix.name}: costs of the most subscriptions",
@@ -64,7 +64,7 @@ def costs_table(mix: Mix, summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def mixes_table(summaries: Sequence[Summary]) -> Table:
+def mixes_table(summaries: Sequence[MergingSummary]) -> Table:
     """Return the precision of imperfect merging for all mixes, and the published one."""
     most = max(each.cell.subscriptions for each in summaries)
     shown = [each for each in summaries if each.cell.method is Method.IMPERFECT and each.cell.subscriptions == most]
@@ -98,9 +98,9 @@ def growth_table(growths: Sequence[Growth]) -> Table:
     return table
 
 
-def _rows(summaries: Iterable[Summary]) -> list[list[Summary]]:
+def _rows(summaries: Iterable[MergingSummary]) -> list[list[MergingSummary]]:
     """Return the summaries grouped by tuples and method, each group sorted by number of subscriptions."""
-    rows: dict[tuple[int, Method], list[Summary]] = {}
+    rows: dict[tuple[int, Method], list[MergingSummary]] = {}
     for each in sorted(
         summaries, key=lambda each: (each.cell.tuples, list(Method).index(each.cell.method), each.cell.subscriptions)
     ):
@@ -115,7 +115,7 @@ def _table(title: str, caption: str, *headings: str) -> Table:
     return table
 
 
-def _head(summary: Summary) -> tuple[str, str]:
+def _head(summary: MergingSummary) -> tuple[str, str]:
     return str(summary.cell.tuples), summary.cell.method
 
 

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from wanderbus.cli.eval.grid import Failure, GridPlace, exit_with, grid_place, run_grid
+from wanderbus.cli.eval.grid import GridPlace, PointFailure, exit_with, grid_place, run_grid
 from wanderbus.cli.eval.merging import merging
 from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.eval.overhead import overhead
@@ -139,7 +139,7 @@ def mobility(
     outages = dict.fromkeys(outage or (Outage.IMPOSED, Outage.OURS))
     wanted = [Experiment(each, outage_s, rate, events) for each in outages]
     forms = {"real": _in_real_time(cells, wanted, runs or 1)} if real else {}
-    failures: list[Failure] = []
+    failures: list[PointFailure] = []
     if simulated or not real:
         seeds = range(seed, seed + (runs or RUNS))
         forms["simulated"], failures = _in_virtual_time(cells, wanted, seeds, place)
@@ -178,7 +178,7 @@ def _in_real_time(cells: Sequence[Cell], experiments: Sequence[Experiment], runs
 
 def _in_virtual_time(
     cells: Sequence[Cell], experiments: Sequence[Experiment], seeds: range, place: GridPlace
-) -> tuple[list[Outcome], list[Failure]]:
+) -> tuple[list[Outcome], list[PointFailure]]:
     print_line(
         f"seeds {seeds.start} to {seeds.stop - 1} of each cell; to repeat one: --simulated --cell B/P --runs 1 --seed N"
     )

@@ -23,16 +23,16 @@ from wanderbus.evaluation.overhead.experiment import (
     SOURCE,
     WIFI_RTT_S,
     Configuration,
-    Experiment,
+    OverheadExperiment,
 )
 from wanderbus.evaluation.overhead.network import missing
 from wanderbus.evaluation.overhead.plots import overhead_plot
 from wanderbus.evaluation.overhead.running import run
 from wanderbus.evaluation.overhead.summary import (
-    Places,
+    OverheadSummary,
+    PlaceTimes,
     Sample,
-    Step,
-    Summary,
+    Slowdown,
     goals,
     mobility_ms,
     ranking,
@@ -45,7 +45,7 @@ QUICK_EVENTS: Final = 100
 QUICK_CONSUMERS: Final = (1, 4)
 
 
-def sums_table(experiment: Experiment, summaries: Sequence[Summary]) -> Table:
+def sums_table(experiment: OverheadExperiment, summaries: Sequence[OverheadSummary]) -> Table:
     """Return the consumers' sums of latencies, by number of consumers and configuration."""
     table = Table(
         box=SIMPLE_HEAD,
@@ -67,7 +67,7 @@ def sums_table(experiment: Experiment, summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def steps_table(differences: Sequence[Step]) -> Table:
+def steps_table(differences: Sequence[Slowdown]) -> Table:
     """Return the extra latency of each configuration over the previous one."""
     table = Table(box=SIMPLE_HEAD, title="slower by, ms an event", caption="mean of the rounds, and its standard error")
     kinds = list(dict.fromkeys((each.lower, each.upper) for each in differences))
@@ -125,7 +125,7 @@ def overhead(
     if json is not None:
         check_writable(json)
     started = time.monotonic()
-    experiment = Experiment(
+    experiment = OverheadExperiment(
         tuple(sorted(map(Configuration, set(configuration or Configuration)))),
         tuple(sorted(set(consumers or (QUICK_CONSUMERS if quick else CONSUMERS)))),
         events or (QUICK_EVENTS if quick else EVENTS),
@@ -150,11 +150,11 @@ def overhead(
         raise typer.Exit(1)
 
 
-def _head(experiment: Experiment) -> dict[str, object]:
+def _head(experiment: OverheadExperiment) -> dict[str, object]:
     return {"command": "eval overhead", "machine": machine(), "source": SOURCE, "experiment": experiment}
 
 
-def _results(summaries: Sequence[Summary], samples: Sequence[Sample]) -> dict[str, object]:
+def _results(summaries: Sequence[OverheadSummary], samples: Sequence[Sample]) -> dict[str, object]:
     return {
         "curves": summaries,
         "steps": steps(samples),
@@ -165,13 +165,17 @@ def _results(summaries: Sequence[Summary], samples: Sequence[Sample]) -> dict[st
     }
 
 
-def _run(experiment: Experiment, runs: int, seed: int) -> tuple[list[Sample], Places]:
+def _run(experiment: OverheadExperiment, runs: int, seed: int) -> tuple[list[Sample], PlaceTimes]:
     with Console(stderr=True).status("") as status:
         return run_async(run(experiment, runs, seed, status.update))
 
 
 def _report(
-    experiment: Experiment, summaries: Sequence[Summary], differences: Sequence[Step], places: Places, met: list[Goal]
+    experiment: OverheadExperiment,
+    summaries: Sequence[OverheadSummary],
+    differences: Sequence[Slowdown],
+    places: PlaceTimes,
+    met: list[Goal],
 ) -> None:
     console = Console()
     console.print(sums_table(experiment, summaries))
@@ -183,7 +187,7 @@ def _report(
         print_line(str(goal))
 
 
-def _plot(directory: Path, experiment: Experiment, summaries: Sequence[Summary]) -> None:
+def _plot(directory: Path, experiment: OverheadExperiment, summaries: Sequence[OverheadSummary]) -> None:
     title = (
         f"Overhead of mobility, {experiment.events} events; round trips: Wi-Fi {experiment.wifi_rtt_s * 1_000:g} ms, "
         f"remote relay {experiment.relay_rtt_s * 1_000:g} ms"

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from wanderbus.cli.eval.grid import Failure, Grid, exit_with, grid_place, run_grid
+from wanderbus.cli.eval.grid import Grid, PointFailure, exit_with, grid_place, run_grid
 from wanderbus.cli.eval.options import Cores, Json, OnSpark, Out, Seed, Strict
 from wanderbus.cli.output import check_writable, machine, print_line, write_json
 from wanderbus.cli.pipeline.spark_options import Environment, Master
@@ -79,7 +79,7 @@ def _summaries(grid: Grid, outage_s: float) -> list[Remedied]:
     return [summarize(remedy, outage_s, own) for remedy, own in by_remedy.items()]
 
 
-def _head(seed: int, outage_s: float, started: float, failures: Sequence[Failure]) -> dict[str, object]:
+def _head(seed: int, outage_s: float, started: float, failures: Sequence[PointFailure]) -> dict[str, object]:
     facts = {"first_seed": seed, "outage_s": outage_s, "wall_s": round(time.monotonic() - started, 1)}
     return {"command": "eval remedies", "machine": machine(), **facts, "failures": failures}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.operator.listings import Columns, Watch, aligned, show
 from wanderbus.operator_rows import AdvertisementInfo
 
@@ -12,7 +12,7 @@ NONE: Final = "No device at this server has an advertisement."
 
 
 @visiting
-def advertisements(*, connection: Connection, watch: Watch = None, json: AsJson = False) -> None:
+def advertisements(*, connection: ConnectionOptions, watch: Watch = None, json: AsJson = False) -> None:
     """Show the advertisements of the devices at a server: what each will publish.
 
     Where advertisements are required, one that "counts" lets its events be published: the server knows what all others

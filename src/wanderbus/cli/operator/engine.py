@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.operator.listings import Columns, Watch, aligned, show, span
 from wanderbus.operator_rows import EngineInfo
 
@@ -12,7 +12,7 @@ NONE: Final = "The broker matches every event itself."
 
 
 @visiting
-def engine(*, connection: Connection, watch: Watch = None, json: AsJson = False) -> None:
+def engine(*, connection: ConnectionOptions, watch: Watch = None, json: AsJson = False) -> None:
     """Show the matching engine beside the server: whether it answers, and how many records it is behind.
 
     Events for it wait in the log while it is away. Needs the role of operator.

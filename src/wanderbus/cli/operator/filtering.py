@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.operator.listings import Columns, Watch, aligned, show
 from wanderbus.operator_rows import PhaseInfo
 
 
 @visiting
-def filtering(*, connection: Connection, watch: Watch = None, json: AsJson = False) -> None:
+def filtering(*, connection: ConnectionOptions, watch: Watch = None, json: AsJson = False) -> None:
     """Show how many events each phase has examined, and held back, since the server was started.
 
     "publisher" are the agents that filter themselves, as they report; "channel" are the events of channels that this

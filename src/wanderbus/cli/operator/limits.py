@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.operator.listings import Columns, Watch, aligned, show, span
 from wanderbus.client.operator import Operator
 from wanderbus.operator_rows import BoundInfo, LimitInfo
@@ -27,7 +27,7 @@ Whom = Annotated[
 def limits(
     party: Whom = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     limit: Annotated[str | None, typer.Option(help="Only this limit, or those of a pattern with * and ?.")] = None,
     settings: Annotated[
         bool, typer.Option("--settings", help="List every limit and its value instead, reached or not.")

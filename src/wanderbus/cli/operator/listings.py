@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.output import print_json, print_lines, run_async
 from wanderbus.client.operator import Operator
 from wanderbus.errors import UnknownUser
@@ -47,7 +47,7 @@ Watch = Annotated[
 ]
 
 
-class Wanted(NamedTuple):
+class RowPatterns(NamedTuple):
     """A listing, restricted to the rows whose fields match these patterns."""
 
     what: What
@@ -65,7 +65,7 @@ class Wanted(NamedTuple):
 def sessions(
     whose: Users = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     session: SessionPattern = None,
     status: Annotated[
         str | None, typer.Option(help="Only sessions with this status: CONNECTED or DISCONNECTED.")
@@ -80,14 +80,14 @@ def sessions(
     Example: wanderbus sessions "sip:a*" --status DISCONNECTED --user sip:olga@localhost
     """
     patterns = {"session": session, "status": status and status.upper()}
-    _list(connection, Wanted("sessions", SESSIONS, whose, patterns), watch, json)
+    _list(connection, RowPatterns("sessions", SESSIONS, whose, patterns), watch, json)
 
 
 @visiting
 def subscriptions(
     whose: Users = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     session: SessionPattern = None,
     subject: Annotated[str | None, typer.Option(help="Only this subject, or those of a pattern with * and ?.")] = None,
     watch: Watch = None,
@@ -100,14 +100,14 @@ def subscriptions(
     Example: wanderbus subscriptions --subject "Dep*" --user sip:alice@localhost
     """
     patterns = {"session": session, "subject": subject}
-    _list(connection, Wanted("subscriptions", SUBSCRIPTIONS, whose, patterns), watch, json)
+    _list(connection, RowPatterns("subscriptions", SUBSCRIPTIONS, whose, patterns), watch, json)
 
 
 @visiting
 def queues(
     whose: Users = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     session: SessionPattern = None,
     waiting: Annotated[bool, typer.Option("--waiting", help="Only queues that are not empty.")] = False,
     watch: Watch = None,
@@ -120,15 +120,15 @@ def queues(
     Example: wanderbus queues --waiting --watch 2 --user sip:olga@localhost
     """
     test = (lambda row: row.notifications > 0) if waiting else (lambda row: True)
-    _list(connection, Wanted("queues", QUEUES, whose, {"session": session}, test), watch, json)
+    _list(connection, RowPatterns("queues", QUEUES, whose, {"session": session}, test), watch, json)
 
 
-def _list(connection: Connection, wanted: Wanted, watch_s: float | None, json: bool) -> None:
+def _list(connection: ConnectionOptions, wanted: RowPatterns, watch_s: float | None, json: bool) -> None:
     show(connection, lambda operator: _rows(operator, wanted), lambda rows: _table(rows, wanted), watch_s, json)
 
 
 def show(
-    connection: Connection,
+    connection: ConnectionOptions,
     rows: Callable[[Operator], AsyncIterator[Row]],
     table: Callable[[list[Row]], str],
     watch_s: float | None,
@@ -139,7 +139,9 @@ def show(
     run_async(_print(connection, rows, watch_s) if as_json else _show(connection, rows, table, watch_s))
 
 
-async def _print(connection: Connection, rows: Callable[[Operator], AsyncIterator[Row]], watch_s: float | None) -> None:
+async def _print(
+    connection: ConnectionOptions, rows: Callable[[Operator], AsyncIterator[Row]], watch_s: float | None
+) -> None:
     """Print each row as a line of JSON; with ``watch_s``, repeatedly and with the time of the listing."""
     async with connection.visitor() as agent:
         while True:
@@ -158,7 +160,7 @@ def _json(row: msgspec.Struct) -> Mapping[str, object]:
 
 
 async def _show(
-    connection: Connection,
+    connection: ConnectionOptions,
     rows: Callable[[Operator], AsyncIterator[Row]],
     table: Callable[[list[Row]], str],
     watch_s: float | None,
@@ -173,7 +175,7 @@ async def _show(
                 await asyncio.sleep(watch_s)
 
 
-async def _rows(operator: Operator, wanted: Wanted) -> AsyncIterator[Listed]:
+async def _rows(operator: Operator, wanted: RowPatterns) -> AsyncIterator[Listed]:
     """Yield the wanted rows; user patterns are matched here, since the broker only accepts a whole URI."""
     is_pattern = wanted.user is not None and any(character in wanted.user for character in "*?[")
     patterns = {**wanted.patterns, "user": wanted.user if is_pattern else None}
@@ -195,7 +197,7 @@ async def _check_known(operator: Operator, user: str) -> None:
     raise UnknownUser(f"the broker has no session of {user}; 'wanderbus sessions' lists the users that have one")
 
 
-def _table(rows: Sequence[Listed], wanted: Wanted) -> str:
+def _table(rows: Sequence[Listed], wanted: RowPatterns) -> str:
     """Return the headings and the rows, with the details of each row below it."""
     found = sorted(rows, key=lambda row: (row.user, row.session))
     heading, *lines = aligned(found, wanted.columns)

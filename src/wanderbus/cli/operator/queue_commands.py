@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, visiting
 from wanderbus.cli.event_output import Format, print_gap, print_notification
 from wanderbus.cli.output import counted, print_json, print_line, run_async
 from wanderbus.errors import ConfigurationError, UnknownUser
@@ -26,7 +26,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")
 def peek(
     whose: Of,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     session: SessionName = None,
     count: Annotated[int, typer.Option(min=1, help="Most notifications to show.")] = 100,
     json: AsJson = False,
@@ -44,7 +44,7 @@ def peek(
 def purge(
     whose: Of,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     session: SessionName = None,
     subscription: Annotated[str | None, typer.Option(help="Only notifications for this subscription.")] = None,
     yes: Yes = False,
@@ -68,7 +68,7 @@ def kick(
     whose: Of,
     device: Annotated[str | None, typer.Argument(help="Only this device; unless given, all of the user.")] = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     forget: Annotated[
         bool, typer.Option("--forget", help="Also remove them from their sessions: nothing is queued for them.")
     ] = False,
@@ -91,7 +91,7 @@ def kick(
 def discard(
     whose: Of,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     session: SessionName = None,
     yes: Yes = False,
     json: AsJson = False,
@@ -110,7 +110,7 @@ def discard(
     run_async(_discard(connection, whose, session, json))
 
 
-def _named(connection: Connection, user: str, session: str | None) -> str:
+def _named(connection: ConnectionOptions, user: str, session: str | None) -> str:
     """Return ``session`` if it is given; :class:`ConfigurationError` names the user's sessions otherwise."""
     if session is not None:
         return session
@@ -120,12 +120,12 @@ def _named(connection: Connection, user: str, session: str | None) -> str:
     raise ConfigurationError(f"give the session with --session NAME: {user} has {', '.join(sorted(names))}")
 
 
-async def _sessions_of(connection: Connection, user: str) -> list[str]:
+async def _sessions_of(connection: ConnectionOptions, user: str) -> list[str]:
     async with connection.visitor() as agent:
         return [escaped(row.session) async for row in agent.operator.sessions(user) if row.session]
 
 
-async def _peek(connection: Connection, user: str, session: str, count: int, json: bool) -> None:
+async def _peek(connection: ConnectionOptions, user: str, session: str, count: int, json: bool) -> None:
     async with connection.visitor() as agent:
         async for item in agent.operator.peek(user, session, count=count):
             if not isinstance(item, Gap):
@@ -136,7 +136,7 @@ async def _peek(connection: Connection, user: str, session: str, count: int, jso
                 print_line(f"{item.position.number} gap of {item.count}: {item.reason}")
 
 
-async def _purge(connection: Connection, user: str, session: str, subscription: str | None, json: bool) -> None:
+async def _purge(connection: ConnectionOptions, user: str, session: str, subscription: str | None, json: bool) -> None:
     async with connection.visitor() as agent:
         purged = await agent.operator.purge(user, session, subscription)
     if json:
@@ -145,7 +145,7 @@ async def _purge(connection: Connection, user: str, session: str, subscription: 
         print_line(f"purged {purged}")
 
 
-async def _kick(connection: Connection, user: str, device: str | None, forget: bool, json: bool) -> None:
+async def _kick(connection: ConnectionOptions, user: str, device: str | None, forget: bool, json: bool) -> None:
     async with connection.visitor() as agent:
         rows = await agent.operator.kick(user, device, forget=forget)
     for row in rows:
@@ -156,7 +156,7 @@ async def _kick(connection: Connection, user: str, device: str | None, forget: b
             print_line(f"{row.device} {done}")
 
 
-async def _discard(connection: Connection, user: str, session: str, json: bool) -> None:
+async def _discard(connection: ConnectionOptions, user: str, session: str, json: bool) -> None:
     async with connection.visitor() as agent:
         row = await agent.operator.discard(user, session)
     if json:

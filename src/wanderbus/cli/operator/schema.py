@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, perhaps_visiting, visiting
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, perhaps_visiting, visiting
 from wanderbus.cli.operator import listings
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_line, run_async
@@ -39,7 +39,7 @@ def set_schema(
         ),
     ],
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     meaning: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=TEXT", help="Meaning of an attribute, for people; may be repeated."),
@@ -63,7 +63,7 @@ def set_schema(
 def show(
     subject: Annotated[str | None, typer.Argument(help="Subject; unless given, all.", show_default=False)] = None,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     version: Annotated[int | None, typer.Option(min=1, help="This version of the subject's schema.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -92,7 +92,7 @@ def show(
 @visiting
 def list_schemas(
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     versions: Annotated[bool, typer.Option("--versions", help="Every version, not only the newest.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -108,7 +108,7 @@ def list_schemas(
 app.command("infer")(perhaps_visiting(infer))
 
 
-async def _set(connection: Connection, subject: str, attributes: list[DeclaredAttribute], json: bool) -> None:
+async def _set(connection: ConnectionOptions, subject: str, attributes: list[DeclaredAttribute], json: bool) -> None:
     async with connection.visitor() as agent:
         schema = await agent.operator.declare_schema(subject, attributes)
     if json:

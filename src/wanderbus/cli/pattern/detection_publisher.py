@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from wanderbus.cli.connection_options import Connection
+from wanderbus.cli.connection_options import ConnectionOptions
 from wanderbus.cli.output import print_error
 from wanderbus.cli.pub_publisher import emptied
 from wanderbus.client.publishes import encoded
@@ -67,7 +67,7 @@ class DetectionPublisher:
     events, as long as it can be reached, and raises :class:`Refused` if it refused some.
     """
 
-    def __init__(self, connection: Connection, checkpoint: Path) -> None:
+    def __init__(self, connection: ConnectionOptions, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._patience_s = connection.settings().connect_s_max
         make_private_directory(checkpoint)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection, connected
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions, connected
 from wanderbus.cli.output import print_progress
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.detection_publisher import DetectionPublisher, require_no_loop
@@ -70,7 +70,7 @@ def follow(
     event_domain: EventDomain = None,
     json: AsJson = False,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
 ) -> None:
     """Find a pattern in the log of a server while it grows, and print or publish each detection.
 
@@ -95,7 +95,7 @@ def follow(
     _run(job, SparkPlace(cores, master, environment), connection if publish else None, json=json)
 
 
-def _run(job: _Job, place: SparkPlace, publishing: Connection | None, *, json: bool) -> None:
+def _run(job: _Job, place: SparkPlace, publishing: ConnectionOptions | None, *, json: bool) -> None:
     """Find the pattern until the job ends, and print and publish the detections."""
     let_job_report()
     with needing_packages("the pattern"):

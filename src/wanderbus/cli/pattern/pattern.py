@@ -16,7 +16,7 @@ from wanderbus.cli.output import print_json, print_line
 from wanderbus.cli.pattern.detection_output import print_detections, report_refused
 from wanderbus.cli.pattern.follow import follow
 from wanderbus.cli.pattern.pattern_input import File, Text, given_pattern, with_parents
-from wanderbus.cli.pipeline.past_events import From, Log, Place, To, spark_history, wanted_events
+from wanderbus.cli.pipeline.past_events import EventsPlace, From, Log, To, spark_history, wanted_events
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages
 from wanderbus.cli.pipeline.subject_parents import EventDomain, parents_given
 from wanderbus.errors import ConfigurationError, EventError
@@ -70,7 +70,7 @@ def _placed(event: Event, members: dict[str, Any], number: int) -> Occurrence:
     return Occurrence(event, offset, at_us, id)
 
 
-def print_past_detections(pattern: Pattern, place: Place, *, json: bool) -> None:
+def print_past_detections(pattern: Pattern, place: EventsPlace, *, json: bool) -> None:
     """Print the detections in past events, the earliest first, and report what bounds refused."""
     with needing_packages("patterns"):
         wanted = wanted_events(place)
@@ -147,7 +147,7 @@ def run(
     if (events is not None) + (lake is not None) + (log is not None) != 1:
         raise ConfigurationError("give the events once: a file with --events, - for standard input; or --lake or --log")
     if events is None:
-        past = Place(lake, log, begin, end, SparkPlace(cores, master, environment), event_domain=event_domain)
+        past = EventsPlace(lake, log, begin, end, SparkPlace(cores, master, environment), event_domain=event_domain)
         print_past_detections(given_pattern(text, file), past, json=json)
         return
     if events == file:

@@ -12,8 +12,8 @@ from wanderbus import cloudevents, event_text
 from wanderbus.cli.connection_options import AsJson
 from wanderbus.cli.filter_input import InLanguage, Language
 from wanderbus.cli.output import print_error, print_json, print_line
-from wanderbus.cli.pipeline.past_answers import Past, WithSpark, WithSparkForOne, past_answers, past_answers_at
-from wanderbus.cli.pipeline.past_events import From, Lake, Log, Place, Server, To
+from wanderbus.cli.pipeline.past_answers import PastAnswers, WithSpark, WithSparkForOne, past_answers, past_answers_at
+from wanderbus.cli.pipeline.past_events import EventsPlace, From, Lake, Log, Server, To
 from wanderbus.cli.pipeline.rejected import STATUS
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace
 from wanderbus.cli.pipeline.subject_parents import EventDomain
@@ -24,8 +24,8 @@ from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.subscription import EVERY_SUBJECT, Custom, Subscription, instant_shown
 
 if TYPE_CHECKING:
-    from wanderbus.pipeline.history.answers import Decided, Found
-    from wanderbus.pipeline.history.lifetimes import Version
+    from wanderbus.pipeline.history.answers import Found, PastDecision
+    from wanderbus.pipeline.history.lifetimes import SubscriptionVersion
 
 app = typer.Typer(help="Run filters and subscriptions over past events.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -73,7 +73,7 @@ def match(
     Example: wanderbus history match "DepDelay > 120" --subject Departure --from 2026-11-01 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    place = EventsPlace(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
     with past_answers(place, spark, subject) as past:
         every = past.subscriptions(wanted)
         for found in past.ask(lambda history: history.matching(every, work_max)):
@@ -107,7 +107,7 @@ def count(
     Example: wanderbus history count "DepDelay > 120" --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    place = EventsPlace(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
     with past_answers(place, spark, subject) as past:
         every = past.subscriptions(wanted)
         found = past.ask(lambda history: history.count(every, work_max))
@@ -144,7 +144,7 @@ def sample(
     Example: wanderbus history sample "Dest == IAH" -n 5 --subject Departure --lake lake
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    place = EventsPlace(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
     with past_answers(place, spark, subject) as past:
         every = past.subscriptions(wanted)
         for found in past.ask(lambda history: history.sample(every, size, seed, work_max)):
@@ -178,7 +178,7 @@ def explain(
     Example: wanderbus history explain "DepDelay > 120 and Dest == IAH" --offset 1042 --log wanderbus-data
     """
     wanted = _query(expression, subject, language)
-    place = Place(lake, log, spark=SparkPlace(cores, master, environment), event_domain=event_domain)
+    place = EventsPlace(lake, log, spark=SparkPlace(cores, master, environment), event_domain=event_domain)
     with past_answers_at(place, spark, offset) as (past, at):
         found = past.ask(lambda history: history.explain(wanted, at, work_max, past.children))
     if json:
@@ -217,7 +217,7 @@ def replay(
 
     Example: wanderbus history replay wb1234-mibx2f9c-17 --from 2026-11-01 --to 2026-12-01 --log wanderbus-data
     """
-    place = Place(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
+    place = EventsPlace(lake, log, begin, end, SparkPlace(cores, master, environment), server, event_domain)
     with past_answers(place, spark, has_records=True) as past:
         from wanderbus.pipeline.history import absences_of, versions_of
 
@@ -244,7 +244,7 @@ def _query(expression: str, subject: str, language: Language) -> Subscription:
     return Subscription("", "", "", subject, expression, language=language.value)
 
 
-def _require_own_restrictions(versions: Sequence[Version]) -> None:
+def _require_own_restrictions(versions: Sequence[SubscriptionVersion]) -> None:
     """Return if none of the restrictions is of a kind of the operator, which this command cannot decide."""
     every = (one for version in versions for one in version.subscription.restrictions)
     if (unknown := next((one.kind for one in every if isinstance(one, Custom)), None)) is not None:
@@ -258,7 +258,7 @@ def _require_own_restrictions(versions: Sequence[Version]) -> None:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def _undecided(past: Past, wanted: Subscription, work_max: int) -> int:
+def _undecided(past: PastAnswers, wanted: Subscription, work_max: int) -> int:
     every = past.subscriptions(wanted)
     return past.ask(lambda history: history.undecided(every, work_max))
 
@@ -274,7 +274,7 @@ def _limit(work_max: int) -> str:
     return f"the limit is {work_max}: use a cheaper filter, or --filter-work-max"
 
 
-def _print_event(past: Past, found: Found, *, json: bool) -> None:
+def _print_event(past: PastAnswers, found: Found, *, json: bool) -> None:
     event = msgspec.msgpack.decode(found.event, type=Event)
     if json:
         attributes = cloudevents.to_json(event.attributes)
@@ -285,7 +285,7 @@ def _print_event(past: Past, found: Found, *, json: bool) -> None:
         print_line(f"{past.shown(found.offset)} {instant_shown(found.at_us)} {event_text.write(event)}")
 
 
-def _print_decision(past: Past, decided: Decided, *, json: bool) -> None:
+def _print_decision(past: PastAnswers, decided: PastDecision, *, json: bool) -> None:
     if json:
         print_json(
             {

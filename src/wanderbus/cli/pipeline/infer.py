@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wanderbus.cli.connection_options import AsJson, Connection
+from wanderbus.cli.connection_options import AsJson, ConnectionOptions
 from wanderbus.cli.operator.listings import Columns, aligned
 from wanderbus.cli.output import print_json, print_line, run_async
 from wanderbus.cli.pipeline.lake_options import Lake
@@ -28,7 +28,7 @@ def infer(
     subject: Annotated[str, typer.Argument(help="Subject of the events.", show_default=False)],
     lake: Lake,
     *,
-    connection: Connection,
+    connection: ConnectionOptions,
     fitting_min: Annotated[
         float,
         typer.Option("--fitting-min", min=0, max=1, help="Share of an attribute's values that must fit its type."),
@@ -68,7 +68,7 @@ def infer(
 
 
 async def _declare(
-    connection: Connection, subject: str, observed: Observed, fitting_min: float
+    connection: ConnectionOptions, subject: str, observed: Observed, fitting_min: float
 ) -> tuple[Proposal, SubjectSchema]:
     async with connection.visitor() as agent:
         present: Sequence[DeclaredAttribute] = ()

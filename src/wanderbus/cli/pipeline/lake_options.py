@@ -12,7 +12,7 @@ from wanderbus.runtime.files.domain_file import FILE_NAME, data_directory, read_
 from wanderbus.runtime.segment_files import end_of_log, log_directory
 
 if TYPE_CHECKING:
-    from wanderbus.pipeline.tables import Table
+    from wanderbus.pipeline.tables import TableSpecification
 
 DataDirectory = Annotated[
     Path, typer.Argument(metavar="DATA_DIR", help="Data directory of a server, or its subdirectory log.")
@@ -58,7 +58,7 @@ def _data_directories(directory: Path) -> list[Path]:
     return [data_directory(directory, server) for server in read_domain(file).settings.servers]
 
 
-def chosen_tables(lake: Path, names: list[str] | None) -> list[Table]:
+def chosen_tables(lake: Path, names: list[str] | None) -> list[TableSpecification]:
     """Return the tables of these names, or all that the lake has; ``StorageError`` if there is no lake."""
     from wanderbus.pipeline.lake.reading import existing_tables
     from wanderbus.pipeline.tables import named

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from wanderbus.cli.pipeline.past_events import Place, Wanted, spark_history, wanted_events
+from wanderbus.cli.pipeline.past_events import EventsPlace, PastSelection, spark_history, wanted_events
 from wanderbus.cli.pipeline.progress_lines import PROGRESS_EACH_S, ProgressLines
 from wanderbus.cli.pipeline.spark_options import needing_packages
 from wanderbus.errors import ConfigurationError
@@ -18,7 +18,7 @@ from wanderbus.subscription import EVERY_SUBJECT, Subscription
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from wanderbus.pipeline.history.answers import History
+    from wanderbus.pipeline.history.answers import PastEvents
     from wanderbus.pipeline.history.local_batches import LocalBatches
     from wanderbus.pipeline.lake.logs import LakeLogs
 
@@ -43,17 +43,17 @@ WithSparkForOne = Annotated[
 _PURPOSE = "history"
 
 
-class Past:
+class PastAnswers:
     """Events that are meant, and where to ask for answers."""
 
-    def __init__(self, wanted: Wanted, history: History, larger: Callable[[], History] | None) -> None:
+    def __init__(self, wanted: PastSelection, history: PastEvents, larger: Callable[[], PastEvents] | None) -> None:
         self._logs = wanted.logs
         self._log = wanted.log
         self._history = history
         self._larger = larger
         self.children = wanted.children
 
-    def ask(self, question: Callable[[History], Answer]) -> Answer:
+    def ask(self, question: Callable[[PastEvents], Answer]) -> Answer:
         """Return the answer; Spark gives it if it is too large for this process, and may be asked."""
         from wanderbus.pipeline.history.answers import AnswerTooLarge
 
@@ -89,8 +89,8 @@ class Past:
 
 @contextmanager
 def past_answers(
-    place: Place, with_spark: bool | None, subject: str = EVERY_SUBJECT, *, has_records: bool = False
-) -> Iterator[Past]:
+    place: EventsPlace, with_spark: bool | None, subject: str = EVERY_SUBJECT, *, has_records: bool = False
+) -> Iterator[PastAnswers]:
     """Give the events that are meant, to be asked with Spark or without; ``has_records`` if records are needed too."""
     with needing_packages(_PURPOSE):
         wanted = wanted_events(place, subject)
@@ -99,7 +99,7 @@ def past_answers(
 
 
 @contextmanager
-def past_answers_at(place: Place, with_spark: bool | None, offset: str) -> Iterator[tuple[Past, int]]:
+def past_answers_at(place: EventsPlace, with_spark: bool | None, offset: str) -> Iterator[tuple[PastAnswers, int]]:
     """Give the event whose offset is shown as ``offset``, and its number; Spark reads it only if it is asked to.
 
     The bounds of files and of their parts leave little to read, however large the lake or the log is.
@@ -123,25 +123,27 @@ def _offset(logs: LakeLogs | None, text: str) -> int:
 
 @contextmanager
 def _answers(
-    wanted: Wanted, place: Place, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]
-) -> Iterator[Past]:
+    wanted: PastSelection, place: EventsPlace, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]
+) -> Iterator[PastAnswers]:
     """Give events, to be asked with Spark or without; it is not asked for if they ``are_few``, unless it has to be."""
     is_of_cluster = place.spark.master is not None or place.spark.environment is not None
     if is_of_cluster and with_spark is False:
         raise ConfigurationError("--no-spark: there is no cluster without Spark; give --master without it")
     with ExitStack() as stack:
 
-        def spark() -> History:
+        def spark() -> PastEvents:
             return stack.enter_context(spark_history(wanted, _PURPOSE, place.spark))
 
         local = None if with_spark or is_of_cluster else _local_history(wanted, with_spark, are_few)
         if local is None:
-            yield Past(wanted, spark(), None)
+            yield PastAnswers(wanted, spark(), None)
         else:
-            yield Past(wanted, local, None if with_spark is False else spark)
+            yield PastAnswers(wanted, local, None if with_spark is False else spark)
 
 
-def _local_history(wanted: Wanted, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]) -> History | None:
+def _local_history(
+    wanted: PastSelection, with_spark: bool | None, are_few: Callable[[LocalBatches], bool]
+) -> PastEvents | None:
     """Return the events for this process; None unless they ``are_few`` or Spark is unwanted."""
     from wanderbus.pipeline.history.local_batches import LakeBatches, LogBatches
     from wanderbus.pipeline.history.local_history import LocalHistory

@@ -55,7 +55,7 @@ Server = Annotated[
 ]
 
 
-class Place(NamedTuple):
+class EventsPlace(NamedTuple):
     """Place of the events, and the bounds of those that are meant."""
 
     lake: Path | None
@@ -67,7 +67,7 @@ class Place(NamedTuple):
     event_domain: Path | None = None
 
 
-class Wanted(NamedTuple):
+class PastSelection(NamedTuple):
     """Events that are meant: the ``selection`` of those of the lake ``lake``, which has the ``logs``, or of a log.
 
     ``children`` are the subjects below others.
@@ -88,7 +88,7 @@ def require_one_place(lake: Path | None, log: Path | None, server: str | None = 
         raise ConfigurationError("--server chooses a server of a lake; give it without --log")
 
 
-def wanted_events(place: Place, subject: str = EVERY_SUBJECT) -> Wanted:
+def wanted_events(place: EventsPlace, subject: str = EVERY_SUBJECT) -> PastSelection:
     """Return the events that are meant; warn of records that tables of the lake rejected."""
     require_one_place(place.lake, place.log, place.server)
     check_wanted_subject(subject)
@@ -105,16 +105,16 @@ def wanted_events(place: Place, subject: str = EVERY_SUBJECT) -> Wanted:
     times, own = (bounds.get("from_us"), bounds.get("to_us")), children.get(subject, ())
     if log is not None:
         selection = Selection(wanted, bounds.get("from_offset"), bounds.get("to_offset"), *times, children=own)
-        return Wanted(None, log, selection, None, children)
+        return PastSelection(None, log, selection, None, children)
     assert place.lake is not None
     logs = logs_in(place.lake)
     warn_of_rejected(place.lake)
     selection = Selection(wanted, *_offsets(bounds, logs, place.server), *times, children=own)
-    return Wanted(place.lake, None, selection, logs, children)
+    return PastSelection(place.lake, None, selection, logs, children)
 
 
 @contextmanager
-def spark_history(wanted: Wanted, purpose: str, place: SparkPlace) -> Iterator[SparkHistory]:
+def spark_history(wanted: PastSelection, purpose: str, place: SparkPlace) -> Iterator[SparkHistory]:
     """Start Spark for ``purpose``, and give it the events that are meant; print progress meanwhile."""
     with session(f"wanderbus-{purpose}", purpose, place) as spark:
         from wanderbus.pipeline.history import lake_events

@@ -18,14 +18,14 @@ from wanderbus.cli.pipeline.past_events import Lake, Log, require_one_place
 from wanderbus.cli.pipeline.spark_options import Cores, Environment, Master, SparkPlace, needing_packages, session
 from wanderbus.cli.pipeline.task_progress import task_progress
 from wanderbus.errors import ConfigurationError
-from wanderbus.planning import Activity, Interest, Plan, decode_plan, encode_plan, loads_of, make_plan
+from wanderbus.planning import Activity, Plan, SubjectInterest, decode_plan, encode_plan, loads_of, make_plan
 from wanderbus.planning.placing import SLACK
 from wanderbus.subscription import instant_us
 
-Counts = tuple[dict[str, Activity], dict[str, Interest]]
+Counts = tuple[dict[str, Activity], dict[str, SubjectInterest]]
 
 
-class Bounds(NamedTuple):
+class PlanBounds(NamedTuple):
     """Place of the events, and their time as on the command line."""
 
     lake: Path | None
@@ -67,7 +67,7 @@ def plan(
     if out is not None:
         check_writable(out)
     place = SparkPlace(cores, master, environment)
-    activities, interests = _counts(Bounds(lake, log, begin, end), place)
+    activities, interests = _counts(PlanBounds(lake, log, begin, end), place)
     made = make_plan(loads_of(activities, interests), servers, now, slack=slack)
     if out is not None:
         out.write_bytes(encode_plan(made))
@@ -84,14 +84,14 @@ def _read(path: Path) -> Plan:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _counts(bounds: Bounds, place: SparkPlace) -> Counts:
+def _counts(bounds: PlanBounds, place: SparkPlace) -> Counts:
     """Return activity and interest by subject."""
     require_one_place(bounds.lake, bounds.log)
     log = None if bounds.log is None else existing_log(bounds.log)
     with needing_packages("a plan"):
         from wanderbus.pipeline import plans
 
-        period = plans.Period(_time(bounds.begin, "--from"), _time(bounds.end, "--to"))
+        period = plans.ActivityPeriod(_time(bounds.begin, "--from"), _time(bounds.end, "--to"))
     with session("wanderbus-plan", "a plan", place) as spark:
         from wanderbus.pipeline.session import plain_errors
 
@@ -117,7 +117,7 @@ def _time(text: str | None, option: str) -> int | None:
     return instant_us(instant)
 
 
-def _show(made: Plan, interests: dict[str, Interest], *, is_change: bool) -> None:
+def _show(made: Plan, interests: dict[str, SubjectInterest], *, is_change: bool) -> None:
     table = Table(box=SIMPLE_HEAD, title="Expected load of each server")
     for heading in ("server", "subjects", "processor s", "share %"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -126,7 +126,7 @@ def _show(made: Plan, interests: dict[str, Interest], *, is_change: bool) -> Non
         share = 100 * each.load_us / total if total else 0.0
         table.add_row(str(each.server), str(each.subjects), f"{each.load_us / 1e6:.3f}", f"{share:.1f}")
     Console().print(table)
-    whole = sum(interests.values(), Interest())
+    whole = sum(interests.values(), SubjectInterest())
     figures = made.figures
     print_line(
         f"interest: {whole.subscriptions} subscriptions, {whole.filters} different filters, "

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from wanderbus.pipeline.analytics import Analysis, Period
-    from wanderbus.pipeline.analytics.report import Refresh
+    from wanderbus.pipeline.analytics.report import PageRefresh
 
 EVERY_S: Final = 10.0
 REPORT: Final = Path("report.html")
@@ -133,10 +133,10 @@ def _write(
 ) -> Analysis | None:
     """Write the report once, or until ``stop`` is set; return the last one, which does not reload itself."""
     from wanderbus.pipeline.analytics import page, write_page
-    from wanderbus.pipeline.analytics.report import Refresh
+    from wanderbus.pipeline.analytics.report import PageRefresh
 
     found: Analysis | None = None
-    refresh = Refresh(every_s) if every_s else None
+    refresh = PageRefresh(every_s) if every_s else None
     while not stop.is_set():
         try:
             with _plain_failures(), task_progress(spark):
@@ -155,7 +155,7 @@ def _write(
     return found
 
 
-def _written(spark: SparkSession, source: _Source, period: Period, out: Path, refresh: Refresh | None) -> Analysis:
+def _written(spark: SparkSession, source: _Source, period: Period, out: Path, refresh: PageRefresh | None) -> Analysis:
     from wanderbus.pipeline.analytics import write_report
     from wanderbus.pipeline.lake import ingest
 

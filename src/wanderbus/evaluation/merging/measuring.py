@@ -76,7 +76,7 @@ class Job(msgspec.Struct, frozen=True):
     events: int = EVENTS
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class MergedOutcome(msgspec.Struct, frozen=True):
     """One set of subscriptions, merged by one method. Only times, which are processor times, differ between runs."""
 
     mix: str
@@ -105,7 +105,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return sum(self.by_schema, Counted())
 
 
-def run_one(job: Job) -> list[Outcome]:
+def run_one(job: Job) -> list[MergedOutcome]:
     """Return the results of one replication; the same every time, except times."""
     made = workload(job.mix, job.tuples, job.seed, max(job.subscriptions))
     filters = [parse(each.text) for each in made.subscriptions]
@@ -121,7 +121,7 @@ def run_one(job: Job) -> list[Outcome]:
 
 def _of_set(
     job: Job, made: Workload, filters: Sequence[Filter], propagated_so_far: Mapping[Method, Propagated]
-) -> Iterator[Outcome]:
+) -> Iterator[MergedOutcome]:
     """Yield the results of one set of subscriptions, merged by every method."""
     events = job.events if len(filters) == max(job.subscriptions) else job.events // 4
     trials = made.trials(events, Random(f"events/{job.seed}/{len(filters)}"))
@@ -131,7 +131,7 @@ def _of_set(
         matched = originals
         if method is not Method.UNMERGED:
             matched, match_s = match(kept, trials)
-        yield Outcome(
+        yield MergedOutcome(
             job.mix.name,
             job.tuples,
             len(filters),
@@ -149,7 +149,7 @@ def _of_set(
         )
 
 
-def run_all(jobs: Sequence[Job]) -> Iterator[list[Outcome]]:
+def run_all(jobs: Sequence[Job]) -> Iterator[list[MergedOutcome]]:
     """Yield the results of ``jobs`` in their order, using every processor."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(run_one, jobs)

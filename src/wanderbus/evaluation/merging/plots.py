@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus.evaluation.merging.methods import Method
 from wanderbus.evaluation.merging.mixes import Mix
-from wanderbus.evaluation.merging.summary import PUBLISHED, Spread, Summary
+from wanderbus.evaluation.merging.summary import PUBLISHED, MergingSummary, Spread
 from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
 from wanderbus.plots.charts import Area, axis, legend, whisker
 from wanderbus.plots.shapes import Point, document, line, rect, text
@@ -29,7 +29,7 @@ _INNER_WIDTH, _INNER_HEIGHT = 190, 110
 class _Series(msgspec.Struct, frozen=True):
     """One line of a panel."""
 
-    value: Callable[[Summary], Spread | float | None]
+    value: Callable[[MergingSummary], Spread | float | None]
     dashed: bool = False
     methods: tuple[Method, ...] = tuple(Method)
 
@@ -48,7 +48,7 @@ _ROWS: Final = (
 )
 
 
-def merging_plot(mix: Mix, summaries: Sequence[Summary]) -> str:
+def merging_plot(mix: Mix, summaries: Sequence[MergingSummary]) -> str:
     """Return the picture of one mix; whiskers are the least and the most of the replications."""
     tuples = sorted({each.cell.tuples for each in summaries})
     colours = [*((str(each), _COLOURS[each]) for each in Method), ("published", _PUBLISHED)]
@@ -67,7 +67,7 @@ def _panel(
     corner: Point,
     title: str,
     series: Sequence[_Series],
-    summaries: Sequence[Summary],
+    summaries: Sequence[MergingSummary],
     published: tuple[float, float] | None,
 ) -> list[str]:
     """Return one pair of axes with all lines: subscriptions, and another quantity from 0 up."""
@@ -103,7 +103,7 @@ def _published_range(area: Area, x: float, least: float, most: float) -> str:
     return rect(x, area.y(most), 6, height, _PUBLISHED, f"published: {least:g} to {most:g} %")
 
 
-def _points(series: _Series, method: Method, summaries: Sequence[Summary]) -> list[tuple[int, Spread]]:
+def _points(series: _Series, method: Method, summaries: Sequence[MergingSummary]) -> list[tuple[int, Spread]]:
     """Return the points of a line from few subscriptions to many."""
     points = []
     for each in sorted(summaries, key=lambda each: each.cell.subscriptions):

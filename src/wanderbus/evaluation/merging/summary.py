@@ -11,7 +11,7 @@ import msgspec
 
 from wanderbus.evaluation.goals import Goal
 from wanderbus.evaluation.merging.growth import Growth
-from wanderbus.evaluation.merging.measuring import Counted, Outcome, Weight
+from wanderbus.evaluation.merging.measuring import Counted, MergedOutcome, Weight
 from wanderbus.evaluation.merging.methods import Method
 from wanderbus.evaluation.merging.mixes import REFERENCE, Mix, Structures
 from wanderbus.evaluation.merging.workload import SUBSCRIPTIONS
@@ -39,7 +39,7 @@ class Spread(msgspec.Struct, frozen=True):
     most: float
 
 
-class Cell(msgspec.Struct, frozen=True, order=True):
+class MergingCell(msgspec.Struct, frozen=True, order=True):
     """Parameters of the replications."""
 
     mix: str
@@ -48,10 +48,10 @@ class Cell(msgspec.Struct, frozen=True, order=True):
     method: Method
 
 
-class Summary(msgspec.Struct, frozen=True):
+class MergingSummary(msgspec.Struct, frozen=True):
     """The replications of one cell; values that are not a spread are means."""
 
-    cell: Cell
+    cell: MergingCell
     runs: int
     structures: float
     filters: float
@@ -82,16 +82,16 @@ class Summary(msgspec.Struct, frozen=True):
         return PUBLISHED.get(cell.tuples) if cell.method is Method.IMPERFECT and is_the_papers else None
 
 
-def summarize(outcomes: Iterable[Outcome]) -> list[Summary]:
+def summarize(outcomes: Iterable[MergedOutcome]) -> list[MergingSummary]:
     """Return the cells that were run, in order of arrival."""
-    by_cell: dict[Cell, list[Outcome]] = {}
+    by_cell: dict[MergingCell, list[MergedOutcome]] = {}
     for each in outcomes:
-        by_cell.setdefault(Cell(each.mix, each.tuples, each.subscriptions, each.method), []).append(each)
+        by_cell.setdefault(MergingCell(each.mix, each.tuples, each.subscriptions, each.method), []).append(each)
     return [_summary(cell, own) for cell, own in by_cell.items()]
 
 
-def _summary(cell: Cell, outcomes: Sequence[Outcome]) -> Summary:
-    def mean(value: Callable[[Outcome], float]) -> float:
+def _summary(cell: MergingCell, outcomes: Sequence[MergedOutcome]) -> MergingSummary:
+    def mean(value: Callable[[MergedOutcome], float]) -> float:
         return statistics.fmean(map(value, outcomes))
 
     whole = sum((each.counted for each in outcomes), Counted())
@@ -99,7 +99,7 @@ def _summary(cell: Cell, outcomes: Sequence[Outcome]) -> Summary:
     of_schemas = _present(schema.precision_percent for each in outcomes for schema in each.by_schema)
     quartiles = statistics.quantiles(of_schemas, method="inclusive") if len(of_schemas) > 1 else None
     filters = mean(lambda each: each.filters)
-    return Summary(
+    return MergingSummary(
         cell,
         runs=len(outcomes),
         structures=mean(lambda each: each.structures),
@@ -128,7 +128,7 @@ def _present(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def goals(summaries: Sequence[Summary], growths: Iterable[Growth], precision_min: float) -> list[Goal]:
+def goals(summaries: Sequence[MergingSummary], growths: Iterable[Growth], precision_min: float) -> list[Goal]:
     """Return the goals of the cells that were run."""
     found = [
         Goal.within(f"precision_{each.cell.tuples}", each.precision_percent.mean, "%", each.published)
@@ -156,5 +156,5 @@ def goals(summaries: Sequence[Summary], growths: Iterable[Growth], precision_min
     return found
 
 
-def _of_method(summaries: Iterable[Summary], method: Method) -> list[Summary]:
+def _of_method(summaries: Iterable[MergingSummary], method: Method) -> list[MergingSummary]:
     return [each for each in summaries if each.cell.method is method]

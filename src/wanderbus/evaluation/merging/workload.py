@@ -37,7 +37,7 @@ Places = tuple[range, ...]
 """Ranges of places: disjoint, ascending, none of them empty."""
 
 
-class Attribute(msgspec.Struct, frozen=True):
+class SchemaAttribute(msgspec.Struct, frozen=True):
     """One tuple of a schema: a name, a type, and the values of that type in order."""
 
     name: str
@@ -52,7 +52,7 @@ class Constraint(msgspec.Struct, frozen=True):
     places: Places
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class WorkloadSubscription(msgspec.Struct, frozen=True):
     """A constraint for each attribute of a schema."""
 
     schema: int
@@ -75,8 +75,8 @@ class Workload(msgspec.Struct, frozen=True):
     """A replication."""
 
     mix: Mix
-    schemas: tuple[tuple[Attribute, ...], ...]
-    subscriptions: tuple[Subscription, ...]
+    schemas: tuple[tuple[SchemaAttribute, ...], ...]
+    subscriptions: tuple[WorkloadSubscription, ...]
 
     def first(self, count: int) -> Workload:
         """Return the same with only the first ``count`` subscriptions."""
@@ -112,7 +112,7 @@ def workload(mix: Mix, tuples: int, seed: int, subscriptions: int = SUBSCRIPTION
     for number in range(subscriptions):
         drawn = mix.structures is Structures.DRAWN
         schema = random.randrange(len(schemas)) if drawn else number % len(schemas)
-        made.append(Subscription(schema, tuple(_constraint(mix, each, random) for each in schemas[schema])))
+        made.append(WorkloadSubscription(schema, tuple(_constraint(mix, each, random) for each in schemas[schema])))
     return Workload(mix, schemas, tuple(made))
 
 
@@ -137,7 +137,7 @@ def one_of(places: Places, random: Random) -> int:
     raise AssertionError("the number of positions equals the sum of lengths")
 
 
-def _schemas(mix: Mix, tuples: int, count: int, random: Random) -> tuple[tuple[Attribute, ...], ...]:
+def _schemas(mix: Mix, tuples: int, count: int, random: Random) -> tuple[tuple[SchemaAttribute, ...], ...]:
     """Return schemas of random names and types, with different names unless each subscription has its own schema."""
     names, strings = (sorted(_random_strings(random, size)) for size in (NAMES, STRINGS))
     values: dict[Type, Sequence[str | int | float | bool]] = {
@@ -146,7 +146,7 @@ def _schemas(mix: Mix, tuples: int, count: int, random: Random) -> tuple[tuple[A
         "boolean": (False, True),
         "string": strings,
     }
-    schemas: list[tuple[Attribute, ...]] = []
+    schemas: list[tuple[SchemaAttribute, ...]] = []
     taken: set[frozenset[str]] = set()
     while len(schemas) < count:
         chosen = random.sample(names, tuples)
@@ -155,7 +155,10 @@ def _schemas(mix: Mix, tuples: int, count: int, random: Random) -> tuple[tuple[A
         taken.add(frozenset(chosen))
         types = random.choices(mix.types, k=tuples)
         schemas.append(
-            tuple(Attribute(name.capitalize(), type_, values[type_]) for name, type_ in zip(chosen, types, strict=True))
+            tuple(
+                SchemaAttribute(name.capitalize(), type_, values[type_])
+                for name, type_ in zip(chosen, types, strict=True)
+            )
         )
     return tuple(schemas)
 
@@ -167,7 +170,7 @@ def _random_strings(random: Random, count: int) -> set[str]:
     return found
 
 
-def _constraint(mix: Mix, attribute: Attribute, random: Random) -> Constraint:
+def _constraint(mix: Mix, attribute: SchemaAttribute, random: Random) -> Constraint:
     """Return a constraint that some value satisfies; unsatisfiable ones are drawn again."""
     operators: tuple[Operator, ...]
     match attribute.type:
@@ -201,12 +204,12 @@ def _draw(values: Values, count: int, random: Random) -> int:
             return int((random.randrange(_COARSE_PLACES) + 0.5) / _COARSE_PLACES * count)
 
 
-def _between(attribute: Attribute, first: int, last: int) -> Constraint:
+def _between(attribute: SchemaAttribute, first: int, last: int) -> Constraint:
     low, high = (_literal(attribute.values[place]) for place in (first, last))
     return Constraint(f"({attribute.name} >= {low} and {attribute.name} <= {high})", (range(first, last + 1),))
 
 
-def _prefix(attribute: Attribute, place: int) -> Constraint:
+def _prefix(attribute: SchemaAttribute, place: int) -> Constraint:
     """Return the constraint that a string begins with the same letter as the one at ``place``."""
     strings = attribute.values
     assert isinstance(strings, list)
@@ -215,7 +218,7 @@ def _prefix(attribute: Attribute, place: int) -> Constraint:
     return Constraint(f"{attribute.name} prefix {_literal(letter)}", (places,))
 
 
-def _comparison(attribute: Attribute, operator: Operator, place: int) -> Constraint:
+def _comparison(attribute: SchemaAttribute, operator: Operator, place: int) -> Constraint:
     count = len(attribute.values)
     places = {
         "==": (range(place, place + 1),),

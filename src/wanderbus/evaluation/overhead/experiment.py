@@ -65,7 +65,7 @@ _ABOUT: Final = {
 }
 
 
-class Experiment(msgspec.Struct, frozen=True):
+class OverheadExperiment(msgspec.Struct, frozen=True):
     """Parameters that all configurations share."""
 
     configurations: tuple[Configuration, ...] = tuple(Configuration)
@@ -83,7 +83,7 @@ class Experiment(msgspec.Struct, frozen=True):
         return self.events / self.rate_per_s
 
 
-class Turn(msgspec.Struct, frozen=True):
+class SampleTurn(msgspec.Struct, frozen=True):
     """Events ``first`` to ``first + count - 1`` of one configuration's sample."""
 
     configuration: Configuration
@@ -91,12 +91,12 @@ class Turn(msgspec.Struct, frozen=True):
     count: int
 
 
-def rounds(experiment: Experiment, random: Random) -> Iterator[Sequence[Turn]]:
+def rounds(experiment: OverheadExperiment, random: Random) -> Iterator[Sequence[SampleTurn]]:
     """Yield rounds, at least four, in which every configuration has a turn in random order; together they make each
     sample.
     """
     count = max(1, min(TURN_EVENTS, experiment.events // 4))
     for first in range(0, experiment.events, count):
-        turns = [Turn(each, first, min(count, experiment.events - first)) for each in experiment.configurations]
+        turns = [SampleTurn(each, first, min(count, experiment.events - first)) for each in experiment.configurations]
         random.shuffle(turns)
         yield turns

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import WanderbusError
-from wanderbus.evaluation.overhead.experiment import Configuration, Experiment
+from wanderbus.evaluation.overhead.experiment import Configuration, OverheadExperiment
 from wanderbus.testbed.async_processes import Crew
 from wanderbus.testbed.delayed_link import TUN, delayed_link
 from wanderbus.testbed.namespaces import Namespaces, inside
@@ -110,7 +110,7 @@ class Relayed(msgspec.Struct, frozen=True):
     """Elsewhere."""
 
 
-class Network:
+class RunNetwork:
     """The hosts of a run, once they exist."""
 
     def __init__(self, namespaces: Namespaces) -> None:
@@ -149,7 +149,7 @@ class Network:
         return opened
 
 
-def missing(experiment: Experiment) -> str | None:
+def missing(experiment: OverheadExperiment) -> str | None:
     """Return why the network cannot be made here, None if no obstacle is known."""
     if reason := missing_for_namespaces("nft"):
         return reason
@@ -159,7 +159,7 @@ def missing(experiment: Experiment) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def network(experiment: Experiment, directory: Path) -> AsyncIterator[Network]:
+async def network(experiment: OverheadExperiment, directory: Path) -> AsyncIterator[RunNetwork]:
     """Provide the network for the block; raise :class:`ConfigurationError` if that fails."""
     async with contextlib.AsyncExitStack() as stack:
         namespaces = stack.enter_context(Namespaces("wbeval"))
@@ -183,4 +183,4 @@ async def network(experiment: Experiment, directory: Path) -> AsyncIterator[Netw
         for host in (_NAT, _CORE):
             namespaces.forward(host)
         namespaces.run(_NAT, ["nft", "--file", "-"], _RULES)
-        yield Network(namespaces)
+        yield RunNetwork(namespaces)

@@ -26,7 +26,7 @@ LATE_S_MAX: Final = 3.0
 """Time after the last event was published from which a missing event is lost."""
 
 
-class Party(msgspec.Struct, frozen=True):
+class ProgramConnection(msgspec.Struct, frozen=True):
     """Connection of a program: the arguments of ``connect``."""
 
     uri: str
@@ -37,7 +37,7 @@ class Party(msgspec.Struct, frozen=True):
         return connect(self.uri, **self.given)
 
 
-class Publish(msgspec.Struct, frozen=True):
+class PublishOrder(msgspec.Struct, frozen=True):
     """Order to publish events from number ``first``, evenly from second ``start_s`` on; those below 0 do not count."""
 
     start_s: float
@@ -46,7 +46,7 @@ class Publish(msgspec.Struct, frozen=True):
     rate_per_s: float
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishReport(msgspec.Struct, frozen=True):
     """Report: every event has been acknowledged, or will not be."""
 
     unanswered: int
@@ -58,7 +58,7 @@ class Report(msgspec.Struct, frozen=True):
     until: int
 
 
-class Received(msgspec.Struct, frozen=True):
+class SampleReport(msgspec.Struct, frozen=True):
     """The sample so far, computed as by the paper's consumers, and the latency of each event since the last report."""
 
     events: int
@@ -90,7 +90,7 @@ class Ledger:
         self._last = max(self._last, number)
         self._arrived.set()
 
-    async def report(self, order: Report) -> Received:
+    async def report(self, order: Report) -> SampleReport:
         """Execute the order."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LATE_S_MAX):
@@ -99,10 +99,10 @@ class Ledger:
                     await self._arrived.wait()
         fresh_us, self._fresh_us = self._fresh_us, []
         average_ms = self._sum_us / self._events / 1_000 if self._events else 0.0
-        return Received(self._events, self._sum_us / 1_000_000, average_ms, fresh_us)
+        return SampleReport(self._events, self._sum_us / 1_000_000, average_ms, fresh_us)
 
 
-async def consume(party: Party) -> None:
+async def consume(party: ProgramConnection) -> None:
     """Consume until the end of the orders."""
     ledger = Ledger()
     async with party.agent() as agent, agent.subscribe(SUBJECT) as notifications:
@@ -118,17 +118,17 @@ async def consume(party: Party) -> None:
         receiving.cancel()
 
 
-async def publish(party: Party) -> None:
+async def publish(party: ProgramConnection) -> None:
     """Publish by orders until their end."""
     async with party.agent() as agent:
         print_json("ready")
         async for line in lines_of_standard_input():
-            order = msgspec.json.decode(line, type=Publish)
+            order = msgspec.json.decode(line, type=PublishOrder)
             publishing = []
             for place in range(order.count):
                 await asyncio.sleep(order.start_s + place / order.rate_per_s - time.monotonic())
                 publishing.append(asyncio.create_task(_publish(agent, order.first + place)))
-            print_json(Published(len(publishing) - sum(await asyncio.gather(*publishing))))
+            print_json(PublishReport(len(publishing) - sum(await asyncio.gather(*publishing))))
 
 
 async def _publish(agent: Agent, number: int) -> bool:
@@ -148,7 +148,7 @@ def now_us() -> int:
 def main(role: str, party: str) -> None:
     """Run one of the two programs."""
     program = {"consumer": consume, "publisher": publish}[role]
-    asyncio.run(program(msgspec.json.decode(party, type=Party)))
+    asyncio.run(program(msgspec.json.decode(party, type=ProgramConnection)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wanderbus.evaluation.overhead.experiment import Configuration
-from wanderbus.evaluation.overhead.summary import Summary
+from wanderbus.evaluation.overhead.summary import OverheadSummary
 from wanderbus.plots.charts import Area, axis, legend, whisker
 from wanderbus.plots.shapes import document, line, text
 
@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 760, 400
 _LEFT, _RIGHT, _TOP, _FLOOR = 60, 740, 80, 350
 
 
-def overhead_plot(title: str, summaries: Sequence[Summary]) -> str:
+def overhead_plot(title: str, summaries: Sequence[OverheadSummary]) -> str:
     """Return the plot; whiskers are the least and the greatest of the consumers' sums."""
     counts = sorted({each.consumers for each in summaries})
     area = Area(_LEFT, _RIGHT, _TOP, _FLOOR, max((each.most_s for each in summaries), default=1.0))

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from wanderbus.errors import WanderbusError
-from wanderbus.evaluation.overhead.experiment import Configuration, Experiment, Turn, rounds
+from wanderbus.evaluation.overhead.experiment import Configuration, OverheadExperiment, SampleTurn, rounds
 from wanderbus.evaluation.overhead.network import (
     ADDRESSES,
     BROKER,
@@ -30,12 +30,12 @@ from wanderbus.evaluation.overhead.network import (
     RELAY,
     RELAY_PORTS,
     SIP_PORTS,
-    Network,
     Relayed,
+    RunNetwork,
     network,
 )
-from wanderbus.evaluation.overhead.parts import Party, Publish, Published, Received, Report
-from wanderbus.evaluation.overhead.summary import Places, Sample
+from wanderbus.evaluation.overhead.parts import ProgramConnection, PublishOrder, PublishReport, Report, SampleReport
+from wanderbus.evaluation.overhead.summary import PlaceTimes, Sample
 from wanderbus.testbed.async_processes import AsyncProcess, Crew
 
 READY_S_MAX: Final = 180.0
@@ -61,7 +61,9 @@ _PASSWORD: Final = "of the evaluation"
 _NG: Final = f"{ADDRESSES[RELAY]}:2223"
 
 
-async def run(experiment: Experiment, runs: int, seed: int, tell: Callable[[str], None]) -> tuple[list[Sample], Places]:
+async def run(
+    experiment: OverheadExperiment, runs: int, seed: int, tell: Callable[[str], None]
+) -> tuple[list[Sample], PlaceTimes]:
     """Measure every configuration with every number of consumers ``runs`` times; return samples, disk and link times.
 
     Everything is cleaned up in any case.
@@ -96,7 +98,7 @@ def _all(numbers: Sequence[int]) -> str:
 
 @contextlib.asynccontextmanager
 async def _setups(
-    experiment: Experiment, consumers: int, hosts: Network, work: Path
+    experiment: OverheadExperiment, consumers: int, hosts: RunNetwork, work: Path
 ) -> AsyncIterator[dict[Configuration, _Setup]]:
     """Provide a setup for each configuration, connected and warm."""
     async with contextlib.AsyncExitStack() as stack:
@@ -125,9 +127,9 @@ class _Setup:
     def __init__(
         self,
         configuration: Configuration,
-        experiment: Experiment,
+        experiment: OverheadExperiment,
         consumers: int,
-        hosts: Network,
+        hosts: RunNetwork,
         work: Path,
         crew: Crew,
     ) -> None:
@@ -139,7 +141,7 @@ class _Setup:
         self._crew = crew
         self._consumers: list[AsyncProcess] = []
         self._unanswered = 0
-        self._totals: list[Received] = []
+        self._totals: list[SampleReport] = []
         """Report of each consumer, after the last turn."""
         self._latencies_us: list[int] = []
         self._rounds_ms: list[float] = []
@@ -171,7 +173,7 @@ class _Setup:
         """Publish events that do not count."""
         await self._publish(-WARM_UP, WARM_UP)
 
-    async def play(self, turn: Turn) -> None:
+    async def play(self, turn: SampleTurn) -> None:
         """Publish the events of a turn, and record their latencies."""
         self._totals = await self._publish(turn.first, turn.count)
         fresh_us = [latency_us for each in self._totals for latency_us in each.latencies_us]
@@ -191,16 +193,16 @@ class _Setup:
             unanswered=self._unanswered,
         )
 
-    async def _publish(self, first: int, count: int) -> list[Received]:
+    async def _publish(self, first: int, count: int) -> list[SampleReport]:
         rate_per_s = self._experiment.rate_per_s
         try:
             async with asyncio.timeout(count / rate_per_s + OVERDUE_S):
-                self._publisher.send(Publish(time.monotonic() + START_S, first, count, rate_per_s))
-                answer = msgspec.json.decode(await self._publisher.line(), type=Published)
+                self._publisher.send(PublishOrder(time.monotonic() + START_S, first, count, rate_per_s))
+                answer = msgspec.json.decode(await self._publisher.line(), type=PublishReport)
                 self._unanswered += answer.unanswered
                 for each in self._consumers:
                     each.send(Report(first + count - 1))
-                return [msgspec.json.decode(await each.line(), type=Received) for each in self._consumers]
+                return [msgspec.json.decode(await each.line(), type=SampleReport) for each in self._consumers]
         except WanderbusError:
             raise
         except TimeoutError:
@@ -224,14 +226,14 @@ class _Setup:
             case Configuration.RELAY_APART:
                 return f'{common}relays = ["{_NG}"]\n'
 
-    def _party(self, name: str, places: dict[str, str]) -> Party:
+    def _party(self, name: str, places: dict[str, str]) -> ProgramConnection:
         local_address = PRIVATE if self._configuration.behind_nat else ADDRESSES[DEVICE]
         given: dict[str, Any] = {"local_address": local_address, "connect_s_max": READY_S_MAX}
         if self._configuration is Configuration.ECI:
-            return Party(places["eci"], given)
+            return ProgramConnection(places["eci"], given)
         server = places["ready"].removeprefix("sip:")
         given |= {"server": server, "password": _PASSWORD, "state_dir": str(self._work / name)}
-        return Party(f"sip:{name}@{_DOMAIN}", given | {"encryption": self._experiment.encryption})
+        return ProgramConnection(f"sip:{name}@{_DOMAIN}", given | {"encryption": self._experiment.encryption})
 
     async def _run(self, name: str, host: str, argv: Sequence[str]) -> AsyncProcess:
         return await self._crew.start(name, self._hosts.on(host, argv))
@@ -254,7 +256,7 @@ def _relay_options() -> list[str]:
 class _Probing:
     """Measures the disk and the links between turns, when no turn is measured."""
 
-    def __init__(self, hosts: Network, directory: Path) -> None:
+    def __init__(self, hosts: RunNetwork, directory: Path) -> None:
         self._hosts = hosts
         self._file = directory / "probe"
         self._syncs_s: list[float] = []
@@ -276,15 +278,15 @@ class _Probing:
         finally:
             os.close(descriptor)
 
-    def found(self) -> Places:
+    def found(self) -> PlaceTimes:
         """Return the medians."""
         round_trips = {
             f"{one}-{other}": statistics.median(s) * 1_000 for (one, other), s in self._round_trips_s.items()
         }
-        return Places(statistics.median(self._syncs_s) * 1_000, round_trips)
+        return PlaceTimes(statistics.median(self._syncs_s) * 1_000, round_trips)
 
 
-def check_relayed(experiment: Experiment, seen: Relayed) -> None:
+def check_relayed(experiment: OverheadExperiment, seen: Relayed) -> None:
     """Raise :class:`WanderbusError` unless exactly the intended traffic from behind NAT passed a relay."""
     through = {Configuration.RELAY_BESIDE: seen.beside, Configuration.RELAY_APART: seen.apart}
     for configuration, datagrams in through.items():

@@ -17,7 +17,7 @@ MOBILITY_MS_MAX: Final = 1.0
 """Largest latency that reliable UDP may add to an event, besides one sync of the disk. Our choice."""
 
 
-class Places(msgspec.Struct, frozen=True):
+class PlaceTimes(msgspec.Struct, frozen=True):
     """Times of disk and links during the runs: medians."""
 
     sync_p50_ms: float
@@ -66,7 +66,7 @@ class Sample(msgspec.Struct, frozen=True):
         return cls(run, configuration, len(sums), sums, mean, p50, p95, p99, worst, rounds, missing, unanswered)
 
 
-class Summary(msgspec.Struct, frozen=True):
+class OverheadSummary(msgspec.Struct, frozen=True):
     """All runs of one configuration with one number of consumers; values are means unless stated otherwise."""
 
     configuration: Configuration
@@ -87,7 +87,7 @@ class Summary(msgspec.Struct, frozen=True):
     """Total of all runs."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class Slowdown(msgspec.Struct, frozen=True):
     """Slowdown of one configuration relative to another, per event, round by round."""
 
     consumers: int
@@ -98,7 +98,7 @@ class Step(msgspec.Struct, frozen=True):
     """Its standard error; 0 with a single round."""
 
 
-def summarize(samples: Iterable[Sample]) -> list[Summary]:
+def summarize(samples: Iterable[Sample]) -> list[OverheadSummary]:
     """Return the summaries of ``samples``, by number of consumers and configuration."""
     by_place: dict[tuple[int, Configuration], list[Sample]] = {}
     for each in samples:
@@ -106,9 +106,9 @@ def summarize(samples: Iterable[Sample]) -> list[Summary]:
     return [_summary(configuration, own) for (_, configuration), own in sorted(by_place.items())]
 
 
-def _summary(configuration: Configuration, samples: Sequence[Sample]) -> Summary:
+def _summary(configuration: Configuration, samples: Sequence[Sample]) -> OverheadSummary:
     sums_s = [sum_s for each in samples for sum_s in each.sums_s]
-    return Summary(
+    return OverheadSummary(
         configuration=configuration,
         consumers=samples[0].consumers,
         runs=len(samples),
@@ -124,7 +124,7 @@ def _summary(configuration: Configuration, samples: Sequence[Sample]) -> Summary
     )
 
 
-def steps(samples: Iterable[Sample]) -> list[Step]:
+def steps(samples: Iterable[Sample]) -> list[Slowdown]:
     """Return the slowdown of each configuration relative to the one before it; rounds are compared one by one."""
     rounds_ms: dict[int, dict[Configuration, list[float]]] = {}
     for each in sorted(samples, key=lambda each: (each.consumers, each.configuration, each.run)):
@@ -138,24 +138,24 @@ def steps(samples: Iterable[Sample]) -> list[Step]:
 
 def _step(
     consumers: int, lower: tuple[Configuration, Sequence[float]], upper: tuple[Configuration, Sequence[float]]
-) -> Step:
+) -> Slowdown:
     # A round without any arrival is left out; missing events have a goal of their own.
     differences = [more - less for less, more in zip(lower[1], upper[1], strict=False)]
     error = statistics.stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else 0.0
-    return Step(consumers, lower[0], upper[0], statistics.fmean(differences), error)
+    return Slowdown(consumers, lower[0], upper[0], statistics.fmean(differences), error)
 
 
-def ranking(summaries: Iterable[Summary]) -> dict[int, bool]:
+def ranking(summaries: Iterable[OverheadSummary]) -> dict[int, bool]:
     """Return, by number of consumers, if all configurations were run, whether each sum exceeds the one before it."""
     return {consumers: all(a < b for a, b in pairwise(sums)) for consumers, sums in _complete(summaries)}
 
 
-def small_increase(summaries: Iterable[Summary]) -> dict[int, bool]:
+def small_increase(summaries: Iterable[OverheadSummary]) -> dict[int, bool]:
     """Return, by number of consumers, whether mobility adds less to the sum than NAT and a remote relay add on top."""
     return {consumers: sums[1] - sums[0] < sums[3] - sums[1] for consumers, sums in _complete(summaries)}
 
 
-def mobility_ms(summaries: Iterable[Summary]) -> dict[int, float]:
+def mobility_ms(summaries: Iterable[OverheadSummary]) -> dict[int, float]:
     """Return the slowdown of the median event with mobility over the original ECI, by number of consumers."""
     return {
         consumers: own[Configuration.MOBILE].p50_ms - own[Configuration.ECI].p50_ms
@@ -164,20 +164,20 @@ def mobility_ms(summaries: Iterable[Summary]) -> dict[int, float]:
     }
 
 
-def _complete(summaries: Iterable[Summary]) -> Iterator[tuple[int, Sequence[float]]]:
+def _complete(summaries: Iterable[OverheadSummary]) -> Iterator[tuple[int, Sequence[float]]]:
     for consumers, own in _by_consumers(summaries).items():
         if len(own) == len(Configuration):
             yield consumers, [own[each].sum_s for each in Configuration]
 
 
-def _by_consumers(summaries: Iterable[Summary]) -> Mapping[int, Mapping[Configuration, Summary]]:
-    by_consumers: dict[int, dict[Configuration, Summary]] = {}
+def _by_consumers(summaries: Iterable[OverheadSummary]) -> Mapping[int, Mapping[Configuration, OverheadSummary]]:
+    by_consumers: dict[int, dict[Configuration, OverheadSummary]] = {}
     for each in summaries:
         by_consumers.setdefault(each.consumers, {})[each.configuration] = each
     return by_consumers
 
 
-def goals(summaries: Sequence[Summary], places: Places) -> list[Goal]:
+def goals(summaries: Sequence[OverheadSummary], places: PlaceTimes) -> list[Goal]:
     """Return the goals of the runs; none for what was not run."""
     found = []
     if ranks := ranking(summaries):

@@ -31,7 +31,7 @@ _INTEGER: Final = re.compile(r"([+-]?)(?:0*+([0-9]{1,10})|0++)")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
-class Failure(Exception):
+class CastFailure(Exception):
     """``node`` cannot be evaluated; it still gives ``value``, and the evaluation ends."""
 
     def __init__(self, kind: ErrorKind, node: Expression, value: Value) -> None:

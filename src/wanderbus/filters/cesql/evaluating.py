@@ -13,17 +13,17 @@ from functools import partial
 from typing import Any, Final
 
 from wanderbus.filters.cesql import casting
-from wanderbus.filters.cesql.casting import INTEGER_MAX, INTEGER_MIN, ZERO, ErrorKind, Failure, Items, Presented
-from wanderbus.filters.cesql.functions import Fault, find
+from wanderbus.filters.cesql.casting import INTEGER_MAX, INTEGER_MIN, ZERO, CastFailure, ErrorKind, Items, Presented
+from wanderbus.filters.cesql.functions import FunctionFault, find
 from wanderbus.filters.cesql.tree import (
-    Attribute,
-    Call,
+    AttributeExists,
+    AttributeValue,
     Chain,
-    Constant,
-    Exists,
     Expression,
+    FunctionCall,
     In,
     Like,
+    LiteralValue,
     Unary,
     Value,
 )
@@ -36,7 +36,7 @@ def result(root: Expression, attributes: Mapping[str, Any]) -> tuple[Value, Erro
     """Return the result of ``root`` for an event with ``attributes``, and the kind of the error, if any."""
     try:
         value = _value(root, Presented(attributes))
-    except Failure as failure:
+    except CastFailure as failure:
         return failure.value if failure.node is root else ZERO[type_of(root)], failure.kind
     return (_cast(value, str, root) if isinstance(value, list) else value), None
 
@@ -44,24 +44,24 @@ def result(root: Expression, attributes: Mapping[str, Any]) -> tuple[Value, Erro
 def type_of(node: Expression) -> type[Value]:
     """Return the result type of ``node``; Boolean if it depends on the event (CESQL 3.2)."""
     match node:
-        case Constant(value=value):
+        case LiteralValue(value=value):
             return type(value)
         case Chain(steps=((sign, _), *_)) if sign in "+-*/%":
             return int
         case Unary(operator="-"):
             return int
-        case Call(name=name, arguments=arguments) if function := find(name, len(arguments)):
+        case FunctionCall(name=name, arguments=arguments) if function := find(name, len(arguments)):
             return function.gives
         case _:
             return bool
 
 
 def _value(node: Expression, attributes: Presented) -> Value | Items:
-    """Return the result of ``node``; a list for an attribute that is one. Raises :class:`Failure`."""
+    """Return the result of ``node``; a list for an attribute that is one. Raises :class:`CastFailure`."""
     match node:
-        case Constant(value=value):
+        case LiteralValue(value=value):
             return value
-        case Attribute(name=name):
+        case AttributeValue(name=name):
             return _attribute(node, name, attributes)
         case Chain():
             return _chain(node, attributes)
@@ -71,11 +71,11 @@ def _value(node: Expression, attributes: Presented) -> Value | Items:
             return negated is not _any_item(left, lambda item: matches(_cast(item, str, node)))
         case In(negated=negated):
             return negated is not _in(node, attributes)
-        case Exists(name=name):
+        case AttributeExists(name=name):
             return name.lower() in casting.REQUIRED or _find(name, attributes) is not None
         case Unary():
             return _unary(node, attributes)
-        case Call():
+        case FunctionCall():
             return _call(node, attributes)
 
 
@@ -83,10 +83,10 @@ def _find(name: str, attributes: Presented) -> Any:
     return next((attributes[each] for each in casting.names(name) if attributes[each] is not None), None)
 
 
-def _attribute(node: Attribute, name: str, attributes: Presented) -> Value | Items:
+def _attribute(node: AttributeValue, name: str, attributes: Presented) -> Value | Items:
     value: Value | Items | None = _find(name, attributes)
     if value is None:
-        raise Failure("missingAttribute", node, False)
+        raise CastFailure("missingAttribute", node, False)
     return value
 
 
@@ -94,7 +94,7 @@ def _cast(value: Value | Items, wanted: type[Value], node: Expression) -> Any:
     """Return ``value`` cast to the ``wanted`` type; ``node`` fails if the cast does."""
     found = casting.cast(value, wanted)
     if found is None:
-        raise Failure("cast", node, ZERO[type_of(node)])
+        raise CastFailure("cast", node, ZERO[type_of(node)])
     return found
 
 
@@ -104,7 +104,7 @@ def _unary(node: Unary, attributes: Presented) -> Value:
         # The suite requires that NOT of an integer fails, and that a failed cast to Boolean counts as false.
         truth = None if type(value) is int else casting.cast(value, bool)
         if truth is None:
-            raise Failure("cast", node, True)
+            raise CastFailure("cast", node, True)
         return not truth
     return _within_32_bits(-_cast(value, int, node), node)
 
@@ -143,7 +143,7 @@ def _arithmetic(node: Chain, sign: str, x: int, y: int) -> int:
     if sign in _SUM:
         return _within_32_bits(_SUM[sign](x, y), node)
     if y == 0:
-        raise Failure("math", node, 0)
+        raise CastFailure("math", node, 0)
     quotient = abs(x) // abs(y)
     quotient = quotient if (x < 0) is (y < 0) else -quotient
     return _within_32_bits(quotient if sign == "/" else x - y * quotient, node)
@@ -151,7 +151,7 @@ def _arithmetic(node: Chain, sign: str, x: int, y: int) -> int:
 
 def _within_32_bits(number: int, node: Expression) -> int:
     if not INTEGER_MIN <= number <= INTEGER_MAX:
-        raise Failure("math", node, 0)
+        raise CastFailure("math", node, 0)
     return number
 
 
@@ -166,7 +166,7 @@ def _in(node: In, attributes: Presented) -> bool:
         if wanted not in elements:
             elements[wanted] = {casting.cast(item, wanted) for item in items}
         if value not in elements[wanted] and None in elements[wanted]:
-            raise Failure("cast", node, False)
+            raise CastFailure("cast", node, False)
         return value in elements[wanted]
 
     return _any_item(left, listed)
@@ -179,25 +179,25 @@ def _any_item(value: Value | Items, test: Callable[[Value], bool]) -> bool:
 
 def _some(values: Iterable[Any], test: Callable[[Any], bool]) -> bool:
     """Return whether ``test`` holds for some of ``values``; if it holds for none, the first failure is raised."""
-    first: Failure | None = None
+    first: CastFailure | None = None
     for value in values:
         try:
             if test(value):
                 return True
-        except Failure as failure:
+        except CastFailure as failure:
             first = first or failure
     if first:
         raise first
     return False
 
 
-def _call(node: Call, attributes: Presented) -> Value:
+def _call(node: FunctionCall, attributes: Presented) -> Value:
     function = find(node.name, len(node.arguments))
     if function is None:
-        raise Failure("missingFunction", node, False)
+        raise CastFailure("missingFunction", node, False)
     values = [_value(argument, attributes) for argument in node.arguments]
     wanted = function.takes + (function.rest or str,) * (len(values) - len(function.takes))
     try:
         return function.call(*(_cast(value, kind, node) for value, kind in zip(values, wanted, strict=True)))
-    except Fault as fault:
-        raise Failure(fault.kind, node, fault.value) from None
+    except FunctionFault as fault:
+        raise CastFailure(fault.kind, node, fault.value) from None

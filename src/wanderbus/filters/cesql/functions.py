@@ -21,7 +21,7 @@ WHITE_SPACE: Final = (
 """The characters with the property White_Space (Unicode 15, PropList)."""
 
 
-class Fault(Exception):
+class FunctionFault(Exception):
     """A function cannot be applied to its arguments; it still gives ``value``."""
 
     def __init__(self, kind: ErrorKind, value: Value) -> None:
@@ -50,25 +50,25 @@ def find(name: str, count: int) -> Function | None:
 
 def _absolute(x: int) -> int:
     if x == INTEGER_MIN:
-        raise Fault("math", INTEGER_MAX)
+        raise FunctionFault("math", INTEGER_MAX)
     return abs(x)
 
 
 def _left(x: str, count: int) -> str:
     if count < 0:
-        raise Fault("functionEvaluation", x)
+        raise FunctionFault("functionEvaluation", x)
     return x[:count]
 
 
 def _right(x: str, count: int) -> str:
     if count < 0:
-        raise Fault("functionEvaluation", x)
+        raise FunctionFault("functionEvaluation", x)
     return x[max(len(x) - count, 0) :]
 
 
 def _substring(x: str, position: int, length: int = INTEGER_MAX) -> str:
     if abs(position) > len(x) or length < 0:
-        raise Fault("functionEvaluation", "")
+        raise FunctionFault("functionEvaluation", "")
     if position == 0:
         return ""
     start = position - 1 if position > 0 else len(x) + position
@@ -77,7 +77,7 @@ def _substring(x: str, position: int, length: int = INTEGER_MAX) -> str:
 
 def _joined(delimiter: str, *texts: str) -> str:
     if sum(map(len, texts)) + len(delimiter) * len(texts) > limits.CESQL_TEXT_CHARACTERS_MAX:
-        raise Fault("functionEvaluation", "")
+        raise FunctionFault("functionEvaluation", "")
     return delimiter.join(texts)
 
 

@@ -18,13 +18,13 @@ from wanderbus.filters.cesql import patterns
 from wanderbus.filters.cesql.casting import INTEGER_MAX, INTEGER_MIN
 from wanderbus.filters.cesql.tree import (
     PRECEDENCE,
-    Attribute,
-    Call,
-    Constant,
-    Exists,
+    AttributeExists,
+    AttributeValue,
     Expression,
+    FunctionCall,
     In,
     Like,
+    LiteralValue,
     Unary,
     chain,
     levels,
@@ -158,15 +158,15 @@ class _Reader:
         match token.kind, token.text:
             case "text", quoted:
                 self._advance()
-                return Constant(unquoted(quoted))
+                return LiteralValue(unquoted(quoted))
             case "word", _:
                 return self._word(self._advance())
             case "keyword", ("TRUE" | "FALSE") as word:
                 self._advance()
-                return Constant(word == "TRUE")
+                return LiteralValue(word == "TRUE")
             case "keyword", "EXISTS":
                 self._advance()
-                return Exists(self._identifier("expected the name of an attribute after EXISTS"))
+                return AttributeExists(self._identifier("expected the name of an attribute after EXISTS"))
             case ("keyword", "NOT") | ("sign", "-" | "+"):
                 return self._prefixed(self._advance())
             case "sign", "(":
@@ -196,21 +196,21 @@ class _Reader:
         if self._ahead.text == "(" and self._ahead.kind == "sign":
             if not _FUNCTION.fullmatch(word.text):
                 self._fail(f"{_shown(word)} is not a function name", word)
-            return Call(word.text.upper(), self._listed(self._advance()))
+            return FunctionCall(word.text.upper(), self._listed(self._advance()))
         if _INTEGER.fullmatch(word.text):
             return self._integer(word.text, word.at)
         if not _IDENTIFIER.fullmatch(word.text):
             self._fail(f"{_shown(word)} is not an attribute name (letters and digits only)", word)
-        return Attribute(word.text)
+        return AttributeValue(word.text)
 
-    def _integer(self, digits: str, at: int) -> Constant:
+    def _integer(self, digits: str, at: int) -> LiteralValue:
         # Python refuses to convert thousands of digits.
         significant = digits.lstrip("+-").lstrip("0") or "0"
         size = int(significant) if len(significant) <= 10 else INTEGER_MAX + 2
         value = -size if digits.startswith("-") else size
         if not INTEGER_MIN <= value <= INTEGER_MAX:
             raise FilterError("this integer is beyond 32 bits", self._text, at)
-        return Constant(value)
+        return LiteralValue(value)
 
     def _listed(self, opening: _Token) -> tuple[Expression, ...]:
         """Read the list between ``opening`` and its closing parenthesis."""

@@ -32,7 +32,18 @@ from wanderbus.filters.ast import (
 from wanderbus.filters.ast import Exists as Present
 from wanderbus.filters.cesql import casting, patterns
 from wanderbus.filters.cesql.evaluating import type_of
-from wanderbus.filters.cesql.tree import Attribute, Chain, Constant, Exists, Expression, In, Like, Unary, Value, parts
+from wanderbus.filters.cesql.tree import (
+    AttributeExists,
+    AttributeValue,
+    Chain,
+    Expression,
+    In,
+    Like,
+    LiteralValue,
+    Unary,
+    Value,
+    parts,
+)
 
 WEIGHT_MAX: Final = 256
 """Largest number of questions in one condition; a larger condition becomes inexact."""
@@ -69,7 +80,7 @@ _OF_INTEGERS: Final[Mapping[str, tuple[Operator, Operator]]] = {
 """Tests of an integer where a comparison is true, and where it is false."""
 
 
-class Condition(NamedTuple):
+class TranslatedCondition(NamedTuple):
     """``node`` holds wherever the condition does, and nowhere else if it is ``exact``."""
 
     node: Node
@@ -81,28 +92,28 @@ class Condition(NamedTuple):
     needs: frozenset[str] = frozenset()
     """Attributes that every event for which ``node`` holds has."""
 
-    operands: tuple[Condition, ...] = ()
+    operands: tuple[TranslatedCondition, ...] = ()
     """Conditions of the operands of ``node``, if it is an `And` or an `Or`."""
 
 
 class Meaning(NamedTuple):
     """Conditions under which an expression is true, is false, and is either."""
 
-    true: Condition
-    false: Condition
-    sound: Condition
+    true: TranslatedCondition
+    false: TranslatedCondition
+    sound: TranslatedCondition
 
 
-_ALWAYS: Final = Condition(EVERYTHING, weight=0)
-_NEVER: Final = Condition(NOTHING, weight=0)
-_UNKNOWN: Final = Condition(EVERYTHING, exact=False, weight=0)
+_ALWAYS: Final = TranslatedCondition(EVERYTHING, weight=0)
+_NEVER: Final = TranslatedCondition(NOTHING, weight=0)
+_UNKNOWN: Final = TranslatedCondition(EVERYTHING, exact=False, weight=0)
 
 
-def translate(root: Expression) -> Condition:
+def translate(root: Expression) -> TranslatedCondition:
     """Return the condition under which an event matches ``root``: it is the Boolean true, without an error."""
     if _is_large(root):
         return _UNKNOWN
-    if isinstance(root, Attribute) and _single(root.name):
+    if isinstance(root, AttributeValue) and _single(root.name):
         return _question("any", root.name, Predicate("==", True), exact=False)
     return _meaning(root).true if type_of(root) is bool else _NEVER
 
@@ -111,29 +122,30 @@ def _is_large(root: Expression) -> bool:
     waiting, count = [root], 0
     while waiting and count <= PARTS_MAX:
         count += len(waiting)
-        waiting = [part for node in waiting for part in parts(node) if not isinstance(part, Constant)]
+        waiting = [part for node in waiting for part in parts(node) if not isinstance(part, LiteralValue)]
     return count > PARTS_MAX
 
 
 def _meaning(node: Expression) -> Meaning:
     match node:
-        case Constant(value=bool() as value):
+        case LiteralValue(value=bool() as value):
             return Meaning(_ALWAYS if value else _NEVER, _NEVER if value else _ALWAYS, _ALWAYS)
-        case Exists(name=name):
+        case AttributeExists(name=name):
             if name.lower() in casting.REQUIRED:
                 return Meaning(_ALWAYS, _NEVER, _ALWAYS)
             present = _present(name)
-            return Meaning(present, Condition(Not(present.node)), _ALWAYS)
+            return Meaning(present, TranslatedCondition(Not(present.node)), _ALWAYS)
         case Unary(operator="NOT", operand=operand) if type_of(operand) is bool:
             true, false, sound = _meaning(operand)
             return Meaning(false, true, sound)
-        case Like(operand=Attribute(name=name), pattern=pattern, negated=negated) if _single(name):
+        case Like(operand=AttributeValue(name=name), pattern=pattern, negated=negated) if _single(name):
             return _negated(_like(name, pattern), negated)
-        case In(operand=Attribute(name=name), items=items, negated=negated) if _single(name):
-            values = tuple(item.value for item in items if isinstance(item, Constant))
+        case In(operand=AttributeValue(name=name), items=items, negated=negated) if _single(name):
+            values = tuple(item.value for item in items if isinstance(item, LiteralValue))
             return _negated(_in(name, values), negated) if len(values) == len(items) else _perhaps(node)
         case Chain(
-            first=Attribute(name=name), steps=((("=" | "!=" | "<" | "<=" | ">" | ">=") as sign, Constant(value=value)),)
+            first=AttributeValue(name=name),
+            steps=((("=" | "!=" | "<" | "<=" | ">" | ">=") as sign, LiteralValue(value=value)),),
         ) if _single(name):
             return _compared(name, sign, value)
         case Chain(steps=steps) if all(sign in ("AND", "OR") for sign, _ in steps):
@@ -177,7 +189,7 @@ def _run(kind: str, run: list[Meaning]) -> Meaning:
     return Meaning(true, false, guard if same else _any((true, false)))
 
 
-def _all(conditions: Iterable[Condition]) -> Condition:
+def _all(conditions: Iterable[TranslatedCondition]) -> TranslatedCondition:
     """Return the conjunction, without conditions that another one implies."""
     given = list(conditions)
     parts = _parts(And, given)
@@ -192,7 +204,7 @@ def _all(conditions: Iterable[Condition]) -> Condition:
     return min(given, key=lambda each: each.weight or WEIGHT_MAX)._replace(exact=False) if whole is _UNKNOWN else whole
 
 
-def _any(conditions: Iterable[Condition]) -> Condition:
+def _any(conditions: Iterable[TranslatedCondition]) -> TranslatedCondition:
     """Return the disjunction, without conditions that imply another one."""
     given = list(conditions)
     parts = _parts(Or, given)
@@ -204,15 +216,15 @@ def _any(conditions: Iterable[Condition]) -> Condition:
     return _joined(Or, kept, given)
 
 
-def _parts(kind: type[And[Node]] | type[Or[Node]], given: list[Condition]) -> dict[Node, Condition]:
+def _parts(kind: type[And[Node]] | type[Or[Node]], given: list[TranslatedCondition]) -> dict[Node, TranslatedCondition]:
     """Return the different conditions of which a node of ``kind`` that joins ``given`` is made."""
     opened = (each.operands if isinstance(each.node, kind) else (each,) for each in given)
     return {part.node: part for parts in opened for part in parts}
 
 
 def _joined(
-    kind: type[And[Node]] | type[Or[Node]], operands: tuple[Condition, ...], given: list[Condition]
-) -> Condition:
+    kind: type[And[Node]] | type[Or[Node]], operands: tuple[TranslatedCondition, ...], given: list[TranslatedCondition]
+) -> TranslatedCondition:
     """Return ``operands``, of which ``given`` conditions are made, as one; :data:`_UNKNOWN` if it is too large."""
     weight, depth = sum(each.weight for each in operands), 1 + max((each.depth for each in operands), default=0)
     if weight > WEIGHT_MAX or depth > DEPTH_MAX:
@@ -222,19 +234,19 @@ def _joined(
         return operands[0] if operands[0].exact == exact else operands[0]._replace(exact=exact)
     needs = [each.needs for each in operands]
     needed = frozenset().union(*needs) if kind is And else needs[0].intersection(*needs[1:]) if needs else frozenset()
-    return Condition(kind(tuple(each.node for each in operands)), exact, weight, depth, needed, operands)
+    return TranslatedCondition(kind(tuple(each.node for each in operands)), exact, weight, depth, needed, operands)
 
 
 def _single(name: str) -> bool:
     return len(casting.names(name)) == 1
 
 
-def _present(name: str) -> Condition:
+def _present(name: str) -> TranslatedCondition:
     return _any(map(_existing, casting.names(name)))
 
 
-def _existing(name: str) -> Condition:
-    return Condition(Present(name), needs=frozenset({name}))
+def _existing(name: str) -> TranslatedCondition:
+    return TranslatedCondition(Present(name), needs=frozenset({name}))
 
 
 def _perhaps(node: Expression) -> Meaning:
@@ -246,7 +258,7 @@ def _perhaps(node: Expression) -> Meaning:
 def _addressed(node: Expression) -> Iterable[str]:
     """Yield the names of attributes without which ``node`` always fails."""
     match node:
-        case Attribute(name=name):
+        case AttributeValue(name=name):
             yield name
         case Chain(first=first, steps=steps):
             for part in (first, *(operand for sign, operand in steps if sign not in ("AND", "OR"))):
@@ -264,7 +276,7 @@ def _compared(name: str, sign: str, value: Value) -> Meaning:
         return _text(name, Predicate("==", value), _distinct(value))
     bound = None if sign == "=" and isinstance(value, bool) else casting.cast(value, int)
     if bound is None:
-        return _perhaps(Attribute(name))
+        return _perhaps(AttributeValue(name))
     true, false = _OF_INTEGERS[sign]
     return Meaning(
         _question("any", name, Predicate(true, bound), *_CAST_TO_INTEGER, exact=False),
@@ -314,9 +326,9 @@ def _text(name: str, clause: Clause, distinct: bool, *, whole: bool = True) -> M
     return Meaning(_question("any", name, clause), _question("all", name, Not[Clause](clause), *_NO_TEXT), read)
 
 
-def _question(quantifier: Quantifier, name: str, *clauses: Clause, exact: bool = True) -> Condition:
+def _question(quantifier: Quantifier, name: str, *clauses: Clause, exact: bool = True) -> TranslatedCondition:
     clause = clauses[0] if len(clauses) == 1 else Or[Clause](clauses)
-    return Condition(Quantified(quantifier, name, clause), exact, needs=frozenset({name}))
+    return TranslatedCondition(Quantified(quantifier, name, clause), exact, needs=frozenset({name}))
 
 
 def _known(piece: patterns.Piece) -> str:

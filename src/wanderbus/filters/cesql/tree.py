@@ -26,26 +26,26 @@ PRECEDENCE: Final = {
 """Precedence of binary operators; the higher one binds tighter (CESQL 3.6). ``<>`` is read as ``!=``."""
 
 
-class Constant(msgspec.Struct, frozen=True, eq=False, gc=False):
+class LiteralValue(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A literal."""
 
     value: Value
 
     def __eq__(self, other: object) -> bool:
         # Python treats True and 1 as equal.
-        return isinstance(other, Constant) and (type(self.value), self.value) == (type(other.value), other.value)
+        return isinstance(other, LiteralValue) and (type(self.value), self.value) == (type(other.value), other.value)
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))
 
 
-class Attribute(msgspec.Struct, frozen=True, gc=False):
+class AttributeValue(msgspec.Struct, frozen=True, gc=False):
     """The value of the attribute ``name``."""
 
     name: str
 
 
-class Exists(msgspec.Struct, frozen=True, gc=False):
+class AttributeExists(msgspec.Struct, frozen=True, gc=False):
     """``EXISTS name``: whether the event has the attribute."""
 
     name: str
@@ -89,14 +89,14 @@ class In(msgspec.Struct, frozen=True, gc=False):
     negated: bool = False
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+class FunctionCall(msgspec.Struct, frozen=True, gc=False):
     """The function ``name``, in upper case, of ``arguments``."""
 
     name: str
     arguments: tuple[Expression, ...]
 
 
-Expression = Constant | Attribute | Exists | Unary | Chain | Like | In | Call
+Expression = LiteralValue | AttributeValue | AttributeExists | Unary | Chain | Like | In | FunctionCall
 
 
 def chain(first: Expression, steps: Iterable[tuple[str, Expression]]) -> Expression:
@@ -123,7 +123,7 @@ def parts(node: Expression) -> tuple[Expression, ...]:
             return (operand,)
         case In(operand=operand, items=items):
             return operand, *items
-        case Call(arguments=arguments):
+        case FunctionCall(arguments=arguments):
             return arguments
         case _:
             return ()

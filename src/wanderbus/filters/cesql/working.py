@@ -10,7 +10,16 @@ from typing import Final
 import msgspec
 
 from wanderbus.filters.cesql import casting, patterns
-from wanderbus.filters.cesql.tree import Attribute, Call, Constant, Exists, Expression, In, Like, parts
+from wanderbus.filters.cesql.tree import (
+    AttributeExists,
+    AttributeValue,
+    Expression,
+    FunctionCall,
+    In,
+    Like,
+    LiteralValue,
+    parts,
+)
 from wanderbus.filters.work import OPERATION
 from wanderbus.filters.work_counts import Work
 
@@ -55,25 +64,25 @@ def _of(node: Expression, work: Work) -> _Length:
     """Add the work of ``node`` with all nodes below it; return the length of its resulting text."""
     work.fixed += NODE
     match node:
-        case Constant(value=value):
+        case LiteralValue(value=value):
             return _Length(len(value) if isinstance(value, str) else _NUMBER_CHARACTERS)
-        case Attribute(name=identifier):
+        case AttributeValue(name=identifier):
             found = _Length()
             for name in casting.names(identifier):
                 work.share(name).items += NODE  # a list is converted item by item
                 found.times[name] = 1
             return found
-        case Exists():
+        case AttributeExists():
             return _Length(_NUMBER_CHARACTERS)
     lengths = [_of(part, work) for part in parts(node)]
     for part in parts(node):
-        if isinstance(part, Attribute):  # each item of a list is compared
+        if isinstance(part, AttributeValue):  # each item of a list is compared
             for name in casting.names(part.name):
                 work.share(name).items += NODE
     match node:
         case Like(pattern=pattern):
             _charge(work, lengths, patterns.eighths(pattern), False)
-        case Call(name=name):
+        case FunctionCall(name=name):
             _charge(work, lengths, _EIGHTHS.get(name, 1), name in _CASED)
             return _given(node, lengths)
         case In(items=items):
@@ -95,11 +104,11 @@ def _charge(work: Work, lengths: list[_Length], eighths: int, is_cased: bool) ->
                 share.characters += eighths * times
 
 
-def _given(call: Call, lengths: list[_Length]) -> _Length:
+def _given(call: FunctionCall, lengths: list[_Length]) -> _Length:
     """Return the length of the text that a function returns."""
     if call.name in _CUTTING and len(call.arguments) == _CUTTING[call.name]:
         match call.arguments[-1]:
-            case Constant(value=int(most)) if 0 <= most <= _CUT_MAX:
+            case LiteralValue(value=int(most)) if 0 <= most <= _CUT_MAX:
                 return _Length(most)
     given = _Length(_NUMBER_CHARACTERS)
     if call.name == "CONCAT_WS" and lengths:

@@ -6,14 +6,14 @@ from typing import Final
 
 from wanderbus.filters.cesql.reading import unquoted
 from wanderbus.filters.cesql.tree import (
-    Attribute,
-    Call,
+    AttributeExists,
+    AttributeValue,
     Chain,
-    Constant,
-    Exists,
     Expression,
+    FunctionCall,
     In,
     Like,
+    LiteralValue,
     Unary,
     Value,
     precedence,
@@ -27,11 +27,11 @@ _CLOSED: Final = 7
 def write(node: Expression) -> str:
     """Return the canonical text of ``node``, which reads to the same tree."""
     match node:
-        case Constant(value=value):
+        case LiteralValue(value=value):
             return _literal(value)
-        case Attribute(name=name):
+        case AttributeValue(name=name):
             return name
-        case Exists(name=name):
+        case AttributeExists(name=name):
             return f"EXISTS {name}"
         case Unary(operator="NOT", operand=operand):
             return f"NOT {_within(operand, _PREFIXED)}"
@@ -42,7 +42,7 @@ def write(node: Expression) -> str:
             return f"{_within(operand, _SUFFIXED)} {'NOT ' * negated}LIKE {_literal(pattern)}"
         case In(operand=operand, items=items, negated=negated):
             return f"{_within(operand, _SUFFIXED)} {'NOT ' * negated}IN ({', '.join(map(write, items))})"
-        case Call(name=name, arguments=arguments):
+        case FunctionCall(name=name, arguments=arguments):
             return f"{name}({', '.join(map(write, arguments))})"
         case Chain(first=first, steps=steps):
             level = precedence(node)

@@ -33,7 +33,7 @@ _ESCAPES: Final = {'"': "&quot;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": 
 _ESCAPED: Final = re.compile(r"\\(?:(\\)|u([0-9A-Fa-f]{4})|)")
 
 
-class Bounds:
+class ElementBounds:
     """Bounds of one item: ``bytes_max`` of UTF-8, elements nested ``depth_max`` deep, and a number of elements."""
 
     __slots__ = ("bytes_max", "depth_max", "elements_max")
@@ -44,7 +44,7 @@ class Bounds:
         self.elements_max = elements_max
 
 
-class Fault(Exception):
+class ElementFault(Exception):
     """A fault at byte ``at`` of the input; the reader makes a :class:`FilterError` of it."""
 
     def __init__(self, reason: str, at: int) -> None:
@@ -69,8 +69,8 @@ class Element:
         self.text = ""
 
     def fail(self, reason: str) -> NoReturn:
-        """Raise :class:`Fault` at this element."""
-        raise Fault(reason, self.at)
+        """Raise :class:`ElementFault` at this element."""
+        raise ElementFault(reason, self.at)
 
     def check(self, required: frozenset[str], optional: frozenset[str] = frozenset()) -> None:
         """Check that the element has attributes of these names, and no text."""
@@ -101,13 +101,13 @@ class Element:
         return _unescaped(self.text, self.at)
 
 
-class Reader(Generic[T]):
+class ElementReader(Generic[T]):
     """Reads the root element, or with ``within`` the children of a root of that name, one after another.
 
-    ``build`` converts each such item, and may raise :class:`Fault`.
+    ``build`` converts each such item, and may raise :class:`ElementFault`.
     """
 
-    def __init__(self, build: Callable[[Element], T], bounds: Bounds, *, within: str | None = None) -> None:
+    def __init__(self, build: Callable[[Element], T], bounds: ElementBounds, *, within: str | None = None) -> None:
         self._build = build
         self._bounds = bounds
         self._within = within
@@ -162,7 +162,7 @@ class Reader(Generic[T]):
             self._parser.Parse(data, final)
         except expat.ExpatError as error:
             self._refuse(_reason(error), self._parser.ErrorByteIndex)
-        except Fault as fault:
+        except ElementFault as fault:
             self._refuse(fault.reason, fault.at)
 
     def _forget(self) -> None:
@@ -176,7 +176,7 @@ class Reader(Generic[T]):
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         at = self._parser.CurrentByteIndex
         if not name.startswith(_IN_NAMESPACE):
-            raise Fault(f"<{shown(name.rpartition(' ')[2])}> is not in the namespace {NAMESPACE}", at)
+            raise ElementFault(f"<{shown(name.rpartition(' ')[2])}> is not in the namespace {NAMESPACE}", at)
         for key, value in attributes.items():
             if "\\" in value:
                 attributes[key] = _unescaped(value, at)
@@ -192,9 +192,9 @@ class Reader(Generic[T]):
         self._open.append(element)
         self._elements += 1
         if self._elements > self._bounds.elements_max:
-            raise Fault(f"more than {self._bounds.elements_max} elements", at)
+            raise ElementFault(f"more than {self._bounds.elements_max} elements", at)
         if len(self._open) > self._bounds.depth_max + (self._within is not None):
-            raise Fault(f"nested more than {self._bounds.depth_max} deep", at)
+            raise ElementFault(f"nested more than {self._bounds.depth_max} deep", at)
 
     def _end(self, name: str) -> None:
         element = self._open.pop()
@@ -207,7 +207,7 @@ class Reader(Generic[T]):
             self._texts.clear()
         if depth == 0:
             if here - element.at > self._bounds.bytes_max:
-                raise Fault(self._too_long(), element.at)
+                raise ElementFault(self._too_long(), element.at)
             self._items.append(self._build(element))
             if self._open:
                 self._needed_from = here
@@ -221,17 +221,17 @@ class Reader(Generic[T]):
     def _check_blank(self, at: int) -> None:
         if self._texts:
             if "".join(self._texts).strip(SPACE):
-                raise Fault("text beside elements", at)
+                raise ElementFault("text beside elements", at)
             self._texts.clear()
 
     def _too_long(self) -> str:
         return f"longer than {self._bounds.bytes_max} bytes"
 
     def _refuse_doctype(self, *_: object) -> NoReturn:
-        raise Fault("document types are not supported", self._parser.CurrentByteIndex)
+        raise ElementFault("document types are not supported", self._parser.CurrentByteIndex)
 
     def _refuse_instruction(self, *_: object) -> NoReturn:
-        raise Fault("processing instructions are not supported", self._parser.CurrentByteIndex)
+        raise ElementFault("processing instructions are not supported", self._parser.CurrentByteIndex)
 
     def _refuse(self, reason: str, at: int) -> NoReturn:
         """Raise :class:`FilterError` with the text of the open item, and the character of byte ``at``."""
@@ -265,9 +265,9 @@ def _unescaped(text: str, at: int) -> str:
     def replacement(match: re.Match[str]) -> str:
         backslash, digits = match.groups()
         if not backslash and not digits:
-            raise Fault("unknown escape; write \\\\ for a backslash, \\u0000 for a character", at)
+            raise ElementFault("unknown escape; write \\\\ for a backslash, \\u0000 for a character", at)
         if digits and digits[0] in "Dd" and digits[1] in "89ABCDEFabcdef":
-            raise Fault("half a character (a lone surrogate)", at)
+            raise ElementFault("half a character (a lone surrogate)", at)
         return backslash or chr(int(digits, 16))
 
     return _ESCAPED.sub(replacement, text)

@@ -22,10 +22,10 @@ from wanderbus import limits
 from wanderbus.errors import FilterError
 from wanderbus.filters.ast import And, Clause, Exists, Node, Not, Operator, Or, Predicate, Quantified, Residual, Rooted
 from wanderbus.filters.evaluate import OF_KIND, kind_of
-from wanderbus.filters.xml.elements import NAMESPACE, Bounds, Element, Reader, escaped, shown
+from wanderbus.filters.xml.elements import NAMESPACE, Element, ElementBounds, ElementReader, escaped, shown
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
 
-BOUNDS: Final = Bounds(limits.XML_FILTER_BYTES_MAX, limits.XML_FILTER_DEPTH_MAX, limits.XML_FILTER_ELEMENTS_MAX)
+BOUNDS: Final = ElementBounds(limits.XML_FILTER_BYTES_MAX, limits.XML_FILTER_DEPTH_MAX, limits.XML_FILTER_ELEMENTS_MAX)
 """Bounds of one filter."""
 
 _OPEN: Final = f'<filter xmlns="{NAMESPACE}">'
@@ -55,7 +55,7 @@ def read(text: str) -> Node:
         data = text.encode()
     except UnicodeEncodeError as error:
         raise FilterError("half a character (a lone surrogate)", text, error.start) from None
-    reader = Reader(read_element, BOUNDS)
+    reader = ElementReader(read_element, BOUNDS)
     reader.feed(data)
     reader.close()
     (node,) = reader.take()
@@ -85,7 +85,7 @@ def write_content(node: Node) -> str:
 
 
 def read_element(element: Element) -> Node:
-    """Return the tree of a ``<filter>``; raise :class:`~wanderbus.filters.xml.elements.Fault`."""
+    """Return the tree of a ``<filter>``; raise :class:`~wanderbus.filters.xml.elements.ElementFault`."""
     if element.name != "filter":
         element.fail(f"expected <filter>, found <{shown(element.name)}>")
     element.check(_NOTHING)

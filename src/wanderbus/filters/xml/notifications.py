@@ -20,11 +20,11 @@ from typing import Any, Final
 from wanderbus import limits
 from wanderbus.errors import EventError, FilterError
 from wanderbus.event import Event, EventId, Notification, Position, check_event, merge_repeated
-from wanderbus.filters.xml.elements import NAMESPACE, SPACE, Bounds, Element, Reader, escaped, shown
+from wanderbus.filters.xml.elements import NAMESPACE, SPACE, Element, ElementBounds, ElementReader, escaped, shown
 from wanderbus.filters.xml.literals import TYPES, read_literal, read_literals, write_literal
 from wanderbus.literals import from_text
 
-BOUNDS: Final = Bounds(limits.XML_NOTIFICATION_BYTES_MAX, 4, limits.XML_NOTIFICATION_ELEMENTS_MAX)
+BOUNDS: Final = ElementBounds(limits.XML_NOTIFICATION_BYTES_MAX, 4, limits.XML_NOTIFICATION_ELEMENTS_MAX)
 """Bounds of one notification."""
 
 _PLACE: Final = frozenset({"id", "epoch", "number"})
@@ -56,7 +56,7 @@ def write_notification(notification: Notification) -> str:
 
 def read_notification(text: str) -> Notification:
     """Return the notification in ``text``; raise :class:`EventError` with the position of the fault."""
-    reader = Reader(_notification, BOUNDS)
+    reader = ElementReader(_notification, BOUNDS)
     try:
         reader.feed(text.encode())
         reader.close()

@@ -14,7 +14,7 @@ from typing import Final
 
 from wanderbus.errors import FilterError
 from wanderbus.filters.ast import Node
-from wanderbus.filters.xml.elements import NAMESPACE, Reader
+from wanderbus.filters.xml.elements import NAMESPACE, ElementReader
 from wanderbus.filters.xml.nodes import BOUNDS, read_element, write_content
 
 _OPEN: Final = f'<filters xmlns="{NAMESPACE}">\n'.encode()
@@ -38,13 +38,13 @@ def read_stream(pieces: Iterable[bytes]) -> Iterator[Node]:
     Raises :class:`FilterError` at the first fault, after the filters before it; its text is that of the faulty filter.
     Keeps one filter at a time.
     """
-    reader = Reader(read_element, BOUNDS, within="filters")
+    reader = ElementReader(read_element, BOUNDS, within="filters")
     for piece in pieces:
         yield from _of_piece(reader, piece)
     reader.close()
 
 
-def _of_piece(reader: Reader[Node], piece: bytes) -> Iterator[Node]:
+def _of_piece(reader: ElementReader[Node], piece: bytes) -> Iterator[Node]:
     try:
         reader.feed(piece)
     except FilterError:

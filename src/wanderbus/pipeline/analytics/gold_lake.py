@@ -11,7 +11,7 @@ from wanderbus.pipeline.analytics.gold import GoldTables, lake_tables
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.quality import TableCounts
-from wanderbus.pipeline.lake.writing import Written, collected
+from wanderbus.pipeline.lake.writing import WrittenFiles, collected
 from wanderbus.pipeline.tables import TABLES
 from wanderbus.pipeline.tables.gold import GOLD_TABLES
 from wanderbus.segments import LogPlace
@@ -34,7 +34,7 @@ def store_gold(spark: SparkSession, lake: Path) -> dict[str, TableCounts]:
     with GoldTables(lake_tables(spark, lake)) as gold:
         writing = [target.writing(gold.frames[target.table.name]) for target in targets]
         found = collected(reduce(DataFrame.union, writing))
-    written = [found.get(target.table.name, Written()) for target in targets]
+    written = [found.get(target.table.name, WrittenFiles()) for target in targets]
     for target, delta, each in zip(targets, versions, written, strict=True):
         own = {application_of(log, target.table): LogPlace(end) for log, end in ends.items()}
         target.commit(delta, each.files, replaces=True, ends=own)

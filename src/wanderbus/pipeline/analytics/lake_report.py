@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from wanderbus.pipeline.analytics.analysis import Analysis, analyse
 from wanderbus.pipeline.analytics.gold import EVERYTHING, GoldTables, Period, lake_tables
-from wanderbus.pipeline.analytics.report import Refresh, page, write_page
+from wanderbus.pipeline.analytics.report import PageRefresh, page, write_page
 from wanderbus.pipeline.lake.quarantine import rejected_records
 
 
@@ -20,7 +20,7 @@ def write_report(
     period: Period = EVERYTHING,
     *,
     server: str | None = None,
-    refresh: Refresh | None = None,
+    refresh: PageRefresh | None = None,
 ) -> Analysis:
     """Compute the figures of a lake, write or replace the file at ``path``, and return the figures.
 

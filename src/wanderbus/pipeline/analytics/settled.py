@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.analytics.entries import ENTRY
-from wanderbus.pipeline.analytics.user_fold import Entry, Fate, Taking, UserFold
+from wanderbus.pipeline.analytics.user_fold import Fate, FoldEntry, Taking, UserFold
 from wanderbus.pipeline.lake_offsets import base_below
 
 SETTLED: Final = (
@@ -117,7 +117,7 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in ("user", *_ENTRY_NAMES)]
         for user, *values in zip(*columns, strict=True):
-            entry = Entry(*values)
+            entry = FoldEntry(*values)
             if (own := (user, base_below(entry.offset))) != present:
                 if present is not None:
                     yield from _closed(present[0], fold)

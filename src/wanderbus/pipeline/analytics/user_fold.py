@@ -19,7 +19,7 @@ COMPACTED_ABOVE: Final = 1_000
 """Removed matches at the begin of a queue that are kept until they are as many as the others."""
 
 
-class Entry(NamedTuple):
+class FoldEntry(NamedTuple):
     """An entry of :data:`wanderbus.pipeline.analytics.entries.ENTRY`, without its user."""
 
     session: str | None
@@ -126,7 +126,7 @@ class UserFold:
         self._begun: set[str] = set()
         """Devices whose last attachment began another life of their agent."""
 
-    def step(self, entry: Entry) -> Iterator[Fate | Taking]:
+    def step(self, entry: FoldEntry) -> Iterator[Fate | Taking]:
         """Apply one entry, and yield the matches that it ends and the acknowledgements of devices."""
         match entry.kind:
             case "notified":
@@ -157,7 +157,7 @@ class UserFold:
                 for match in queue.take_all():
                     yield Fate(match, "queued")
 
-    def _on_other(self, entry: Entry) -> None:
+    def _on_other(self, entry: FoldEntry) -> None:
         device, identities = entry.device or "", entry.subscriptions or []
         match entry.kind:
             case "bound":
@@ -175,7 +175,7 @@ class UserFold:
 
     # Queues -----------------------------------------------------------------------------------------------------
 
-    def _on_notified(self, entry: Entry) -> Iterator[Fate]:
+    def _on_notified(self, entry: FoldEntry) -> Iterator[Fate]:
         session = self._session(entry)
         for identity in entry.subscriptions or ():
             own = (entry.last or 0, identity, entry.offset, entry.at_us, entry.first or 0)
@@ -188,7 +188,7 @@ class UserFold:
                 queue = session.queues[identity] = _Queue()
             queue.add(match)
 
-    def _on_acknowledged(self, entry: Entry) -> Iterator[Fate | Taking]:
+    def _on_acknowledged(self, entry: FoldEntry) -> Iterator[Fate | Taking]:
         session, device, number = self._session(entry), entry.device or "", entry.last or 0
         self.times.stays(device)
         marks = self._redelivered.get(device, {})
@@ -216,11 +216,11 @@ class UserFold:
         for match in queue.take(0, taken):
             yield Fate(match, "delivered", at_us, device=device)
 
-    def _on_dropped(self, entry: Entry) -> Iterator[Fate]:
+    def _on_dropped(self, entry: FoldEntry) -> Iterator[Fate]:
         for queue in self._queues_of(entry):
             yield from _dropped(queue.take(entry.first or 0, entry.last or 0), entry.at_us, entry.reason or "")
 
-    def _inherit(self, entry: Entry, ended: str, successor: str) -> None:
+    def _inherit(self, entry: FoldEntry, ended: str, successor: str) -> None:
         session = self._session(entry)
         if (queue := session.queues.pop(ended, None)) is not None:
             session.queues[successor] = queue
@@ -230,7 +230,7 @@ class UserFold:
 
     # Members ----------------------------------------------------------------------------------------------------
 
-    def _on_attached(self, entry: Entry) -> Iterator[Fate]:
+    def _on_attached(self, entry: FoldEntry) -> Iterator[Fate]:
         name, device = entry.session or "", entry.device or ""
         session = self._session(entry)
         former = self._session_of.get(device)
@@ -250,7 +250,7 @@ class UserFold:
             self._redelivered.pop(device, None)
             self._begun.add(device)
 
-    def _begin_behind(self, entry: Entry) -> Iterator[Fate]:
+    def _begin_behind(self, entry: FoldEntry) -> Iterator[Fate]:
         """Let a new member begin behind what other devices have acknowledged."""
         session = self._session(entry)
         for identity in entry.subscriptions or ():
@@ -258,7 +258,7 @@ class UserFold:
                 queue.cursors[entry.device or ""] = entry.last or 0
                 yield from self._trim(session, identity, queue, entry.at_us, None)
 
-    def _on_left(self, entry: Entry) -> Iterator[Fate]:
+    def _on_left(self, entry: FoldEntry) -> Iterator[Fate]:
         device = entry.device or ""
         self.times.left(device, entry.at_us)
         yield from self._leave(entry.session or "", device, entry.at_us)
@@ -284,7 +284,7 @@ class UserFold:
             else:
                 yield from _dropped(queue.take_all(), at_us, "device_left")
 
-    def _on_fenced(self, entry: Entry) -> Iterator[Fate]:
+    def _on_fenced(self, entry: FoldEntry) -> Iterator[Fate]:
         session = self._sessions.pop(entry.session or "", None)
         if session is None:
             return
@@ -294,10 +294,10 @@ class UserFold:
             for match in queue.take_all():
                 yield Fate(match, "handed_over", entry.at_us)
 
-    def _session(self, entry: Entry) -> _Session:
+    def _session(self, entry: FoldEntry) -> _Session:
         return self._sessions.setdefault(entry.session or "", _Session())
 
-    def _queues_of(self, entry: Entry) -> list[_Queue]:
+    def _queues_of(self, entry: FoldEntry) -> list[_Queue]:
         queues = self._session(entry).queues
         return [queues[each] for each in entry.subscriptions or list(queues) if each in queues]
 

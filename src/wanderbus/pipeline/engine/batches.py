@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.pipeline.engine.chunks import Chunk
-from wanderbus.pipeline.engine.index_versions import IndexVersions, Shared, Version
-from wanderbus.pipeline.engine.interest import CHANGING_KINDS, Interest
+from wanderbus.pipeline.engine.chunks import MatchChunk
+from wanderbus.pipeline.engine.index_versions import IndexVersion, IndexVersions, Shared
+from wanderbus.pipeline.engine.interest import CHANGING_KINDS, EngineInterest
 from wanderbus.pipeline.source.log_files import LogFiles, Slice, corrupt, divided, read_slice
 from wanderbus.records import decode_record
 from wanderbus.runtime.services.engine import Begin
@@ -26,11 +26,11 @@ _TEXTS: Final = tuple(b"\xa4kind" + bytes([0xA0 + len(kind)]) + kind.encode() fo
 """Begins of the records that change subscriptions, as msgpack."""
 
 
-class Batch(NamedTuple):
+class EngineBatch(NamedTuple):
     """Consecutive parts of the log for each task, and the version of the index."""
 
     tasks: list[list[Slice]]
-    version: Version
+    version: IndexVersion
 
 
 class Batches:
@@ -38,7 +38,7 @@ class Batches:
 
     def __init__(self, log: Path, begin: Begin, share: Callable[[bytes], Shared]) -> None:
         self._files = LogFiles(log)
-        self._interest = Interest(begin.subscriptions)
+        self._interest = EngineInterest(begin.subscriptions)
         self._versions = IndexVersions(f"{log}/{begin.number}", self._interest.wanted(), share)
         self._place = self._files.place(begin.first)
 
@@ -48,7 +48,7 @@ class Batches:
         return self._place.offset
 
     @property
-    def version(self) -> Version:
+    def version(self) -> IndexVersion:
         """Return the version of the last batch."""
         return self._versions.last
 
@@ -57,7 +57,7 @@ class Batches:
         """Return the number of subscriptions."""
         return len(self._interest)
 
-    def take(self, end: int, cores: int) -> Batch:
+    def take(self, end: int, cores: int) -> EngineBatch:
         """Return the next batch, up to ``end``, for at most ``cores`` tasks.
 
         :raises LogReplaced: the log has other records before them than those of the last batch
@@ -70,7 +70,7 @@ class Batches:
             self._follow(part)
         self._place = self._files.place(end)
         version = self._versions.add(self._interest.take_changes(), self._interest.wanted)
-        return Batch(divided(parts, min(cores, len(parts))), version)
+        return EngineBatch(divided(parts, min(cores, len(parts))), version)
 
     def _follow(self, part: Slice) -> None:
         """Follow the changes of subscriptions in a part of the log; most parts have none."""
@@ -85,7 +85,7 @@ class Batches:
                     raise LogCorrupt(f"{part.path}: record {offset} is unknown to this version ({error})") from None
 
 
-def in_order(chunks: Sequence[Chunk], first: int, end: int) -> list[Chunk]:
+def in_order(chunks: Sequence[MatchChunk], first: int, end: int) -> list[MatchChunk]:
     """Return the chunks of one batch in order; ``StorageError`` unless they have each of its records once."""
     ordered = sorted(chunks, key=lambda chunk: chunk.first)
     at = first

@@ -24,7 +24,7 @@ CHUNK_BYTES_MAX: Final = 256 * 2**10
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class MatchChunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The matches of the records from offset ``first`` up to ``end``: ``matches`` has ``count`` :class:`EventMatches`.
 
     ``events`` is the number of events that were matched, ``oldest_us`` the time of the first one's record, 0 without
@@ -49,13 +49,13 @@ def engine_event(payload: bytes) -> Event | None:
     return _events.decode(record.receipt.event) if record.engine == SPARK else None
 
 
-def chunks_of(index: WorkerIndex, parts: Iterable[Slice]) -> Iterator[Chunk]:
+def chunks_of(index: WorkerIndex, parts: Iterable[Slice]) -> Iterator[MatchChunk]:
     """Yield the matches of consecutive parts of a log; :class:`LogCorrupt` for a record that cannot be read."""
     for part in parts:
         yield from _chunks(index, part)
 
 
-def _chunks(index: WorkerIndex, part: Slice) -> Iterator[Chunk]:
+def _chunks(index: WorkerIndex, part: Slice) -> Iterator[MatchChunk]:
     """Yield chunks that have all records of a part."""
     offsets: list[int] = []
     events: list[Event] = []
@@ -94,15 +94,15 @@ def _event(part: Slice, offset: int, payload: bytes) -> Event | None:
 
 def _cut(
     first: int, end: int, oldest_us: int, offsets: Sequence[int], found: Iterable[EventMatches]
-) -> Iterator[Chunk]:
+) -> Iterator[MatchChunk]:
     """Yield chunks of a bounded size that have the records ``first..end-1``, of which ``offsets`` are events."""
     encoded: list[bytes] = []
     size, events = 0, len(offsets)
     for each in found:
         if size > CHUNK_BYTES_MAX:
             before = sum(1 for offset in offsets if first <= offset < each.offset)
-            yield Chunk(first, each.offset, before, oldest_us, len(encoded), b"".join(encoded))
+            yield MatchChunk(first, each.offset, before, oldest_us, len(encoded), b"".join(encoded))
             first, events, encoded, size = each.offset, events - before, [], 0
         encoded.append(_encoder.encode(each))
         size += len(encoded[-1])
-    yield Chunk(first, end, events, oldest_us, len(encoded), b"".join(encoded))
+    yield MatchChunk(first, end, events, oldest_us, len(encoded), b"".join(encoded))

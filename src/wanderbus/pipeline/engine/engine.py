@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
-from wanderbus.pipeline.engine.chunks import Chunk
+from wanderbus.pipeline.engine.chunks import MatchChunk
 from wanderbus.pipeline.engine.progress import EngineProgress, Meter
 from wanderbus.pipeline.engine.query import EngineQuery, load_in_workers
-from wanderbus.pipeline.engine.requests import Beginning, Requests
+from wanderbus.pipeline.engine.requests import Beginning, QueryRequests
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.runtime.segment_files import durable_end
@@ -45,7 +45,7 @@ class MatchingEngine:
 
     def __init__(self, data_dir: Path, on_progress: Callable[[EngineProgress], None] = lambda _: None) -> None:
         self._log = log_of_server(data_dir)
-        self._requests = Requests(self._check)
+        self._requests = QueryRequests(self._check)
         self._on_progress = on_progress
         self.service = Service(data_dir, NAME, self._requests.handlers)
         """The service; requests are answered as soon as it has started, and matched once the engine runs."""
@@ -77,7 +77,7 @@ class MatchingEngine:
         """Run the query of a beginning until it fails, another one comes, or ``stop`` is set."""
         begin, meter = beginning.begin, Meter()
 
-        def hand_on(chunks: list[Chunk], subscriptions: int) -> None:
+        def hand_on(chunks: list[MatchChunk], subscriptions: int) -> None:
             self._on_progress(meter.count(chunks, durable_end(self._log), subscriptions))
             beginning.results.put(chunks)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from wanderbus.pipeline.engine.interest import Changes, Wanted
+from wanderbus.pipeline.engine.interest import Changes, EngineFilter
 
 BLOCKS_BYTES_MIN: Final = 256 * 2**10
 """Bytes of blocks from which on a new base may be made."""
@@ -35,7 +35,7 @@ class Shared(Protocol):
         ...
 
 
-class Version(NamedTuple):
+class IndexVersion(NamedTuple):
     """The version of the index that a task needs, and everything to make it.
 
     ``blocks`` are the changes to the versions from ``first`` + 1 up to ``number``.
@@ -55,14 +55,14 @@ class IndexVersions:
     Blocks before the base are kept until the next base, for workers that had nothing to do for a while.
     """
 
-    def __init__(self, beginning: str, wanted: Sequence[Wanted], share: Callable[[bytes], Shared]) -> None:
+    def __init__(self, beginning: str, wanted: Sequence[EngineFilter], share: Callable[[bytes], Shared]) -> None:
         self._beginning = beginning
         self._share = share
         self._first = 0
         self._blocks: list[bytes] = []
         self._rebase(wanted)
 
-    def add(self, changes: Changes, wanted: Callable[[], Sequence[Wanted]]) -> Version:
+    def add(self, changes: Changes, wanted: Callable[[], Sequence[EngineFilter]]) -> IndexVersion:
         """Return the version with these changes; ``wanted`` returns all subscriptions that it has."""
         if changes:
             self._blocks.append(_encoder.encode(changes))
@@ -74,17 +74,17 @@ class IndexVersions:
         return self.last
 
     @property
-    def last(self) -> Version:
+    def last(self) -> IndexVersion:
         """Return the last version."""
         number = self._first + len(self._blocks)
-        return Version(self._beginning, number, self._base, self._base_number, self._first, tuple(self._blocks))
+        return IndexVersion(self._beginning, number, self._base, self._base_number, self._first, tuple(self._blocks))
 
     @property
     def _own(self) -> int:
         """Return the number of blocks since the last base."""
         return self._first + len(self._blocks) - self._base_number
 
-    def _rebase(self, wanted: Sequence[Wanted]) -> None:
+    def _rebase(self, wanted: Sequence[EngineFilter]) -> None:
         data = _encoder.encode(wanted)
         self._base, self._base_bytes = self._share(data), len(data)
         self._base_number = self._first + len(self._blocks)

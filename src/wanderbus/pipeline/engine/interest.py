@@ -24,7 +24,7 @@ CHANGING_KINDS: Final = tuple(
 _Session = tuple[str, str]
 
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class EngineFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The part of a subscription that decides what it matches."""
 
     id: str
@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Changes(msgspec.Struct, frozen=True, array_like=True):
     """Changes of the subscriptions; what is in both is removed first."""
 
-    added: tuple[Wanted, ...] = ()
+    added: tuple[EngineFilter, ...] = ()
     removed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -44,16 +44,16 @@ class Changes(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Held(NamedTuple):
-    wanted: Wanted
+    wanted: EngineFilter
     session: _Session
 
 
-class Interest:
+class EngineInterest:
     """The subscriptions up to some offset of the log."""
 
     def __init__(self, subscriptions: Iterable[Subscription]) -> None:
         self._held = {each.id: _held(each) for each in subscriptions}
-        self._added: dict[str, Wanted] = {}
+        self._added: dict[str, EngineFilter] = {}
         self._ended: set[str] = set()
         """Subscriptions that ended in the present batch of records."""
         self._ended_before: set[str] = set()
@@ -62,7 +62,7 @@ class Interest:
     def __len__(self) -> int:
         return len(self._held)
 
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[EngineFilter]:
         """Return all subscriptions that the present batch needs, also those that have ended in it."""
         return [each.wanted for each in self._held.values()]
 
@@ -103,5 +103,5 @@ class Interest:
 
 
 def _held(subscription: Subscription) -> _Held:
-    wanted = Wanted(subscription.id, subscription.subject, subscription.expression, subscription.language)
+    wanted = EngineFilter(subscription.id, subscription.subject, subscription.expression, subscription.language)
     return _Held(wanted, (subscription.owner, subscription.session))

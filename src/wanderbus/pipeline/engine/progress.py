@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.pipeline.engine.chunks import Chunk
+from wanderbus.pipeline.engine.chunks import MatchChunk
 
 RATE_OVER_S: Final = 5.0
 """Time over which the rate is measured."""
@@ -41,7 +41,7 @@ class Meter:
         self._events = 0
         self._latency_s: float | None = None
 
-    def count(self, chunks: Sequence[Chunk], durable: int, subscriptions: int) -> EngineProgress:
+    def count(self, chunks: Sequence[MatchChunk], durable: int, subscriptions: int) -> EngineProgress:
         """Count the events of a batch; ``durable`` is the end of the log."""
         now_s = self._now_s()
         events = sum(chunk.events for chunk in chunks)

@@ -25,8 +25,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from wanderbus.matching import load_kernel
 from wanderbus.pipeline.checkpoint import checkpoint_location
-from wanderbus.pipeline.engine.batches import Batch, Batches, in_order
-from wanderbus.pipeline.engine.chunks import Chunk, chunks_of
+from wanderbus.pipeline.engine.batches import Batches, EngineBatch, in_order
+from wanderbus.pipeline.engine.chunks import MatchChunk, chunks_of
 from wanderbus.pipeline.engine.worker_index import index_of
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.workers import settle
@@ -62,9 +62,9 @@ _MEMORY: Final = Path("/dev/shm")
 _CHUNKS: Final = StructType([StructField("chunk", BinaryType())])
 """Columns of the result of a task; as a text they would be parsed each time, which takes longer than the task."""
 
-_chunks: Final = msgspec.msgpack.Decoder(Chunk)
+_chunks: Final = msgspec.msgpack.Decoder(MatchChunk)
 
-HandOn = Callable[[list[Chunk], int], None]
+HandOn = Callable[[list[MatchChunk], int], None]
 """Function that gets the chunks of each batch and the number of subscriptions; it may wait, and the query with it."""
 
 
@@ -123,7 +123,7 @@ class EngineQuery:
         """Let every core do an empty task, if there was nothing to do for some time: their indexes are up to date."""
         if time.monotonic() - self._matched_s > WARM_EACH_S:
             with self._matching:
-                self._run(Batch([[]] * self._cores, self._batches.version))
+                self._run(EngineBatch([[]] * self._cores, self._batches.version))
                 self._matched_s = time.monotonic()
 
     def _on_batch(self, _: DataFrame, batch: int) -> None:
@@ -151,7 +151,7 @@ class EngineQuery:
         while len(self._shared) > kept:
             self._shared.pop(0).destroy()
 
-    def _run(self, given: Batch) -> list[Chunk]:
+    def _run(self, given: EngineBatch) -> list[MatchChunk]:
         """Match a batch in the workers."""
         tasks, version = given.tasks, given.version
         filter_work_max, parents = self._filter_work_max, self._parents

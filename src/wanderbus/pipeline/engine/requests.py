@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from wanderbus.pipeline.engine.chunks import Chunk
+from wanderbus.pipeline.engine.chunks import MatchChunk
 from wanderbus.pipeline.engine.results import Results, joined
 from wanderbus.runtime.services.engine import BEGIN, MATCHES, Begin, MatchesAsked
 from wanderbus.runtime.services.frames import ServiceAway
@@ -32,7 +32,7 @@ _begins: Final = msgspec.msgpack.Decoder(Begin)
 _asked: Final = msgspec.msgpack.Decoder(MatchesAsked)
 
 
-class Answered(msgspec.Struct, frozen=True):
+class EncodedMatches(msgspec.Struct, frozen=True):
     """A :class:`~wanderbus.runtime.services.engine.Matches` whose events are encoded."""
 
     first: int
@@ -53,7 +53,7 @@ class Beginning:
         """Monotonic time from which on the server may begin again."""
 
 
-class Requests:
+class QueryRequests:
     """The desk between the server and the query; ``check`` raises an error for a beginning with another log."""
 
     def __init__(self, check: Callable[[Begin], None], now_s: Callable[[], float] = time.monotonic) -> None:
@@ -108,26 +108,26 @@ class Requests:
             former.results.close()
         _log.info("matching begins at record %s with %s subscriptions", piece.first, sum(_counts(pieces)))
 
-    def _on_matches(self, body: msgspec.Raw) -> Answered:
+    def _on_matches(self, body: msgspec.Raw) -> EncodedMatches:
         asked = _asked.decode(body)
-        beginning, lost = self._present, Answered(asked.first, asked.first, is_lost=True)
+        beginning, lost = self._present, EncodedMatches(asked.first, asked.first, is_lost=True)
         if beginning is None or asked.number != beginning.begin.number:
             return lost
         found = beginning.results.get(asked.first, asked.durable, min(asked.wait_s, WAIT_S_MAX))
         if found is None:
             return lost
         if found:
-            return Answered(asked.first, found[-1].end, msgspec.Raw(joined_matches(found)))
+            return EncodedMatches(asked.first, found[-1].end, msgspec.Raw(joined_matches(found)))
         if not self.is_present(beginning):
             return lost
         if beginning.reason:
             if self._now_s() >= beginning.over_s:
                 return lost
             raise ServiceAway(beginning.reason)
-        return Answered(asked.first, asked.first)
+        return EncodedMatches(asked.first, asked.first)
 
 
-def joined_matches(chunks: Sequence[Chunk]) -> bytes:
+def joined_matches(chunks: Sequence[MatchChunk]) -> bytes:
     """Return the matches of all chunks as one array of msgpack."""
     return joined(sum(chunk.count for chunk in chunks), [chunk.matches for chunk in chunks])
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import WanderbusError
-from wanderbus.pipeline.engine.chunks import Chunk
+from wanderbus.pipeline.engine.chunks import MatchChunk
 from wanderbus.runtime.services.engine import EventMatches
 
 STORE_BYTES_MAX: Final = 64 * 2**20
@@ -39,11 +39,11 @@ class Results:
         """Offset up to which there are matches."""
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[MatchChunk] = deque()
         self._is_closed = False
         self._changed = threading.Condition()
 
-    def put(self, chunks: Iterable[Chunk]) -> None:
+    def put(self, chunks: Iterable[MatchChunk]) -> None:
         """Append chunks, and wait until there is room again.
 
         :raises Ended: :meth:`close` was called
@@ -61,7 +61,7 @@ class Results:
             if self._is_closed:
                 raise Ended("the matches are no longer wanted")
 
-    def get(self, first: int, durable: int, wait_s: float) -> list[Chunk] | None:
+    def get(self, first: int, durable: int, wait_s: float) -> list[MatchChunk] | None:
         """Return chunks from ``first`` on, none if there are none within ``wait_s`` or after :meth:`close`.
 
         Chunks below ``durable`` are dropped. The result is None if the matches at ``first`` were dropped before.
@@ -71,7 +71,7 @@ class Results:
             self._changed.wait_for(lambda: self._is_closed or self.end > first, wait_s)
             if first < self.begin:
                 return None
-            found: list[Chunk] = []
+            found: list[MatchChunk] = []
             size = 0
             for chunk in self._chunks:
                 if chunk.end <= first:
@@ -96,7 +96,7 @@ class Results:
         self._changed.notify_all()
 
 
-def _behind(chunk: Chunk, first: int) -> Chunk:
+def _behind(chunk: MatchChunk, first: int) -> MatchChunk:
     """Return the part of a chunk from offset ``first`` on."""
     kept = [each for each in _matches.decode(joined(chunk.count, [chunk.matches])) if each.offset >= first]
     return msgspec.structs.replace(chunk, first=first, count=len(kept), matches=b"".join(map(_encode, kept)))

@@ -15,8 +15,8 @@ from wanderbus.errors import FilterError
 from wanderbus.event import Event
 from wanderbus.matching import load_kernel
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.pipeline.engine.index_versions import Version
-from wanderbus.pipeline.engine.interest import Changes, Wanted
+from wanderbus.pipeline.engine.index_versions import IndexVersion
+from wanderbus.pipeline.engine.interest import Changes, EngineFilter
 from wanderbus.pipeline.workers import settle
 from wanderbus.runtime.services.engine import EventMatches
 from wanderbus.subscription import Subscription
@@ -24,7 +24,7 @@ from wanderbus.subscription import Subscription
 FEW: Final = 200
 """Subscriptions that are added one by one; more are added at once, which settles the index."""
 
-_wanted: Final = msgspec.msgpack.Decoder(tuple[Wanted, ...])
+_wanted: Final = msgspec.msgpack.Decoder(tuple[EngineFilter, ...])
 _changes: Final = msgspec.msgpack.Decoder(Changes)
 
 
@@ -34,7 +34,7 @@ class WorkerIndex:
     The only bound on the work of filters is ``filter_work_max``: the others are accounts of the server.
     """
 
-    def __init__(self, version: Version, filter_work_max: int, parents: Mapping[str, str]) -> None:
+    def __init__(self, version: IndexVersion, filter_work_max: int, parents: Mapping[str, str]) -> None:
         config = BrokerConfig(
             server="",
             filter_work_max=filter_work_max,
@@ -47,11 +47,11 @@ class WorkerIndex:
         self._matcher = Matcher(load_kernel(), self._work, lineage_of(parents))
         self._add(_wanted.decode(version.base.value))
 
-    def may_reach(self, version: Version) -> bool:
+    def may_reach(self, version: IndexVersion) -> bool:
         """Return whether :meth:`reach` can be called with ``version``."""
         return self.beginning == version.beginning and self.number >= version.first
 
-    def reach(self, version: Version) -> None:
+    def reach(self, version: IndexVersion) -> None:
         """Apply the changes up to ``version``; a later version stays as it is."""
         for block in version.blocks[self.number - version.first :]:
             changes = _changes.decode(block)
@@ -75,7 +75,7 @@ class WorkerIndex:
                 found.append(EventMatches(offset, tuple(ids)))
         return found
 
-    def _add(self, several: Sequence[Wanted]) -> None:
+    def _add(self, several: Sequence[EngineFilter]) -> None:
         """Add subscriptions; one that cannot be parsed matches nothing, as in the broker."""
         if len(several) > FEW:
             self._matcher.add_many([_subscription(each) for each in several])
@@ -91,7 +91,7 @@ _indexes: Final[list[WorkerIndex]] = []
 """The index of this process, if it has one."""
 
 
-def index_of(version: Version, filter_work_max: int, parents: Mapping[str, str]) -> WorkerIndex:
+def index_of(version: IndexVersion, filter_work_max: int, parents: Mapping[str, str]) -> WorkerIndex:
     """Return the index of this process, brought up to ``version``; ``parents`` are the parents of subjects."""
     if not (_indexes and _indexes[0].may_reach(version)):
         _indexes.clear()
@@ -101,5 +101,5 @@ def index_of(version: Version, filter_work_max: int, parents: Mapping[str, str])
     return _indexes[0]
 
 
-def _subscription(wanted: Wanted) -> Subscription:
+def _subscription(wanted: EngineFilter) -> Subscription:
     return Subscription(wanted.id, "", "", wanted.subject, wanted.expression, language=wanted.language)

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 from wanderbus.pipeline.history.arrivals import arrivals
 from wanderbus.pipeline.history.event_files import EventFiles, Selection
 from wanderbus.pipeline.history.lake_events import lake_events
-from wanderbus.pipeline.history.lifetimes import Absence, Version, absences_of, changes_in, versions_in, versions_of
+from wanderbus.pipeline.history.lifetimes import (
+    SubscriptionVersion,
+    UserAbsence,
+    absences_of,
+    changes_in,
+    versions_in,
+    versions_of,
+)
 from wanderbus.pipeline.names_on_demand import names_on_demand
 
 if TYPE_CHECKING:
@@ -28,11 +35,11 @@ _HOMES: Final = {
 }
 
 __all__ = [
-    "Absence",
     "EventFiles",
     "Events",
     "Selection",
-    "Version",
+    "SubscriptionVersion",
+    "UserAbsence",
     "absences_of",
     "arrivals",
     "at_offsets",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.history.explanation import Explanation
-from wanderbus.pipeline.history.lifetimes import Absence, Change, Version
+from wanderbus.pipeline.history.explanation import EventExplanation
+from wanderbus.pipeline.history.lifetimes import Change, SubscriptionVersion, UserAbsence
 from wanderbus.subscription import Subscription
 
 
@@ -19,7 +19,7 @@ class Found(NamedTuple):
     event: bytes
 
 
-class Decided(NamedTuple):
+class PastDecision(NamedTuple):
     """A decision on the notification of a past event, as :func:`wanderbus.pipeline.history.replay` describes it."""
 
     offset: int
@@ -32,7 +32,7 @@ class AnswerTooLarge(StorageError):
     """An answer does not fit into the memory that a process without Spark may take for it."""
 
 
-class History(Protocol):
+class PastEvents(Protocol):
     """Past events that can be asked; rows are in order of offset.
 
     A filter that takes more than ``work_max`` units of work for an event leaves it undecided, which is no match.
@@ -57,7 +57,7 @@ class History(Protocol):
 
     def explain(
         self, subscription: Subscription, offset: int, work_max: int, children: Mapping[str, tuple[str, ...]]
-    ) -> Explanation:
+    ) -> EventExplanation:
         """Return the reason for which the event at ``offset`` matches, or does not."""
         ...
 
@@ -65,6 +65,8 @@ class History(Protocol):
         """Return the records of subscriptions, devices and starts, outside the bounds of the events too."""
         ...
 
-    def replay(self, versions: Sequence[Version], absences: Iterable[Absence], work_max: int) -> Iterator[Decided]:
+    def replay(
+        self, versions: Sequence[SubscriptionVersion], absences: Iterable[UserAbsence], work_max: int
+    ) -> Iterator[PastDecision]:
         """Return the decisions on the notifications of one subscription's versions."""
         ...

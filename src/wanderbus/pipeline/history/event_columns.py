@@ -20,7 +20,7 @@ from wanderbus.errors import StorageError
 from wanderbus.event import Event
 from wanderbus.matching.columns import ABSENT
 from wanderbus.matching.rows import BOOLEAN, DATE, NUMBER
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import EventTable
 from wanderbus.matching.table_columns import EXACT_MAX, Column, Doubles, Texts
 from wanderbus.pipeline.source.record_columns import content_of
 from wanderbus.pipeline.source.variant_values import attributes_of, instant_of
@@ -41,22 +41,22 @@ def columns_in_file(names: Sequence[str], asked: Set[str] | None, further: Seque
     ]
 
 
-def table_of(batch: pa.RecordBatch) -> Table:
+def table_of(batch: pa.RecordBatch) -> EventTable:
     """Return the events of a batch."""
     subjects = _texts(batch.column("subject"))
     if "record" in batch.schema.names and pa.types.is_binary(batch.schema.field("record").type):
         several = _of_records(batch)
         names = {name for each in several for name in each}
-        return Table(
+        return EventTable(
             subjects, {name: [each.get(name, ABSENT) for each in several] for name in names}, several.__getitem__
         )
     arrays = {name: batch.column(place) for place, name in enumerate(batch.schema.names) if attribute_of(name)}
     columns = {str(attribute_of(name)): _column(array) for name, array in arrays.items()}
     more = _variants(batch) if "attributes" in batch.schema.names else None
-    return Table(subjects, columns, _reader(arrays, more), more)
+    return EventTable(subjects, columns, _reader(arrays, more), more)
 
 
-def encoded_events(table: Table, subjects: Sequence[str], rows: Sequence[int]) -> pa.Array:
+def encoded_events(table: EventTable, subjects: Sequence[str], rows: Sequence[int]) -> pa.Array:
     """Return some rows of a table as bytes of :class:`Event`, without times; ``subjects`` are those of the rows."""
     events = (Event(subject, table.attributes(row)) for subject, row in zip(subjects, rows, strict=True))
     return pa.array(map(_encoder.encode, events), pa.binary())

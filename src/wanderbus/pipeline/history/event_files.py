@@ -77,7 +77,7 @@ class Selection(NamedTuple):
 EVERY_EVENT: Final = Selection()
 
 
-class Part(NamedTuple):
+class RowGroups(NamedTuple):
     """Every ``of``-th row group of a file, from number ``number`` on."""
 
     path: str
@@ -92,21 +92,21 @@ class EventFiles(NamedTuple):
     paths: Sequence[str]
     selection: Selection = EVERY_EVENT
 
-    def parts(self, cores: int) -> list[Part]:
+    def parts(self, cores: int) -> list[RowGroups]:
         """Return the parts that the tasks read: whole files, or parts of them if the files are few."""
         of = max(1, -(-PARTS_A_CORE * cores // max(1, len(self.paths))))
-        return [Part(path, number, of) for path in self.paths for number in range(of)]
+        return [RowGroups(path, number, of) for path in self.paths for number in range(of)]
 
 
 def batches_of(
-    part: Part, selection: Selection, asked: Set[str] | None, further: Sequence[str]
+    part: RowGroups, selection: Selection, asked: Set[str] | None, further: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the selected events of a part, with the columns for filters on the ``asked`` attributes."""
     return rows_of(part, lambda names: columns_in_file(names, asked, further), selection.condition())
 
 
 def rows_of(
-    part: Part, columns: Callable[[Sequence[str]], list[str]], condition: pc.Expression | None
+    part: RowGroups, columns: Callable[[Sequence[str]], list[str]], condition: pc.Expression | None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part that meet a condition, with the ``columns`` that are chosen of those of the file."""
     try:

@@ -9,7 +9,7 @@ import msgspec
 
 from wanderbus.event import Event
 from wanderbus.parameters.broker import FILTER_WORK_MAX
-from wanderbus.pipeline.history.explanation import Explanation, encoded_rows, explanation_of, no_event
+from wanderbus.pipeline.history.explanation import EventExplanation, encoded_rows, explanation_of, no_event
 from wanderbus.pipeline.history.queries import queries_of
 from wanderbus.pipeline.history.spark_batches import Events, at_offsets, in_workers
 from wanderbus.subscription import Subscription
@@ -23,7 +23,7 @@ def explain(
     offset: int,
     work_max: int = FILTER_WORK_MAX,
     children: Mapping[str, tuple[str, ...]] = {},
-) -> Explanation:
+) -> EventExplanation:
     """Return the reason for which the event at ``offset`` matches ``subscription``, or does not.
 
     It stays undecided if the filter takes more than ``work_max`` units of work. :class:`StorageError` if ``events`` has

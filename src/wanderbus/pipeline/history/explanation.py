@@ -14,12 +14,12 @@ from wanderbus.filters.evaluate import evaluate
 from wanderbus.filters.explaining import Deciding, deciding
 from wanderbus.filters.work import Sizes, work_of
 from wanderbus.pipeline.history.event_columns import encoded_events, table_of
-from wanderbus.pipeline.history.queries import Matcher
+from wanderbus.pipeline.history.queries import QueryMatcher
 from wanderbus.pipeline.subject_children import below
 from wanderbus.subscription import Subscription, concerns
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class EventExplanation(msgspec.Struct, frozen=True):
     """Outcome for the event at ``offset``; ``matches`` is None if the filter leaves it unknown, which is no match.
 
     ``predicates`` are the parts of the filter that decided; there are none if the subject is another one. ``undecided``
@@ -36,19 +36,19 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explanation_of(
     event: Event, subscription: Subscription, offset: int, work_max: int, children: Mapping[str, tuple[str, ...]]
-) -> Explanation:
+) -> EventExplanation:
     """Return the reason for which the ``event`` at ``offset`` matches ``subscription``, or does not.
 
     It stays undecided if the filter takes more than ``work_max`` units of work. ``children`` are the subjects below
     others, whose events the subscription gets too.
     """
     if not any(concerns(subject, event.subject) for subject in below(subscription.subject, children)):
-        return Explanation(offset, event.subject, False, False)
+        return EventExplanation(offset, event.subject, False, False)
     root = filters.parse(subscription.expression, subscription.language).root
     units = work_of(root).units(Sizes(event.attributes))
     if units > work_max:
-        return Explanation(offset, event.subject, True, None, undecided=units)
-    return Explanation(offset, event.subject, True, evaluate(root, event), deciding(root, event))
+        return EventExplanation(offset, event.subject, True, None, undecided=units)
+    return EventExplanation(offset, event.subject, True, evaluate(root, event), deciding(root, event))
 
 
 def no_event(offset: int) -> StorageError:
@@ -56,7 +56,7 @@ def no_event(offset: int) -> StorageError:
     return StorageError(f"there is no event at offset {offset}; check the offset, and the subject")
 
 
-def encoded_rows(_: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def encoded_rows(_: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the events of batches, encoded."""
     for batch in batches:
         table = table_of(batch)

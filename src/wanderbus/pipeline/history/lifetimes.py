@@ -35,7 +35,7 @@ KINDS: Final = ("subscribed", "changed", "unsubscribed", "started", "status", "l
 """Kinds of the records of which lifetimes and absences are made."""
 
 
-class Version(msgspec.Struct, frozen=True):
+class SubscriptionVersion(msgspec.Struct, frozen=True):
     """A subscription as it was for the records from ``from_offset`` up to, but without, ``to_offset``; None is no end.
 
     A change of a subscription makes its next version.
@@ -46,7 +46,7 @@ class Version(msgspec.Struct, frozen=True):
     to_offset: int | None = None
 
 
-class Absence(msgspec.Struct, frozen=True):
+class UserAbsence(msgspec.Struct, frozen=True):
     """A user was DISCONNECTED from the record at ``from_offset`` up to that before ``to_offset``; None is no end."""
 
     user: str
@@ -57,7 +57,7 @@ class Absence(msgspec.Struct, frozen=True):
 class Absences:
     """Absences by user."""
 
-    def __init__(self, absences: Iterable[Absence]) -> None:
+    def __init__(self, absences: Iterable[UserAbsence]) -> None:
         self._of: dict[str, tuple[list[int], list[int | None]]] = {}
         for each in sorted(absences, key=lambda each: each.from_offset):
             begins, ends = self._of.setdefault(each.user, ([], []))
@@ -75,12 +75,12 @@ class Absences:
         return is_of_log and (end is None or offset < end)
 
 
-def versions_in(subscriptions: DataFrame) -> list[Version]:
+def versions_in(subscriptions: DataFrame) -> list[SubscriptionVersion]:
     """Return the versions in a table of subscriptions (``silver/subscriptions``), in order of their offsets."""
     columns = ("id", "owner", "session", "subject", "expression", "language", "device", "expires_us", "restrictions")
     rows = subscriptions.select(*columns, "from_offset", "to_offset").orderBy("from_offset").collect()
     return [
-        Version(
+        SubscriptionVersion(
             Subscription(
                 **{name: row[name] for name in columns if name != "restrictions"},
                 restrictions=_restrictions.decode(row["restrictions"]),
@@ -92,10 +92,10 @@ def versions_in(subscriptions: DataFrame) -> list[Version]:
     ]
 
 
-def versions_of(changes: Iterable[Change]) -> list[Version]:
+def versions_of(changes: Iterable[Change]) -> list[SubscriptionVersion]:
     """Return the versions of subscriptions that records made, in order of their offsets."""
-    live: dict[str, Version] = {}
-    found: list[Version] = []
+    live: dict[str, SubscriptionVersion] = {}
+    found: list[SubscriptionVersion] = []
 
     def end(identity: str, offset: int) -> None:
         if version := live.pop(identity, None):
@@ -105,13 +105,13 @@ def versions_of(changes: Iterable[Change]) -> list[Version]:
         match record:
             case Subscribed(subscription=subscription) | Changed(subscription=subscription):
                 end(subscription.id, offset)
-                live[subscription.id] = Version(subscription, offset)
+                live[subscription.id] = SubscriptionVersion(subscription, offset)
             case Unsubscribed(subscription=identity):
                 end(identity, offset)
     return sorted([*found, *live.values()], key=lambda each: each.from_offset)
 
 
-def absences_of(changes: Iterable[Change]) -> list[Absence]:
+def absences_of(changes: Iterable[Change]) -> list[UserAbsence]:
     """Return the absences of the users whose devices the records name.
 
     A user is DISCONNECTED while no device is connected, and after each start of the server (SPEC E-06). Each log of a
@@ -121,17 +121,17 @@ def absences_of(changes: Iterable[Change]) -> list[Absence]:
     return [absence for base, own in logs for absence in _absences_in(own, base)]
 
 
-def _absences_in(changes: Iterable[Change], base: int) -> list[Absence]:
+def _absences_in(changes: Iterable[Change], base: int) -> list[UserAbsence]:
     """Return the absences in one log, which begins at ``base``."""
     connected: dict[str, set[str]] = {}
     since: dict[str, int] = {}
-    found: list[Absence] = []
+    found: list[UserAbsence] = []
 
     def note(user: str, offset: int) -> None:
         if not connected[user]:
             since.setdefault(user, offset)
         elif user in since:
-            found.append(Absence(user, since.pop(user), offset))
+            found.append(UserAbsence(user, since.pop(user), offset))
 
     for offset, record in changes:
         match record:
@@ -145,7 +145,7 @@ def _absences_in(changes: Iterable[Change], base: int) -> list[Absence]:
                 is_connected = isinstance(record, StatusChanged) and record.status == "CONNECTED"
                 (connected[user].add if is_connected else connected[user].discard)(device)
                 note(user, offset)
-    return found + [Absence(user, offset) for user, offset in since.items()]
+    return found + [UserAbsence(user, offset) for user, offset in since.items()]
 
 
 def changes_in(records: DataFrame) -> list[Change]:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wanderbus.errors import StorageError
-from wanderbus.pipeline.history.event_files import BATCH_ROWS, EVERY_EVENT, Part, Selection, batches_of, rows_of
+from wanderbus.pipeline.history.event_files import BATCH_ROWS, EVERY_EVENT, RowGroups, Selection, batches_of, rows_of
 from wanderbus.pipeline.history.lake_events import event_paths
 from wanderbus.pipeline.lake.delta import LakeTable
-from wanderbus.pipeline.source.log_files import LogFiles, Wanted, read_slice
+from wanderbus.pipeline.source.log_files import LogFiles, RecordBounds, read_slice
 from wanderbus.pipeline.source.record_columns import heads_of
 from wanderbus.pipeline.tables import RECORDS
 from wanderbus.runtime.segment_files import durable_end, segment_paths
@@ -66,13 +66,13 @@ class LakeBatches:
     def events(self, selection: Selection, asked: Set[str] | None, further: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the selected events."""
         for path in self._paths:
-            yield from batches_of(Part(path, 0, 1), selection, asked, further)
+            yield from batches_of(RowGroups(path, 0, 1), selection, asked, further)
 
     def records(self, kinds: Collection[str]) -> Iterator[pa.RecordBatch]:
         """Yield the records of some kinds."""
         columns = ["offset", "at_us", "kind", "record"]
         for path in self._record_paths():
-            yield from rows_of(Part(path, 0, 1), lambda _: columns, pc.field("kind").isin(list(kinds)))
+            yield from rows_of(RowGroups(path, 0, 1), lambda _: columns, pc.field("kind").isin(list(kinds)))
 
     def _record_paths(self) -> list[str]:
         target = LakeTable(self._lake, RECORDS)
@@ -101,7 +101,7 @@ class LogBatches:
         files, condition = LogFiles(self._log), selection.condition()
         first, end = max(files.oldest(), selection.from_offset or 0), durable_end(self._log)
         end = end if selection.to_offset is None else min(end, selection.to_offset)
-        wanted = Wanted(selection.from_us, None if selection.to_us is None else selection.to_us - 1)
+        wanted = RecordBounds(selection.from_us, None if selection.to_us is None else selection.to_us - 1)
         for part in files.slices(first, end, BATCH_ROWS, wanted):
             for group in read_slice(part):
                 heads = heads_of(group.payloads, {})

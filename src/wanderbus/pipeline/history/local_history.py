@@ -13,15 +13,15 @@ import msgspec
 import pyarrow as pa
 
 from wanderbus.event import Event
-from wanderbus.pipeline.history.answers import AnswerTooLarge, Decided, Found
+from wanderbus.pipeline.history.answers import AnswerTooLarge, Found, PastDecision
 from wanderbus.pipeline.history.arrivals import arrived_events
 from wanderbus.pipeline.history.event_files import Selection
-from wanderbus.pipeline.history.explanation import Explanation, encoded_rows, explanation_of, no_event
-from wanderbus.pipeline.history.lifetimes import KINDS, Absence, Absences, Change, Version
+from wanderbus.pipeline.history.explanation import EventExplanation, encoded_rows, explanation_of, no_event
+from wanderbus.pipeline.history.lifetimes import KINDS, Absences, Change, SubscriptionVersion, UserAbsence
 from wanderbus.pipeline.history.local_batches import LocalBatches
 from wanderbus.pipeline.history.matched_rows import drawn_rows, matched_counts, matching_rows, undecided_counts
 from wanderbus.pipeline.history.queries import MatcherWork, Queries, matcher_of, queries_of, undecidable
-from wanderbus.pipeline.history.replay_rows import Lifetimes, Replay, candidates_of, replay_queries
+from wanderbus.pipeline.history.replay_rows import Replay, VersionLifetimes, candidates_of, replay_queries
 from wanderbus.records import decode_record
 from wanderbus.subscription import Subscription
 
@@ -70,7 +70,7 @@ class LocalHistory:
 
     def explain(
         self, subscription: Subscription, offset: int, work_max: int, children: Mapping[str, tuple[str, ...]]
-    ) -> Explanation:
+    ) -> EventExplanation:
         """Return the reason for which the event at ``offset`` matches, or does not."""
         there = self._selection._replace(from_offset=offset, to_offset=offset + 1)
         any_attribute = queries_of([])._replace(asked=None)
@@ -88,15 +88,17 @@ class LocalHistory:
         columns = (rows[name].to_pylist() for name in ("offset", "record"))
         return [(offset, decode_record(record)) for offset, record in zip(*columns, strict=True)]
 
-    def replay(self, versions: Sequence[Version], absences: Iterable[Absence], work_max: int) -> Iterator[Decided]:
+    def replay(
+        self, versions: Sequence[SubscriptionVersion], absences: Iterable[UserAbsence], work_max: int
+    ) -> Iterator[PastDecision]:
         """Return the decisions on the notifications of one subscription's versions."""
-        queries, candidates = replay_queries(versions, work_max), candidates_of(Lifetimes(versions))
+        queries, candidates = replay_queries(versions, work_max), candidates_of(VersionLifetimes(versions))
         rows = _sorted(self._candidates(queries, candidates), ("subscription", "offset"))
         if rows is None:
             return iter(())
         decided = Replay(versions, Absences(absences), {}).decided(rows.to_batches())
-        rows = _sorted((batch.select(Decided._fields) for batch in decided), ("offset",))
-        return _rows(rows, Decided)
+        rows = _sorted((batch.select(PastDecision._fields) for batch in decided), ("offset",))
+        return _rows(rows, PastDecision)
 
     def _candidates(self, queries: Queries, work: MatcherWork) -> Iterator[pa.RecordBatch]:
         yield from self._run(queries, work, further=("at_us", "received_us"))

@@ -8,16 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from wanderbus.pipeline.history.event_columns import encoded_events, table_of
-from wanderbus.pipeline.history.queries import Array, Matcher, Pairs
+from wanderbus.pipeline.history.queries import Array, Pairs, QueryMatcher
 
 
-def matched_batch(matcher: Matcher, batch: pa.RecordBatch) -> pa.RecordBatch:
+def matched_batch(matcher: QueryMatcher, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the events of a batch that match, with the ids of the subscriptions."""
     found = matcher.pairs(batch)
     return _by_event(batch, found.rows, matcher.ids.take(pa.array(found.queries, pa.int64())))
 
 
-def matched_places(matcher: Matcher, batch: pa.RecordBatch) -> pa.RecordBatch:
+def matched_places(matcher: QueryMatcher, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the events of a batch that match, with the places of the subscriptions."""
     found = matcher.pairs(batch)
     return _by_event(batch, found.rows, pa.array(found.queries, pa.int32()))
@@ -36,7 +36,7 @@ def _by_event(batch: pa.RecordBatch, rows: Array, values: pa.Array) -> pa.Record
     )
 
 
-def matching_rows(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def matching_rows(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the events of batches that match, encoded."""
     for batch in batches:
         table = table_of(batch)
@@ -47,17 +47,17 @@ def matching_rows(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterat
         yield pa.RecordBatch.from_arrays(columns, names=["offset", "at_us", "subject", "event"])
 
 
-def undecided_counts(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def undecided_counts(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the number of the events that are undecided for each query."""
     return _summed(matcher, (matcher.judged_in(table_of(batch))[1] for batch in batches))
 
 
-def matched_counts(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def matched_counts(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the number of the events that each query matches."""
     return _summed(matcher, map(matcher.pairs, batches))
 
 
-def _summed(matcher: Matcher, found: Iterable[Pairs]) -> Iterator[pa.RecordBatch]:
+def _summed(matcher: QueryMatcher, found: Iterable[Pairs]) -> Iterator[pa.RecordBatch]:
     """Yield the number of the pairs of each query."""
     total = np.zeros(len(matcher.ids), np.int64)
     for each in found:
@@ -65,7 +65,9 @@ def _summed(matcher: Matcher, found: Iterable[Pairs]) -> Iterator[pa.RecordBatch
     yield pa.RecordBatch.from_arrays([matcher.ids, pa.array(total, pa.int64())], names=["subscription", "events"])
 
 
-def drawn_rows(matcher: Matcher, batches: Iterator[pa.RecordBatch], size: int, seed: int) -> Iterator[pa.RecordBatch]:
+def drawn_rows(
+    matcher: QueryMatcher, batches: Iterator[pa.RecordBatch], size: int, seed: int
+) -> Iterator[pa.RecordBatch]:
     """Yield the events with the least draws of those that each query matches."""
     kept = np.empty((0, 3), np.int64)
     for batch in batches:

@@ -19,7 +19,7 @@ from wanderbus.pipeline.history.matched_rows import (
     matching_rows,
     undecided_counts,
 )
-from wanderbus.pipeline.history.queries import Matcher, MatcherWork, queries_of, undecidable
+from wanderbus.pipeline.history.queries import MatcherWork, QueryMatcher, queries_of, undecidable
 from wanderbus.pipeline.history.spark_batches import Events, in_workers
 from wanderbus.subscription import Subscription
 
@@ -85,7 +85,7 @@ def sample(
     divided.
     """
 
-    def drawn(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def drawn(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return drawn_rows(matcher, batches, size, seed)
 
     each = in_workers(events, queries_of(subscriptions, work_max), drawn, _SAMPLES)
@@ -93,8 +93,8 @@ def sample(
     return each.withColumn("rank", F.row_number().over(ranked)).where(F.col("rank") <= size).drop("rank", "draw")
 
 
-def _each(matched: Callable[[Matcher, pa.RecordBatch], pa.RecordBatch]) -> MatcherWork:
-    def work(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _each(matched: Callable[[QueryMatcher, pa.RecordBatch], pa.RecordBatch]) -> MatcherWork:
+    def work(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return (matched(matcher, batch) for batch in batches)
 
     return work

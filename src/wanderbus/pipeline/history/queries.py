@@ -18,7 +18,7 @@ from wanderbus.errors import FilterError
 from wanderbus.filters.ast import And, Exists, Node, Not, Or, Quantified
 from wanderbus.filters.work_counts import Work
 from wanderbus.matching import Index
-from wanderbus.matching.table import Table
+from wanderbus.matching.table import EventTable
 from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.pipeline.history.event_columns import table_of
 from wanderbus.pipeline.history.filter_bounds import RowBound, works_beyond
@@ -111,7 +111,7 @@ def _add_asked(node: Node, asked: set[str]) -> bool:
     return True
 
 
-class Matcher:
+class QueryMatcher:
     """The index of some queries, in the memory of this process."""
 
     def __init__(self, queries: Queries) -> None:
@@ -130,11 +130,11 @@ class Matcher:
         """Return the pairs of the events of a batch."""
         return self.pairs_in(table_of(batch))
 
-    def pairs_in(self, table: Table) -> Pairs:
+    def pairs_in(self, table: EventTable) -> Pairs:
         """Return the pairs of the events of a table."""
         return self.judged_in(table)[0]
 
-    def judged_in(self, table: Table) -> tuple[Pairs, Pairs]:
+    def judged_in(self, table: EventTable) -> tuple[Pairs, Pairs]:
         """Return the pairs of the events of a table, and those that are undecided."""
         found, undecided = [], []
         for place in range(len(self._indexes)):
@@ -144,7 +144,7 @@ class Matcher:
         left_out = np.array(sorted(undecided), np.int64).reshape(-1, 2)
         return _joined(found), Pairs(left_out[:, 0], left_out[:, 1])
 
-    def _of_index(self, place: int, table: Table, bound: RowBound | None) -> Pairs:
+    def _of_index(self, place: int, table: EventTable, bound: RowBound | None) -> Pairs:
         index, is_every = self._indexes[place]
         judge = bound.holds if bound else None
         places, ends = index.match_table(table.of_subject(EVERY_SUBJECT) if is_every else table, judge)
@@ -162,20 +162,20 @@ def _joined(found: Sequence[Pairs]) -> Pairs:
     return Pairs(rows[order], queries[order])
 
 
-_matchers: Final[dict[str, Matcher]] = {}
+_matchers: Final[dict[str, QueryMatcher]] = {}
 """The last matcher of this process, by the key of its queries."""
 
 
-def matcher_of(queries: Queries) -> Matcher:
+def matcher_of(queries: Queries) -> QueryMatcher:
     """Return the matcher of these queries; it is made once in a process."""
     matcher = _matchers.get(queries.key)
     if matcher is None:
         _matchers.clear()
-        matcher = _matchers[queries.key] = Matcher(queries)
+        matcher = _matchers[queries.key] = QueryMatcher(queries)
     return matcher
 
 
-MatcherWork = Callable[[Matcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+MatcherWork = Callable[[QueryMatcher, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Function of a worker: from batches of events to batches of a result."""
 
 BatchWork = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

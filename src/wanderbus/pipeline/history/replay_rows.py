@@ -21,8 +21,8 @@ from wanderbus.broker.restrictions.restriction_check import blocked_by
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.event import Event
 from wanderbus.pipeline.history.event_columns import table_of
-from wanderbus.pipeline.history.lifetimes import Absences, Version
-from wanderbus.pipeline.history.queries import Matcher, MatcherWork, Queries, queries_of
+from wanderbus.pipeline.history.lifetimes import Absences, SubscriptionVersion
+from wanderbus.pipeline.history.queries import MatcherWork, Queries, QueryMatcher, queries_of
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG, base_below
 from wanderbus.pipeline.source.record_columns import received_us_of
 from wanderbus.subscription import Custom
@@ -32,26 +32,26 @@ _NEVER: Final = 2**63 - 1
 _events: Final = msgspec.msgpack.Decoder(Event)
 
 
-def replay_queries(versions: Sequence[Version], work_max: int) -> Queries:
+def replay_queries(versions: Sequence[SubscriptionVersion], work_max: int) -> Queries:
     """Return the subscriptions of ``versions``; an operator's restriction may ask for any attribute."""
     queries = queries_of((each.subscription for each in versions), work_max)
     has_custom = any(isinstance(one, Custom) for each in versions for one in each.subscription.restrictions)
     return queries._replace(asked=None) if has_custom else queries
 
 
-def candidates_of(lifetimes: Lifetimes) -> MatcherWork:
+def candidates_of(lifetimes: VersionLifetimes) -> MatcherWork:
     """Return the work on batches of events that yields the candidates of the subscriptions' ``lifetimes``."""
 
-    def candidates(matcher: Matcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def candidates(matcher: QueryMatcher, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return (lifetimes.candidates(matcher, batch) for batch in batches)
 
     return candidates
 
 
-class Lifetimes:
+class VersionLifetimes:
     """The times in which versions of subscriptions are live, each in the log of its server alone."""
 
-    def __init__(self, versions: Sequence[Version]) -> None:
+    def __init__(self, versions: Sequence[SubscriptionVersion]) -> None:
         ends = [
             base_below(each.from_offset) + OFFSETS_A_LOG if each.to_offset is None else each.to_offset
             for each in versions
@@ -64,7 +64,7 @@ class Lifetimes:
             [any(isinstance(one, Custom) for one in each.subscription.restrictions) for each in versions], bool
         )
 
-    def candidates(self, matcher: Matcher, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def candidates(self, matcher: QueryMatcher, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the pairs of an event and a version that it matches while that is live."""
         table = table_of(batch)
         found, left_out = matcher.judged_in(table)
@@ -111,7 +111,7 @@ def _received_us(batch: pa.RecordBatch) -> pa.Array:
 class Replay:
     """Restrictions of versions, decided for one subscription after the other, in order of offset."""
 
-    def __init__(self, versions: Sequence[Version], absences: Absences, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, versions: Sequence[SubscriptionVersion], absences: Absences, kinds: Mapping[str, Kind]) -> None:
         self._subscriptions = [each.subscription for each in versions]
         self._absences = absences
         self._kinds = dict(kinds)

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from wanderbus.broker.restrictions.restriction_kinds import Kind
 from wanderbus.parameters.broker import FILTER_WORK_MAX
 from wanderbus.pipeline.history.event_files import EventFiles
-from wanderbus.pipeline.history.lifetimes import Absence, Absences, Version
-from wanderbus.pipeline.history.replay_rows import Lifetimes, Replay, candidates_of, replay_queries
+from wanderbus.pipeline.history.lifetimes import Absences, SubscriptionVersion, UserAbsence
+from wanderbus.pipeline.history.replay_rows import Replay, VersionLifetimes, candidates_of, replay_queries
 from wanderbus.pipeline.history.spark_batches import Events, in_workers
 from wanderbus.pipeline.source import ColumnError
 
@@ -23,8 +23,8 @@ _REPLAYED: Final = "subscription string, offset bigint, at_us bigint, restricted
 
 def replay(
     events: Events,
-    versions: Sequence[Version],
-    absences: Iterable[Absence] = (),
+    versions: Sequence[SubscriptionVersion],
+    absences: Iterable[UserAbsence] = (),
     kinds: Mapping[str, Kind] | None = None,
     arrived: DataFrame | None = None,
     work_max: int = FILTER_WORK_MAX,
@@ -40,7 +40,7 @@ def replay(
     accepted, and those that arrived there: ``arrived`` are the latter, as
     :func:`~wanderbus.pipeline.history.arrivals.arrivals` returns them.
     """
-    queries, candidates = replay_queries(versions, work_max), candidates_of(Lifetimes(versions))
+    queries, candidates = replay_queries(versions, work_max), candidates_of(VersionLifetimes(versions))
     restrictions = Replay(versions, Absences(absences), kinds or {})
     found = in_workers(events, queries, candidates, _CANDIDATES, _further(events))
     if arrived is not None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from wanderbus.pipeline.history import matches
-from wanderbus.pipeline.history.answers import Decided, Found
+from wanderbus.pipeline.history.answers import Found, PastDecision
 from wanderbus.pipeline.history.arrivals import arrivals
 from wanderbus.pipeline.history.event_files import Selection
 from wanderbus.pipeline.history.event_lookup import explain
-from wanderbus.pipeline.history.explanation import Explanation
-from wanderbus.pipeline.history.lifetimes import Absence, Change, Version, changes_in
+from wanderbus.pipeline.history.explanation import EventExplanation
+from wanderbus.pipeline.history.lifetimes import Change, SubscriptionVersion, UserAbsence, changes_in
 from wanderbus.pipeline.history.replays import replay
 from wanderbus.pipeline.history.spark_batches import Events, at_offsets
 from wanderbus.subscription import Subscription
@@ -49,7 +49,7 @@ class SparkHistory:
 
     def explain(
         self, subscription: Subscription, offset: int, work_max: int, children: Mapping[str, tuple[str, ...]]
-    ) -> Explanation:
+    ) -> EventExplanation:
         """Return the reason for which the event at ``offset`` matches, or does not."""
         return explain(self.events, subscription, offset, work_max, children)
 
@@ -57,12 +57,14 @@ class SparkHistory:
         """Return the records of subscriptions, devices and starts."""
         return changes_in(self._records())
 
-    def replay(self, versions: Sequence[Version], absences: Iterable[Absence], work_max: int) -> Iterator[Decided]:
+    def replay(
+        self, versions: Sequence[SubscriptionVersion], absences: Iterable[UserAbsence], work_max: int
+    ) -> Iterator[PastDecision]:
         """Return the decisions on the notifications of one subscription's versions."""
         arrived = self._selection.of_rows(arrivals(self._records()))
         rows = replay(self.events, versions, absences, arrived=arrived, work_max=work_max).orderBy("offset")
         for row in rows.toLocalIterator():
-            yield Decided(row.offset, row.at_us, row.restricted_by, row.undecided)
+            yield PastDecision(row.offset, row.at_us, row.restricted_by, row.undecided)
 
 
 def _found(events: Events, subscriptions: Iterable[Subscription], work_max: int) -> Iterator[Found]:

@@ -14,7 +14,7 @@ from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import LakeTable
 from wanderbus.pipeline.lake.table_files import ATTEMPT, LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import merge, run
-from wanderbus.pipeline.tables import Table
+from wanderbus.pipeline.tables import TableSpecification
 
 FILE_BYTES: Final = 128 << 20
 """Size that a file grows to; files of half of it are not compacted."""
@@ -36,7 +36,7 @@ class Compacted(NamedTuple):
 
 
 def compact(
-    spark: SparkSession, lake: Path, table: Table, *, file_bytes: int = FILE_BYTES, files_min: int = 2
+    spark: SparkSession, lake: Path, table: TableSpecification, *, file_bytes: int = FILE_BYTES, files_min: int = 2
 ) -> Compacted:
     """Merge the small files of each partition that has at least ``files_min`` of them; the rows stay the same.
 
@@ -87,7 +87,7 @@ def parts_of(files: Iterable[LakeFile], file_bytes: int) -> list[list[LakeFile]]
     return [group for group in groups if len(group) > 1]
 
 
-def vacuum(lake: Path, table: Table, *, retention_hours: int = RETENTION_HOURS) -> int:
+def vacuum(lake: Path, table: TableSpecification, *, retention_hours: int = RETENTION_HOURS) -> int:
     """Remove files that no version of the last ``retention_hours`` needs, and those of attempts that were killed.
 
     Returns the number of files removed. A job that runs longer than ``retention_hours`` would lose its files.

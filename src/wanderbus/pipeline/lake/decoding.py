@@ -21,34 +21,34 @@ from pyspark.sql import SparkSession
 from wanderbus.pipeline.lake.quality import TableCounts, judged
 from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Decoding, Payloads, batch_of
 from wanderbus.pipeline.lake.table_files import TableFiles, arrow_schema
-from wanderbus.pipeline.lake.writing import Written, run
+from wanderbus.pipeline.lake.writing import WrittenFiles, run
 from wanderbus.pipeline.source.frames import ROWS_MAX
 from wanderbus.pipeline.source.log_files import Slice, divided, read_slice
 from wanderbus.pipeline.source.record_columns import heads_of, values_of
-from wanderbus.pipeline.tables import QUARANTINE, RECORDS, Table
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, TableSpecification
 
 _UNDECODABLE: Final = (msgspec.DecodeError, TypeError, OverflowError, pa.ArrowException)
 _HEAD_COLUMNS: Final = ("kind", "user", "session", "device", "subject")
 
 
-class Target(NamedTuple):
+class PassTarget(NamedTuple):
     """A table that a pass writes, from a lake offset on; the quarantine has its rejected rows up to another one."""
 
-    table: Table
+    table: TableSpecification
     first: int
     quarantined: int
 
 
-class Plan(NamedTuple):
+class PassPlan(NamedTuple):
     """The tables that a pass writes, by name, into the directories named ``attempt`` of the lake."""
 
     lake: Path
     attempt: str
-    targets: Mapping[str, Target]
+    targets: Mapping[str, PassTarget]
     decodings: Sequence[Decoding]
 
 
-class Group(NamedTuple):
+class RecordGroup(NamedTuple):
     """Consecutive records of a log, by lake offset; a damaged one has neither time nor bytes."""
 
     offsets: Sequence[int]
@@ -78,7 +78,7 @@ class _Rejected(NamedTuple):
 class _Sink:
     """The writer of one table, and of its rows in the quarantine."""
 
-    def __init__(self, target: Target, plan: Plan) -> None:
+    def __init__(self, target: PassTarget, plan: PassPlan) -> None:
         self.target = target
         self._files = TableFiles(target.table, plan.lake / target.table.directory, plan.attempt)
         self._quarantine = TableFiles(QUARANTINE, plan.lake / QUARANTINE.directory, plan.attempt)
@@ -93,7 +93,7 @@ class _Sink:
             columns = {name: [values[place] for place in kept] for name, values in columns.items()}
         return batch_of(columns, self._schema), sum(columns.get(MISFITS, ()))
 
-    def write(self, rows: pa.RecordBatch, misfits: int, group: Group) -> None:
+    def write(self, rows: pa.RecordBatch, misfits: int, group: RecordGroup) -> None:
         """Write the rows that meet the checks; the others go to the quarantine."""
         found = judged(rows, self.target.table)
         self._counts += msgspec.structs.replace(found.counts, misfits=misfits)
@@ -102,16 +102,16 @@ class _Sink:
             offsets = rows.column("offset")
             self._to_quarantine({(offsets[row].as_py(), reason) for row, reason in found.rejected.items()}, group)
 
-    def reject(self, errors: Mapping[int, str], group: Group) -> None:
+    def reject(self, errors: Mapping[int, str], group: RecordGroup) -> None:
         """Put records into the quarantine, each with its offset and the reason."""
         found = {(offset, reason) for offset, reason in errors.items() if offset >= self.target.first}
         self._counts += TableCounts(rejected=len(found))
         self._to_quarantine(found, group)
 
-    def close(self) -> Written:
-        return Written(self._files.close(), self._quarantine.close(), self._counts)
+    def close(self) -> WrittenFiles:
+        return WrittenFiles(self._files.close(), self._quarantine.close(), self._counts)
 
-    def _to_quarantine(self, errors: set[tuple[int, str]], group: Group) -> None:
+    def _to_quarantine(self, errors: set[tuple[int, str]], group: RecordGroup) -> None:
         rows = [
             _Rejected(self.target.table.name, offset, *group.found(offset), reason)._asdict()
             for offset, reason in sorted(errors)
@@ -124,11 +124,11 @@ class _Sink:
 class _Pass:
     """One task's part of a pass."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PassPlan) -> None:
         self._sinks = {name: _Sink(target, plan) for name, target in plan.targets.items()}
         self._decoders = [(each.kinds, each.make()) for each in plan.decodings]
 
-    def take(self, group: Group) -> None:
+    def take(self, group: RecordGroup) -> None:
         """Add a group of records to all tables."""
         errors = {place: "the frame is damaged" for place, payload in enumerate(group.payloads) if payload is None}
         heads = heads_of(group.payloads, errors)
@@ -140,10 +140,10 @@ class _Pass:
             if places:
                 self._decode(_taken(group, kinds, places), wanted, decode, group)
 
-    def close(self) -> dict[str, Written]:
+    def close(self) -> dict[str, WrittenFiles]:
         return {name: sink.close() for name, sink in self._sinks.items()}
 
-    def _store(self, group: Group, heads: Columns, errors: Mapping[int, str]) -> None:
+    def _store(self, group: RecordGroup, heads: Columns, errors: Mapping[int, str]) -> None:
         """Write the bronze rows."""
         sink = self._sinks[RECORDS.name]
         columns: Columns = {"offset": group.offsets, "at_us": group.times, "record": group.payloads, **heads}
@@ -153,7 +153,7 @@ class _Pass:
             sink.reject({group.offsets[place]: reason for place, reason in errors.items()}, group)
         sink.write(*sink.rows(columns), group)
 
-    def _decode(self, payloads: Payloads, tables: Mapping[str, str], decode: Decode, group: Group) -> None:
+    def _decode(self, payloads: Payloads, tables: Mapping[str, str], decode: Decode, group: RecordGroup) -> None:
         """Write the rows of decoded records; the search for one that cannot be decoded divides them."""
         size = len(payloads.offsets)
         try:
@@ -173,7 +173,7 @@ class _Pass:
             self._sinks[name].write(*found, group)
 
 
-def _taken(group: Group, kinds: Sequence[str | None], places: Sequence[int]) -> Payloads:
+def _taken(group: RecordGroup, kinds: Sequence[str | None], places: Sequence[int]) -> Payloads:
     """Return the records at these places, which are readable."""
     return Payloads(
         [group.offsets[place] for place in places],
@@ -184,8 +184,8 @@ def _taken(group: Group, kinds: Sequence[str | None], places: Sequence[int]) -> 
 
 
 def decode_log(
-    spark: SparkSession, parts: Sequence[Slice], base: int, plan: Plan, mentioned: Sequence[str] = ()
-) -> dict[str, Written]:
+    spark: SparkSession, parts: Sequence[Slice], base: int, plan: PassPlan, mentioned: Sequence[str] = ()
+) -> dict[str, WrittenFiles]:
     """Write the records of parts of the log, or of those parts that have one of the texts ``mentioned``.
 
     ``base`` is the lake offset of the log's first record. The files are not part of their tables yet.
@@ -194,20 +194,22 @@ def decode_log(
     return run(spark, [partial(write_parts, plan, own, base, mentioned) for own in groups])
 
 
-def write_parts(plan: Plan, parts: Iterable[Slice], base: int = 0, mentioned: Sequence[str] = ()) -> dict[str, Written]:
+def write_parts(
+    plan: PassPlan, parts: Iterable[Slice], base: int = 0, mentioned: Sequence[str] = ()
+) -> dict[str, WrittenFiles]:
     """Write the records of parts of the log as :func:`decode_log` does, in this process."""
     texts = [text.encode() for text in mentioned]
     return _write(plan, partial(_groups, parts, base, texts))
 
 
 def decode_bronze(
-    spark: SparkSession, paths: Sequence[Path], ends: Mapping[int, int], plan: Plan
-) -> dict[str, Written]:
+    spark: SparkSession, paths: Sequence[Path], ends: Mapping[int, int], plan: PassPlan
+) -> dict[str, WrittenFiles]:
     """Write the bronze records that the plan decodes, those of each log up to its end; ``ends`` are by base."""
     return run(spark, [partial(_write, plan, partial(_stored_groups, path, ends, plan)) for path in paths])
 
 
-def _write(plan: Plan, groups: Callable[[], Iterable[Group]]) -> dict[str, Written]:
+def _write(plan: PassPlan, groups: Callable[[], Iterable[RecordGroup]]) -> dict[str, WrittenFiles]:
     with _without_garbage():
         own = _Pass(plan)
         for group in groups():
@@ -215,16 +217,16 @@ def _write(plan: Plan, groups: Callable[[], Iterable[Group]]) -> dict[str, Writt
         return own.close()
 
 
-def _groups(parts: Iterable[Slice], base: int, texts: Sequence[bytes]) -> Iterator[Group]:
+def _groups(parts: Iterable[Slice], base: int, texts: Sequence[bytes]) -> Iterator[RecordGroup]:
     for part in parts:
         for frames in read_slice(part, texts):
             first = base + frames.first
             offsets = range(first, first + len(frames.times))
             places = [part.first_byte + place for place in frames.places]
-            yield Group(offsets, frames.times, frames.payloads, part.path, places)
+            yield RecordGroup(offsets, frames.times, frames.payloads, part.path, places)
 
 
-def _stored_groups(path: Path, ends: Mapping[int, int], plan: Plan) -> Iterator[Group]:
+def _stored_groups(path: Path, ends: Mapping[int, int], plan: PassPlan) -> Iterator[RecordGroup]:
     """Yield the records of a file of the bronze table."""
     kinds = pa.array(sorted({kind for each in plan.decodings for kind in each.kinds}), pa.string())
     columns = ["offset", "at_us", "record", "kind"]
@@ -235,7 +237,7 @@ def _stored_groups(path: Path, ends: Mapping[int, int], plan: Plan) -> Iterator[
             own = batch.filter(pc.and_(pc.is_in(batch.column("kind"), kinds), reduce(pc.or_, is_before)))
             if len(own):
                 offsets, times, records, _ = (own.column(name).to_pylist() for name in columns)
-                yield Group(offsets, times, records)
+                yield RecordGroup(offsets, times, records)
 
 
 @contextmanager

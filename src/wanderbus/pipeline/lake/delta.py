@@ -24,8 +24,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.lake_paths import check_lake_path, file_rows
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt, partition_text, sync
-from wanderbus.pipeline.lake.writing import Written, collected, writing_rows
-from wanderbus.pipeline.tables import Table
+from wanderbus.pipeline.lake.writing import WrittenFiles, collected, writing_rows
+from wanderbus.pipeline.tables import TableSpecification
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema
 from wanderbus.runtime.files.file_modes import make_private_directory
 from wanderbus.segments import LogPlace
@@ -57,7 +57,7 @@ class LakeTable:
     Raises ``StorageError`` if delta-rs would take the path of the lake for another one.
     """
 
-    def __init__(self, lake: Path, table: Table) -> None:
+    def __init__(self, lake: Path, table: TableSpecification) -> None:
         check_lake_path(lake)
         self.lake = lake.absolute()  # Spark's Java may run in another directory
         self.table = table
@@ -110,9 +110,9 @@ class LakeTable:
         columns = tuple(specified.get(column.name, column) for column in columns_in(self.load().schema()))
         return LakeTable(self.lake, msgspec.structs.replace(self.table, columns=columns))
 
-    def write(self, rows: DataFrame) -> Written:
+    def write(self, rows: DataFrame) -> WrittenFiles:
         """Write rows that meet the checks into new files, which are not part of the table yet."""
-        return collected(self.writing(rows)).get(self.table.name, Written())
+        return collected(self.writing(rows)).get(self.table.name, WrittenFiles())
 
     def writing(self, rows: DataFrame) -> DataFrame:
         """Return the tasks of :meth:`write`, for ``collected``: those of several tables can be one union."""
@@ -199,7 +199,7 @@ class LakeTable:
         return file_rows(spark, self.table.columns, [self.directory / file.path for file in files])
 
 
-def application_of(log: str, table: Table) -> str:
+def application_of(log: str, table: TableSpecification) -> str:
     """Return the application id of the commits to a table that bring it up to an offset of the log ``log``."""
     return f"{log}/{table.name}"
 

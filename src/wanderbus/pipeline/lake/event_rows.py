@@ -16,7 +16,7 @@ from wanderbus.pipeline.source.partial_records import Content, Subject
 from wanderbus.pipeline.source.variants import variant_of
 from wanderbus.pipeline.tables.catalogue import DELIVERIES, EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
-from wanderbus.pipeline.tables.specification import Table, Type
+from wanderbus.pipeline.tables.specification import TableSpecification, Type
 from wanderbus.records import Delivery, Detected, Drop, Matched, Notified, Replayed
 from wanderbus.subject_schemas import typed
 
@@ -73,7 +73,7 @@ _AnyRecord: TypeAlias = _Published | _Arrived | Matched | Detected | Replayed
 _subject: Final = msgspec.msgpack.Decoder(Subject)
 
 
-def event_decoder(declared: Declared, table: Table, bases: Mapping[str, int] = {}) -> Callable[[], Decode]:
+def event_decoder(declared: Declared, table: TableSpecification, bases: Mapping[str, int] = {}) -> Callable[[], Decode]:
     """Return the maker of a decoder of events, their notifications, and the deliveries that these displaced.
 
     ``table``, that of the events, has columns for ``declared`` attributes. ``bases`` are those of the logs of the lake,

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.pipeline.checkpoint import checkpoint_location
 from wanderbus.pipeline.lake.compaction import SMALL_FILES_MAX, compact
-from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze, decode_log
+from wanderbus.pipeline.lake.decoding import PassPlan, PassTarget, decode_bronze, decode_log
 from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed
 from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
 from wanderbus.pipeline.lake.lifetimes import CHANGES, SUBSCRIPTION_KINDS, change_decoder, lifetimes
@@ -35,12 +35,12 @@ from wanderbus.pipeline.lake.registration import EXPIRES_S, register_lake
 from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, declared_in, schema_decoder
 from wanderbus.pipeline.lake.session_rows import DELIVERY_KINDS, SESSION_KINDS, delivery_decoder, session_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
-from wanderbus.pipeline.lake.writing import Written
+from wanderbus.pipeline.lake.writing import WrittenFiles
 from wanderbus.pipeline.session import plain_errors
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.source.options import ROWS_PER_PARTITION
-from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, Table, named
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, TableSpecification, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.declared import Declared, events_table
 from wanderbus.pipeline.tables.schemas import columns_in
@@ -197,25 +197,25 @@ class Ingestion:
             if LakeTable(self._lake, each).exists:
                 compact(self._spark, self._lake, each, files_min=self._small_files_max + 1)
 
-    def _events(self) -> tuple[Table, Decoding]:
+    def _events(self) -> tuple[TableSpecification, Decoding]:
         """Return the table of events with the columns that are declared by now, and its decoding."""
         events, decoding, is_wider = declared_events(self._lake, self._declared)
         if is_wider:
             self._rebuild(events, decoding)
         return events, decoding
 
-    def _rebuild(self, table: Table, decoding: Decoding) -> None:
+    def _rebuild(self, table: TableSpecification, decoding: Decoding) -> None:
         """Decode the bronze records again, and replace all rows of a table; it then has the columns of ``table``."""
         target, bronze = LakeTable(self._lake, table), LakeTable(self._lake, RECORDS)
         delta = target.load()
-        plan = Plan(self._lake, new_attempt(), {table.name: Target(table, 0, quarantined=0)}, (decoding,))
+        plan = PassPlan(self._lake, new_attempt(), {table.name: PassTarget(table, 0, quarantined=0)}, (decoding,))
         paths, ends = bronze.paths(bronze.load()), ends_of(self._lake, delta, table)
-        written = decode_bronze(self._spark, paths, ends, plan).get(table.name, Written())
+        written = decode_bronze(self._spark, paths, ends, plan).get(table.name, WrittenFiles())
         target.commit(delta, written.files, misfits=written.counts.misfits, replaces=True)
         replace_rejected(self._lake, table, written.quarantine, own_ends(self._lake, ends))
 
     def _bring(
-        self, tables: Sequence[Table], decodings: Sequence[Decoding], first: int, end: int, *mentioned: str
+        self, tables: Sequence[TableSpecification], decodings: Sequence[Decoding], first: int, end: int, *mentioned: str
     ) -> None:
         """Bring tables up to ``end`` in one pass over the records, or over the parts of the log that mention a text."""
         identity = log_identity(self._log)
@@ -225,13 +225,13 @@ class Ingestion:
         behind = [found for table in tables if (found := self._behind(table, logs.first, identity, first, end))]
         if not behind:
             return
-        targets: dict[str, Target] = {}
+        targets: dict[str, PassTarget] = {}
         for target, _, own_first in behind:
             table = CHANGES if target.table is SUBSCRIPTIONS else target.table
             quarantined = committed(quarantine, rejections_of_log(identity, table)) or 0
-            targets[table.name] = Target(table, base + own_first, base + quarantined)
+            targets[table.name] = PassTarget(table, base + own_first, base + quarantined)
         wanted = [each for each in decodings if targets.keys() & set(each.kinds.values())]
-        plan = Plan(self._lake, new_attempt(), targets, wanted)
+        plan = PassPlan(self._lake, new_attempt(), targets, wanted)
         reached = self._files.place(end)
         parts = self._files.slices(min(each.first for each in behind), end, ROWS_PER_PARTITION)
         written = decode_log(self._spark, parts, base, plan, mentioned)
@@ -240,44 +240,44 @@ class Ingestion:
             removed = self._replace_versions(written)
         self._require(behind, written, reached)
         for each in behind:
-            own = written.get(each.target.table.name, Written())
+            own = written.get(each.target.table.name, WrittenFiles())
             self._commit(each, identity, own, removed if each.target.table is SUBSCRIPTIONS else [], reached)
 
-    def _behind(self, table: Table, first_log: str, identity: str, first: int, end: int) -> _Behind | None:
+    def _behind(self, table: TableSpecification, first_log: str, identity: str, first: int, end: int) -> _Behind | None:
         target = LakeTable(self._lake, table)
         delta = target.create(first_log)
         done = committed(delta, application_of(identity, table))
         self._require_no_gap(target, done, first)
         return None if done is not None and done >= end else _Behind(target, delta, max(first, done or 0))
 
-    def _replace_versions(self, written: dict[str, Written]) -> list[LakeFile]:
+    def _replace_versions(self, written: dict[str, WrittenFiles]) -> list[LakeFile]:
         """Make versions of the changes of subscriptions that were written; return the files that they replace."""
         target = LakeTable(self._lake, SUBSCRIPTIONS)
-        changes = written.get(SUBSCRIPTIONS.name, Written())
+        changes = written.get(SUBSCRIPTIONS.name, WrittenFiles())
         if not changes.files:
             return []
         live = [file for file in target.files(target.load()) if file.partition["is_live"] == "true"]
         versions = write_versions(self._spark, target, live, changes.files)
         rejected = TableCounts(rejected=changes.counts.rejected)
-        written[SUBSCRIPTIONS.name] = Written(versions.files, changes.quarantine, versions.counts + rejected)
+        written[SUBSCRIPTIONS.name] = WrittenFiles(versions.files, changes.quarantine, versions.counts + rejected)
         return live
 
-    def _require(self, behind: Sequence[_Behind], written: Mapping[str, Written], reached: LogPlace) -> None:
+    def _require(self, behind: Sequence[_Behind], written: Mapping[str, WrittenFiles], reached: LogPlace) -> None:
         """Remove all files if rows do not meet a check that stops the job, or the log was replaced meanwhile."""
         try:
             checked_lake_place(self._lake, self._files, reached)
             for target, _, first in behind:
-                counts = written.get(target.table.name, Written()).counts
+                counts = written.get(target.table.name, WrittenFiles()).counts
                 require(counts, target.table, f"{self._log}: records {first} to {reached.offset - 1}")
         except WanderbusError:
             for target, _, _ in behind:
-                own = written.get(target.table.name, Written())
+                own = written.get(target.table.name, WrittenFiles())
                 target.discard(own.files)
                 LakeTable(self._lake, QUARANTINE).discard(own.quarantine)
             raise
 
     def _commit(
-        self, behind: _Behind, identity: str, written: Written, removed: list[LakeFile], reached: LogPlace
+        self, behind: _Behind, identity: str, written: WrittenFiles, removed: list[LakeFile], reached: LogPlace
     ) -> None:
         """Commit the rejected rows to the quarantine, and then the table."""
         table = behind.target.table
@@ -339,7 +339,7 @@ def ingest(
     return job.counts
 
 
-def declared_events(lake: Path, declared: Declared) -> tuple[Table, Decoding, bool]:
+def declared_events(lake: Path, declared: Declared) -> tuple[TableSpecification, Decoding, bool]:
     """Return the table of events with the columns that are declared by now, and its decoding.
 
     The columns are those of the schemas in the lake, and of ``declared``. The last item is true if a column that the
@@ -354,7 +354,7 @@ def declared_events(lake: Path, declared: Declared) -> tuple[Table, Decoding, bo
     return events, Decoding(EVENT_KINDS, event_decoder(declared, events, logs_in(lake).bases)), is_wider
 
 
-def ends_of(lake: Path, delta: DeltaTable, table: Table) -> dict[int, int]:
+def ends_of(lake: Path, delta: DeltaTable, table: TableSpecification) -> dict[int, int]:
     """Return up to which lake offset a version of a table has the records of each log, by the base of the log."""
     return {
         base: base + (committed(delta, application_of(identity, table)) or 0)
@@ -369,7 +369,7 @@ def own_ends(lake: Path, ends: Mapping[int, int]) -> dict[str, LogPlace]:
 
 def write_versions(
     spark: SparkSession, target: LakeTable, live: Sequence[LakeFile], changes: Sequence[LakeFile]
-) -> Written:
+) -> WrittenFiles:
     """Write the versions of subscriptions that follow from the ``live`` ones and ``changes``, which are discarded."""
     rows = LakeTable(target.lake, CHANGES).rows(spark, changes)
     versions = target.write(lifetimes(target.rows(spark, live), rows))

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.pipeline.lake.records import Columns, Decode, Payloads, Rows
-from wanderbus.pipeline.tables import SUBSCRIPTIONS, Column, Table
+from wanderbus.pipeline.tables import SUBSCRIPTIONS, Column, TableSpecification
 from wanderbus.pipeline.tables.schemas import spark_schema
 from wanderbus.records import Changed, Subscribed, Unsubscribed, decode_record
 
@@ -21,7 +21,7 @@ _STATE: Final = (
 )
 """Columns of a version that an end does not have."""
 
-CHANGES: Final = Table(
+CHANGES: Final = TableSpecification(
     name="subscriptions",
     layer="silver",
     meaning="Changes of subscriptions: new versions, and ends.",

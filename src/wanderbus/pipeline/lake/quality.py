@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from wanderbus.errors import WanderbusError
-from wanderbus.pipeline.tables import Check, Table
+from wanderbus.pipeline.tables import Check, TableSpecification
 
 
 class CheckFailed(WanderbusError):
@@ -47,7 +47,7 @@ class Judged(NamedTuple):
     counts: TableCounts
 
 
-def judged(rows: pa.RecordBatch, table: Table) -> Judged:
+def judged(rows: pa.RecordBatch, table: TableSpecification) -> Judged:
     """Check the rows; the reason for which one is rejected is the first unmet check that drops."""
     rejected: dict[int, str] = {}
     unmet: dict[str, int] = {}
@@ -65,7 +65,7 @@ def judged(rows: pa.RecordBatch, table: Table) -> Judged:
     return Judged(rows, rejected, TableCounts(len(rows), len(rejected), unmet=unmet))
 
 
-def require(counts: TableCounts, table: Table, place: str) -> None:
+def require(counts: TableCounts, table: TableSpecification, place: str) -> None:
     """Raise :class:`CheckFailed` if rows do not meet a check that stops the job; ``place`` names the input."""
     for check in table.checks:
         if check.action == "fail" and counts.unmet.get(check.name):

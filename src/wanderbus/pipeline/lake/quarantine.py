@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wanderbus.pipeline.lake.delta import LakeTable, application_of
 from wanderbus.pipeline.lake.table_files import LakeFile
-from wanderbus.pipeline.tables import QUARANTINE, RECORDS, Table
+from wanderbus.pipeline.tables import QUARANTINE, RECORDS, TableSpecification
 from wanderbus.segments import LogPlace
 
 
@@ -29,7 +29,9 @@ def rejected_records(lake: Path) -> dict[str, int]:
     return {name: rows for name, rows in quarantined_rows(lake).items() if name != RECORDS.name}
 
 
-def replace_rejected(lake: Path, table: Table, files: Sequence[LakeFile], ends: Mapping[str, LogPlace]) -> None:
+def replace_rejected(
+    lake: Path, table: TableSpecification, files: Sequence[LakeFile], ends: Mapping[str, LogPlace]
+) -> None:
     """Let ``files`` be all rows in the quarantine of a table that was made again up to ``ends``, by log identity."""
     removed = [file for file in _files(lake) if file.partition["table"] == table.name]
     if removed or files:
@@ -38,7 +40,7 @@ def replace_rejected(lake: Path, table: Table, files: Sequence[LakeFile], ends: 
         target.commit(target.load(), files, removed=removed, ends=own)
 
 
-def rejections_of_log(identity: str, table: Table) -> str:
+def rejections_of_log(identity: str, table: TableSpecification) -> str:
     """Return the application id of the commits of a table's rejected rows to the quarantine."""
     return f"{application_of(identity, QUARANTINE)}/{table.name}"
 

@@ -12,14 +12,14 @@ from deltalake.exceptions import DeltaError
 from wanderbus.errors import StorageError
 from wanderbus.pipeline.lake.delta import Conditions, LakeTable
 from wanderbus.pipeline.lake.lake_paths import file_rows
-from wanderbus.pipeline.tables import ALL_TABLES, RECORDS, Table, named
+from wanderbus.pipeline.tables import ALL_TABLES, RECORDS, TableSpecification, named
 from wanderbus.pipeline.tables.schemas import columns_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def existing_tables(lake: Path) -> list[Table]:
+def existing_tables(lake: Path) -> list[TableSpecification]:
     """Return the tables that a lake has; ``StorageError`` if there is no lake."""
     if not LakeTable(lake, RECORDS).exists:
         raise StorageError(f"{lake} has no lake yet; make it with 'wanderbus pipeline run'")
@@ -45,7 +45,9 @@ def table(
     return file_rows(spark, columns_in(delta.schema()), LakeTable(lake, named(name)).paths(delta, conditions))
 
 
-def opened(lake: Path, table: Table, *, version: int | None = None, as_of: datetime | None = None) -> DeltaTable:
+def opened(
+    lake: Path, table: TableSpecification, *, version: int | None = None, as_of: datetime | None = None
+) -> DeltaTable:
     """Return a version of a table, as delta-rs reads it."""
     delta = LakeTable(lake, table).load()
     try:

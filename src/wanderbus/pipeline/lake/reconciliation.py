@@ -32,7 +32,7 @@ _OFFSET: Final = struct.Struct("<q")
 _SUMS: Final = "segment bigint, records bigint, checksum bigint"
 
 
-class Sums(msgspec.Struct, frozen=True):
+class RecordSums(msgspec.Struct, frozen=True):
     """Number and checksum of some records."""
 
     records: int = 0
@@ -43,8 +43,8 @@ class SegmentReport(msgspec.Struct, frozen=True):
     """One segment, by its first offset, in the log and in the lake."""
 
     segment: int
-    log: Sums
-    lake: Sums
+    log: RecordSums
+    lake: RecordSums
 
     @property
     def differs(self) -> bool:
@@ -64,7 +64,7 @@ def reconcile(spark: SparkSession, log: Path, lake: Path) -> list[SegmentReport]
         return []
     of_log = segment_sums(records_between(spark, log, bases[0], end, "offset", "record"), bases)
     of_lake = segment_sums(lake_records(spark, log, lake, bases[0], end), bases)
-    return [SegmentReport(base, of_log.get(base, Sums()), of_lake.get(base, Sums())) for base in bases]
+    return [SegmentReport(base, of_log.get(base, RecordSums()), of_lake.get(base, RecordSums())) for base in bases]
 
 
 def records_between(spark: SparkSession, log: Path, first: int, end: int, *columns: str) -> DataFrame:
@@ -96,7 +96,7 @@ def lake_records(spark: SparkSession, log: Path, lake: Path, first: int, end: in
     return records.where((F.col("offset") >= first) & (F.col("offset") < end))
 
 
-def segment_sums(records: DataFrame, bases: Sequence[int]) -> dict[int, Sums]:
+def segment_sums(records: DataFrame, bases: Sequence[int]) -> dict[int, RecordSums]:
     """Return the sums of offset and record by segment; ``bases`` are the segments' first offsets."""
 
     def batches(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +104,7 @@ def segment_sums(records: DataFrame, bases: Sequence[int]) -> dict[int, Sums]:
             yield batch_sums(part, bases)
 
     rows = records.mapInArrow(batches, _SUMS).groupBy("segment").agg(F.sum("records"), F.sum("checksum"))
-    return {int(segment): Sums(int(count), int(checksum)) for segment, count, checksum in rows.collect()}
+    return {int(segment): RecordSums(int(count), int(checksum)) for segment, count, checksum in rows.collect()}
 
 
 def batch_sums(part: pa.RecordBatch, bases: Sequence[int]) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wanderbus.pipeline.tables.schemas import spark_schema
-from wanderbus.pipeline.tables.specification import Column, Table
+from wanderbus.pipeline.tables.specification import Column, TableSpecification
 
 ATTEMPT: Final = "files-"
 """Begin of the names of the directories with files."""
@@ -50,7 +50,7 @@ class LakeFile(msgspec.Struct, frozen=True):
     statistics: str = ""
 
 
-def arrow_schema(table: Table) -> pa.Schema:
+def arrow_schema(table: TableSpecification) -> pa.Schema:
     """Return the schema of a table's files."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -65,7 +65,7 @@ def new_attempt() -> str:
 class TableFiles:
     """A writer of new files of a table into ``attempt``, a directory within the table's."""
 
-    def __init__(self, table: Table, directory: Path, attempt: str) -> None:
+    def __init__(self, table: TableSpecification, directory: Path, attempt: str) -> None:
         self._table = table
         self._directory = directory
         self._attempt = attempt
@@ -112,7 +112,7 @@ class _File:
     """A file that is being written."""
 
     def __init__(
-        self, table: Table, schema: pa.Schema, directory: Path, path: str, partition: dict[str, str | None]
+        self, table: TableSpecification, schema: pa.Schema, directory: Path, path: str, partition: dict[str, str | None]
     ) -> None:
         self._directory = directory
         self._path = path

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from wanderbus.pipeline.lake.decoding import Plan, Target, write_parts
+from wanderbus.pipeline.lake.decoding import PassPlan, PassTarget, write_parts
 from wanderbus.pipeline.lake.event_rows import EVENT_KINDS, event_decoder
 from wanderbus.pipeline.lake.jobs import DECODINGS
 from wanderbus.pipeline.lake.lifetimes import CHANGES
@@ -35,6 +35,6 @@ def rejected_on_trial(log: Path) -> dict[str, int]:
     files = LogFiles(log)
     parts = files.slices(files.oldest(), durable_end(log), ROWS_PER_PARTITION)
     with TemporaryDirectory(prefix="wanderbus-rejections-") as directory:
-        targets = {table.name: Target(table, 0, 0) for table in _TABLES}
-        written = write_parts(Plan(Path(directory), new_attempt(), targets, _DECODINGS), parts)
+        targets = {table.name: PassTarget(table, 0, 0) for table in _TABLES}
+        written = write_parts(PassPlan(Path(directory), new_attempt(), targets, _DECODINGS), parts)
     return {name: own.counts.rejected for name, own in written.items() if own.counts.rejected and name != RECORDS.name}

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (Spark's custom)
 
 from wanderbus.errors import ConfigurationError
-from wanderbus.pipeline.lake.decoding import Plan, Target, decode_bronze
+from wanderbus.pipeline.lake.decoding import PassPlan, PassTarget, decode_bronze
 from wanderbus.pipeline.lake.delta import LakeTable, application_of
 from wanderbus.pipeline.lake.jobs import DECODINGS, declared_events, ends_of, own_ends, write_versions
 from wanderbus.pipeline.lake.lifetimes import CHANGES
@@ -26,7 +26,7 @@ from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.lake.records import Decoding
 from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, schema_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
-from wanderbus.pipeline.lake.writing import Written
+from wanderbus.pipeline.lake.writing import WrittenFiles
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SUBSCRIPTIONS, Column, named
 from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.segments import LogPlace
@@ -85,7 +85,7 @@ def backfill(spark: SparkSession, lake: Path, name: str, *, is_forced: bool = Fa
     return msgspec.structs.replace(result, is_swapped=is_wanted)
 
 
-def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Written, dict[str, LogPlace]]:
+def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, WrittenFiles, dict[str, LogPlace]]:
     """Return the table with its columns as they are declared now, the rows decoded again, and its end in each log."""
     specified = named(name)
     if specified.layer != "silver":
@@ -100,11 +100,11 @@ def _rebuilt(spark: SparkSession, lake: Path, name: str) -> tuple[LakeTable, Wri
     ends = {base: end if end > base else stored[base] for base, end in ends_of(lake, delta, specified).items()}
     decoded = CHANGES if specified is SUBSCRIPTIONS else target.table
     wanted = [each for each in decodings if name in each.kinds.values()]
-    plan = Plan(lake, new_attempt(), {name: Target(decoded, 0, quarantined=0)}, wanted)
-    written = decode_bronze(spark, bronze.paths(bronze.load()), ends, plan).get(name, Written())
+    plan = PassPlan(lake, new_attempt(), {name: PassTarget(decoded, 0, quarantined=0)}, wanted)
+    written = decode_bronze(spark, bronze.paths(bronze.load()), ends, plan).get(name, WrittenFiles())
     if specified is SUBSCRIPTIONS and written.files:
         versions = write_versions(spark, target, [], written.files)
-        written = Written(versions.files, written.quarantine, versions.counts)
+        written = WrittenFiles(versions.files, written.quarantine, versions.counts)
     return target, written, own_ends(lake, ends)
 
 

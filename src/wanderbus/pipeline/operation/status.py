@@ -12,9 +12,9 @@ from wanderbus.pipeline.lake.delta import LakeTable, application_of, committed, 
 from wanderbus.pipeline.lake.logs import logs_in
 from wanderbus.pipeline.lake.quarantine import quarantined_rows
 from wanderbus.pipeline.lake.reading import existing_tables
-from wanderbus.pipeline.lineage import Run, runs
+from wanderbus.pipeline.lineage import JobRun, runs
 from wanderbus.pipeline.operation.lake_lock import is_locked
-from wanderbus.pipeline.tables import QUARANTINE, Table
+from wanderbus.pipeline.tables import QUARANTINE, TableSpecification
 
 
 class TableStatus(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class LakeStatus(msgspec.Struct, frozen=True):
     log: str
     durable: int
     is_changing: bool
-    last_run: Run | None
+    last_run: JobRun | None
     tables: Sequence[TableStatus]
 
 
@@ -66,7 +66,9 @@ def lake_status(lake: Path, durable: int, log: str | None = None) -> LakeStatus:
     return LakeStatus(str(lake), log, durable, is_locked(lake), past[-1] if past else None, tables)
 
 
-def _table(lake: Path, table: Table, log: str, durable: int, quarantined: Mapping[str, int]) -> TableStatus:
+def _table(
+    lake: Path, table: TableSpecification, log: str, durable: int, quarantined: Mapping[str, int]
+) -> TableStatus:
     target = LakeTable(lake, table)
     delta = target.load()
     files = target.files(delta)

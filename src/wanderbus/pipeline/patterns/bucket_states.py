@@ -20,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from wanderbus.patterns import NEVER_US, Counts, Seen, State
+from wanderbus.patterns import NEVER_US, Counts, PatternState, Seen
 from wanderbus.pipeline.patterns.spark_time import from_spark_ms, to_spark_ms
 from wanderbus.pipeline.patterns.taking_part import PatternText, compiled
 from wanderbus.pipeline.workers import settle
@@ -93,7 +93,7 @@ class BucketStates(StatefulProcessor):
         if counts != _NO_COUNTS:
             yield Row(detection=None, counts=_encode(counts))
 
-    def _set_timer(self, state: State, timer_ms: int | None, watermark_ms: int) -> int | None:
+    def _set_timer(self, state: PatternState, timer_ms: int | None, watermark_ms: int) -> int | None:
         """Let Spark wake the bucket as soon as something is due; return that watermark, None if nothing will be."""
         due_us = state.due_us
         next_ms = None if due_us == NEVER_US else to_spark_ms(due_us) + 1

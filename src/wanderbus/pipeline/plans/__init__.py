@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from wanderbus.pipeline.plans.activities import Period, lake_activities, log_activities
+from wanderbus.pipeline.plans.activities import ActivityPeriod, lake_activities, log_activities
 from wanderbus.pipeline.plans.interests import interests, lake_subscriptions, log_records, log_subscriptions
 
 __all__ = [
-    "Period",
+    "ActivityPeriod",
     "interests",
     "lake_activities",
     "lake_subscriptions",

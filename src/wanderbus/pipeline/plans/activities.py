@@ -21,7 +21,7 @@ from wanderbus.planning import Activity
 _COUNTS: Final = "subject string, events bigint, notifications bigint, log_bytes bigint"
 
 
-class Period(NamedTuple):
+class ActivityPeriod(NamedTuple):
     """Time from a bound up to another, in microseconds since the Unix epoch; None is no bound."""
 
     from_us: int | None = None
@@ -34,10 +34,10 @@ class Period(NamedTuple):
         return rows if self.to_us is None else rows.where(rows["at_us"] < self.to_us)
 
 
-EVER: Final = Period()
+EVER: Final = ActivityPeriod()
 
 
-def lake_activities(spark: SparkSession, lake: Path, period: Period = EVER) -> dict[str, Activity]:
+def lake_activities(spark: SparkSession, lake: Path, period: ActivityPeriod = EVER) -> dict[str, Activity]:
     """Return the activity by subject in a lake; ``StorageError`` if there is none."""
     records = period.of_rows(table(spark, lake, "records")).where("kind = 'published'")
     events = records.groupBy("subject").agg(
@@ -52,7 +52,7 @@ def lake_activities(spark: SparkSession, lake: Path, period: Period = EVER) -> d
     return _by_subject(events.unionByName(notifications))
 
 
-def log_activities(records: DataFrame, period: Period = EVER) -> dict[str, Activity]:
+def log_activities(records: DataFrame, period: ActivityPeriod = EVER) -> dict[str, Activity]:
     """Return the activity by subject in records of the source, with ``at_us``, ``kind``, ``subject`` and ``record``."""
     events = period.of_rows(records).where("kind = 'published'").select("subject", "record")
     return _by_subject(events.mapInArrow(_counted, _COUNTS))

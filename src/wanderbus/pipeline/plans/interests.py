@@ -15,7 +15,7 @@ from wanderbus.pipeline.history import changes_in, versions_of
 from wanderbus.pipeline.lake.reading import table
 from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.workers import settle
-from wanderbus.planning import Interest
+from wanderbus.planning import SubjectInterest
 from wanderbus.planning.interest import interest_of
 
 PARTS_A_CORE: Final = 8
@@ -23,7 +23,9 @@ PARTS_A_CORE: Final = 8
 
 _COLUMNS: Final = ("subject", "expression", "language")
 _SUBSCRIPTIONS: Final = "subject string, expression string, language string"
-_INTERESTS: Final = pa.schema([("subject", pa.string()), *((name, pa.int64()) for name in Interest.__struct_fields__)])
+_INTERESTS: Final = pa.schema(
+    [("subject", pa.string()), *((name, pa.int64()) for name in SubjectInterest.__struct_fields__)]
+)
 
 
 def lake_subscriptions(spark: SparkSession, lake: Path) -> DataFrame:
@@ -44,7 +46,7 @@ def log_subscriptions(records: DataFrame) -> DataFrame:
     return records.sparkSession.createDataFrame(rows, _SUBSCRIPTIONS)
 
 
-def interests(subscriptions: DataFrame) -> dict[str, Interest]:
+def interests(subscriptions: DataFrame) -> dict[str, SubjectInterest]:
     """Return the interest by subject in ``subscriptions``: their ``subject``, ``expression`` and ``language``.
 
     Equal subscriptions are parsed once. All subscriptions to one subject are merged by one worker, which has those of
@@ -52,10 +54,10 @@ def interests(subscriptions: DataFrame) -> dict[str, Interest]:
     """
     counted = subscriptions.groupBy(*_COLUMNS).agg(F.count("*").alias("several"))
     parts = PARTS_A_CORE * subscriptions.sparkSession.sparkContext.defaultParallelism
-    names = Interest.__struct_fields__
+    names = SubjectInterest.__struct_fields__
     schema = "subject string, " + ", ".join(f"{name} bigint" for name in names)
     rows = counted.repartition(parts, "subject").mapInArrow(_interests, schema).collect()
-    return {row["subject"]: Interest(**{name: row[name] for name in names}) for row in rows}
+    return {row["subject"]: SubjectInterest(**{name: row[name] for name in names}) for row in rows}
 
 
 def _interests(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ GROUP_BYTES_MAX: Final = 8 << 20
 """Bytes of payload in one group; one more frame is always allowed."""
 
 
-class Frames(NamedTuple):
+class RecordFrames(NamedTuple):
     """Consecutive records from offset ``first`` on, in columns; a damaged record has neither time nor payload."""
 
     first: int
@@ -37,11 +37,11 @@ class Frames(NamedTuple):
     """Bytes, counted from the begin of the data, at which the frames begin, or the damage does."""
 
 
-def frame_groups(data: bytes, first: int, end: int) -> Iterator[Frames]:
+def frame_groups(data: bytes, first: int, end: int) -> Iterator[RecordFrames]:
     """Yield the records from offset ``first`` up to ``end``, whose frames are ``data``, in groups."""
     place = 0
     while first < end:
-        group = Frames(first, [], [], [])
+        group = RecordFrames(first, [], [], [])
         place, is_damaged = _gather(data, place, min(end, first + ROWS_MAX), group)
         if is_damaged:
             place = _pass_damage(data, place, end, group)
@@ -84,7 +84,7 @@ def _candidates(data: bytes, start: int, first: int, end: int) -> list[int]:
     return sorted(places)
 
 
-def _gather(data: bytes, place: int, end: int, group: Frames) -> tuple[int, bool]:
+def _gather(data: bytes, place: int, end: int, group: RecordFrames) -> tuple[int, bool]:
     """Append frames to the group until it is full or one is damaged.
 
     Returns the place after the last one, and whether there is damage.
@@ -107,7 +107,7 @@ def _gather(data: bytes, place: int, end: int, group: Frames) -> tuple[int, bool
     return place, False
 
 
-def _pass_damage(data: bytes, place: int, end: int, group: Frames) -> int:
+def _pass_damage(data: bytes, place: int, end: int, group: RecordFrames) -> int:
     """Append the records lost by the damage at ``place``, at most a group of them; return where to continue."""
     lost = group.first + len(group.times)
     found = next_frame(data, place, lost, end)

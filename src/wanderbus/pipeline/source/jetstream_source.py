@@ -28,7 +28,7 @@ from wanderbus.pipeline.source.jetstream import Extent, checksum_before, extent,
 from wanderbus.pipeline.source.options import OptionError, StreamOptions
 from wanderbus.pipeline.source.places import REMEDY, Offset, stored
 from wanderbus.pipeline.source.pushdown import Pushed
-from wanderbus.pipeline.source.rows import BatchBuilder, Rows
+from wanderbus.pipeline.source.rows import BatchBuilder, RecordRows
 from wanderbus.runtime.log_place import compared_place
 from wanderbus.segments import LogPlace
 
@@ -186,7 +186,7 @@ def _batches(
         return
     builder, path = BatchBuilder(schema), place_of(options)
     for group in messages(options, *partition.value):
-        rows = Rows(group.sequences, None, group.payloads, lambda _: (path, None))
+        rows = RecordRows(group.sequences, None, group.payloads, lambda _: (path, None))
         rows.filter(pushed)
         if len(rows):
             batch = builder.batch(rows)

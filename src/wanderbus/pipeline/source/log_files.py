@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wanderbus.errors import LogCorrupt, StorageError
-from wanderbus.pipeline.source.frames import Frames, frame_groups
+from wanderbus.pipeline.source.frames import RecordFrames, frame_groups
 from wanderbus.pipeline.source.segment_index import STRIDE, SegmentIndex, opened
 from wanderbus.runtime.log_place import Known, checked_place, place_at
 from wanderbus.runtime.segment_files import durable_end, segment_paths
@@ -31,14 +31,14 @@ class Slice(NamedTuple):
     end_byte: int
 
 
-class Wanted(NamedTuple):
+class RecordBounds(NamedTuple):
     """Bounds of the records that a reader wants, the times included; None means no bound."""
 
     least_us: int | None = None
     most_us: int | None = None
 
 
-ALL: Final = Wanted()
+ALL: Final = RecordBounds()
 """No bounds."""
 
 
@@ -53,7 +53,7 @@ class LogFiles:
         """Return the offset of the oldest record kept, 0 if there is no segment yet."""
         return next(iter(self.bases()), 0)
 
-    def slices(self, first: int, end: int, records_max: int, wanted: Wanted = ALL) -> list[Slice]:
+    def slices(self, first: int, end: int, records_max: int, wanted: RecordBounds = ALL) -> list[Slice]:
         """Return the records from offset ``first`` up to ``end`` in pieces of at most ``records_max``.
 
         Blocks without a ``wanted`` record are left out. ``end`` must not be beyond the durable mark. Raises
@@ -141,7 +141,7 @@ def divided(parts: Sequence[Slice], count: int) -> list[list[Slice]]:
     return [group for group in groups if group]
 
 
-def read_slice(part: Slice, texts: Sequence[bytes] = ()) -> Iterator[Frames]:
+def read_slice(part: Slice, texts: Sequence[bytes] = ()) -> Iterator[RecordFrames]:
     """Yield the records of ``part`` in groups, each checked; the places of a group are bytes from ``first_byte`` on.
 
     With ``texts``, a part in which none of them occurs is passed over.

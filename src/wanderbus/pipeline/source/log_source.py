@@ -34,12 +34,12 @@ from pyspark.sql.types import StructType
 
 from wanderbus.errors import LogCorrupt
 from wanderbus.pipeline.source.columns import READ_DEFAULT, check_schema, log_schema
-from wanderbus.pipeline.source.frames import Frames
-from wanderbus.pipeline.source.log_files import ALL, LogFiles, Slice, Wanted, corrupt, read_slice
+from wanderbus.pipeline.source.frames import RecordFrames
+from wanderbus.pipeline.source.log_files import ALL, LogFiles, RecordBounds, Slice, corrupt, read_slice
 from wanderbus.pipeline.source.options import LogOptions, OptionError
 from wanderbus.pipeline.source.places import REMEDY, Offset, stored
 from wanderbus.pipeline.source.pushdown import Pushed
-from wanderbus.pipeline.source.rows import BatchBuilder, Rows
+from wanderbus.pipeline.source.rows import BatchBuilder, RecordRows
 from wanderbus.runtime.segment_files import durable_end
 from wanderbus.segments import LogPlace
 
@@ -66,9 +66,9 @@ class LogSource(DataSource):
         """Return the columns of a log record, without a choice of columns."""
         return log_schema(*READ_DEFAULT)
 
-    def reader(self, schema: StructType) -> LogReader:
+    def reader(self, schema: StructType) -> LogSourceReader:
         """Return the reader of everything durable at the time of planning."""
-        return LogReader(LogOptions.parse(self.options, FORMAT), schema)
+        return LogSourceReader(LogOptions.parse(self.options, FORMAT), schema)
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
@@ -86,7 +86,7 @@ class FilteringLogSource(LogSource):
         return FilteringLogReader(LogOptions.parse(self.options, FORMAT), schema)
 
 
-class LogReader(DataSourceReader):
+class LogSourceReader(DataSourceReader):
     """Batch: the records from ``startingOffset`` to the durable mark."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
@@ -101,14 +101,14 @@ class LogReader(DataSourceReader):
         least, most = self._pushed.bounds("offset")
         first = first if least is None else max(first, least)
         end = end if most is None else min(end, most + 1)
-        return _partitions(files, first, end, self._options, Wanted(*self._pushed.bounds("at_us")))
+        return _partitions(files, first, end, self._options, RecordBounds(*self._pushed.bounds("at_us")))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of ``partition`` as Arrow batches."""
         return _batches(partition, self._options, self._schema, self._pushed)
 
 
-class FilteringLogReader(LogReader):
+class FilteringLogReader(LogSourceReader):
     """Batch with pushdown: blocks are chosen by offset and time, rows by every column that is a number or a text."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -188,7 +188,9 @@ def _first_offset(options: LogOptions, files: LogFiles, end: int) -> int:
             return files.oldest()
 
 
-def _partitions(files: LogFiles, first: int, end: int, options: LogOptions, wanted: Wanted) -> list[InputPartition]:
+def _partitions(
+    files: LogFiles, first: int, end: int, options: LogOptions, wanted: RecordBounds
+) -> list[InputPartition]:
     return [LogPartition(part) for part in files.slices(first, end, options.rows_per_partition, wanted)]
 
 
@@ -212,14 +214,14 @@ def _batches(
             yield batch
 
 
-def _rows(part: Slice, group: Frames) -> Rows:
+def _rows(part: Slice, group: RecordFrames) -> RecordRows:
     def locate(place: int) -> tuple[str, int | None]:
         return part.path, part.first_byte + group.places[place]
 
-    return Rows(range(group.first, group.first + len(group.times)), group.times, group.payloads, locate)
+    return RecordRows(range(group.first, group.first + len(group.times)), group.times, group.payloads, locate)
 
 
-def _failure(rows: Rows, row: int) -> LogCorrupt:
+def _failure(rows: RecordRows, row: int) -> LogCorrupt:
     path, byte = rows.where(row)
     if rows.payloads[row] is None:
         return corrupt(path, byte or 0, rows.offsets[row])

@@ -44,7 +44,7 @@ _BINARY: Final = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessT
 _OF_TEXT: Final = (StringStartsWith, StringEndsWith, StringContains)
 
 
-class Condition(msgspec.Struct, frozen=True):
+class ColumnCondition(msgspec.Struct, frozen=True):
     """One condition on a column, as SQL understands it: a comparison with null does not hold, nor does its negation."""
 
     column: str
@@ -85,14 +85,14 @@ class Condition(msgspec.Struct, frozen=True):
 class Pushed(msgspec.Struct, frozen=True):
     """Everything that was pushed down."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ColumnCondition, ...] = ()
 
     @classmethod
     def parse(cls, filters: Iterable[Filter]) -> tuple[Self, list[Filter]]:
         """Return what the source checks, and the filters that it leaves to Spark."""
         conditions, left = [], []
         for each in filters:
-            condition = Condition.parse(each)
+            condition = ColumnCondition.parse(each)
             if condition is None:
                 left.append(each)
             else:
@@ -115,7 +115,7 @@ class Pushed(msgspec.Struct, frozen=True):
         return max(least, default=None), min(most, default=None)
 
 
-def _interval(condition: Condition) -> tuple[int | None, int | None]:
+def _interval(condition: ColumnCondition) -> tuple[int | None, int | None]:
     value = condition.value
     match condition.comparison:
         case "EqualTo" | "EqualNullSafe":

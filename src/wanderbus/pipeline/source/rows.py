@@ -21,7 +21,7 @@ Locate = Callable[[int], tuple[str, int | None]]
 """Function that returns the path and the byte of a record, if it has one, by its place in the group that was read."""
 
 
-class Rows:
+class RecordRows:
     """A group of records, from which the columns of a batch are made.
 
     ``times`` are those of the frames; without them the records' own are used. A damaged record has no payload.
@@ -96,7 +96,7 @@ class BatchBuilder:
         self._needs_contents = bool(names & {"published_us", "attributes"})
         self._needs_texts = "json" in names
 
-    def batch(self, rows: Rows) -> pa.RecordBatch:
+    def batch(self, rows: RecordRows) -> pa.RecordBatch:
         """Return the batch of these rows; a record that cannot be decoded becomes an error of its row."""
         columns: dict[str, list[Any]] = {}
         if self._needs_heads:
@@ -112,7 +112,7 @@ class BatchBuilder:
         """Return the batch of the offsets ``first..end-1``, if they are all that is asked for."""
         return pa.RecordBatch.from_arrays([pa.array(np.arange(first, end), pa.int64())], schema=self._schema)
 
-    def _array(self, rows: Rows, field: pa.Field, decoded: dict[str, list[Any]]) -> pa.Array:
+    def _array(self, rows: RecordRows, field: pa.Field, decoded: dict[str, list[Any]]) -> pa.Array:
         match field.name:
             case "error" if not rows.errors:
                 return pa.nulls(len(rows), field.type)
@@ -132,14 +132,14 @@ def _taken(values: Sequence[Any], kept: Sequence[int]) -> list[Any]:
     return [values[place] for place in kept]
 
 
-def _error(rows: Rows, row: int) -> dict[str, str | int | None] | None:
+def _error(rows: RecordRows, row: int) -> dict[str, str | int | None] | None:
     if row not in rows.errors:
         return None
     path, byte = rows.where(row)
     return {"reason": rows.errors[row], "path": path, "byte": byte}
 
 
-def _contents(rows: Rows) -> tuple[list[int | None], list[tuple[bytes, bytes] | None]]:
+def _contents(rows: RecordRows) -> tuple[list[int | None], list[tuple[bytes, bytes] | None]]:
     times: list[int | None] = []
     variants: list[tuple[bytes, bytes] | None] = []
     for row, (head, payload) in enumerate(zip(rows.heads, rows.payloads, strict=True)):
@@ -155,7 +155,7 @@ def _contents(rows: Rows) -> tuple[list[int | None], list[tuple[bytes, bytes] | 
     return times, variants
 
 
-def _texts(rows: Rows) -> list[str | None]:
+def _texts(rows: RecordRows) -> list[str | None]:
     texts: list[str | None] = []
     for row, payload in enumerate(rows.payloads):
         text = None

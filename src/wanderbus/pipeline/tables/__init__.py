@@ -1,12 +1,13 @@
 """Tables of the lake, each specified once (SPEC T-03).
 
-From a :class:`Table` come its schema in Spark and in Delta, its checks, the page ``docs/lake.md`` and its contract.
+From a :class:`TableSpecification` come its schema in Spark and in Delta, its checks, the page ``docs/lake.md`` and its
+contract.
 """
 
 from __future__ import annotations
 
 from wanderbus.pipeline.tables.catalogue import ALL_TABLES, QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, named
-from wanderbus.pipeline.tables.specification import Check, Column, Table
+from wanderbus.pipeline.tables.specification import Check, Column, TableSpecification
 
 __all__ = [
     "ALL_TABLES",
@@ -17,6 +18,6 @@ __all__ = [
     "TABLES",
     "Check",
     "Column",
-    "Table",
+    "TableSpecification",
     "named",
 ]

@@ -7,7 +7,7 @@ from typing import Final
 from wanderbus.errors import WanderbusError
 from wanderbus.pipeline.tables.conditions import column
 from wanderbus.pipeline.tables.gold import GOLD_TABLES
-from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, Table
+from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, TableSpecification
 
 
 class UnknownTable(WanderbusError):
@@ -23,7 +23,7 @@ _KIND: Final = Column("kind", "string", "kind of the record")
 _SUBJECT: Final = Column("subject", "string", "subject of the event")
 _OFFSET_VALID: Final = Check("offset_valid", column("offset") >= 0, "fail", "offsets begin at 0")
 
-RECORDS: Final = Table(
+RECORDS: Final = TableSpecification(
     name="records",
     layer="bronze",
     meaning="Records of the event log as they are, one row each. Those that cannot be read are in the quarantine.",
@@ -42,7 +42,7 @@ RECORDS: Final = Table(
     checks=(_OFFSET_VALID,),
 )
 
-EVENTS: Final = Table(
+EVENTS: Final = TableSpecification(
     name="events",
     layer="silver",
     meaning="Events that a server accepted. Each declared attribute has a column of its own type, after these.",
@@ -75,7 +75,7 @@ EVENTS: Final = Table(
     ),
 )
 
-NOTIFICATIONS: Final = Table(
+NOTIFICATIONS: Final = TableSpecification(
     name="notifications",
     layer="silver",
     meaning="Notifications that events generated, one row for each session of a user.",
@@ -98,7 +98,7 @@ NOTIFICATIONS: Final = Table(
     ),
 )
 
-DELIVERIES: Final = Table(
+DELIVERIES: Final = TableSpecification(
     name="deliveries",
     layer="silver",
     meaning="Ends of notifications: acknowledged by the application, or dropped from a queue.",
@@ -131,7 +131,7 @@ DELIVERIES: Final = Table(
     ),
 )
 
-SESSIONS: Final = Table(
+SESSIONS: Final = TableSpecification(
     name="sessions",
     layer="silver",
     meaning="Changes of sessions and of their devices: attached, connected or not, moved, left, handed over.",
@@ -162,7 +162,7 @@ SESSIONS: Final = Table(
     ),
 )
 
-SUBSCRIPTIONS: Final = Table(
+SUBSCRIPTIONS: Final = TableSpecification(
     name="subscriptions",
     layer="silver",
     meaning="Versions of subscriptions. A version holds for records from `from_offset` up to `to_offset`, without it.",
@@ -199,7 +199,7 @@ SUBSCRIPTIONS: Final = Table(
     ),
 )
 
-SCHEMAS: Final = Table(
+SCHEMAS: Final = TableSpecification(
     name="schemas",
     layer="silver",
     meaning="Versions of the schemas of subjects. A batch of events gets the columns of the newest ones up to its end.",
@@ -216,7 +216,7 @@ SCHEMAS: Final = Table(
     checks=(_OFFSET_VALID,),
 )
 
-QUARANTINE: Final = Table(
+QUARANTINE: Final = TableSpecification(
     name="quarantine",
     layer="bronze",
     meaning="Rows that a table could not take: unreadable records, and rows that do not meet a check that drops.",
@@ -238,7 +238,7 @@ ALL_TABLES: Final = (*TABLES, *GOLD_TABLES)
 """These, and the gold tables, which are made of them."""
 
 
-def named(name: str) -> Table:
+def named(name: str) -> TableSpecification:
     """Return the table of that name; :class:`UnknownTable` if there is none."""
     for table in ALL_TABLES:
         if table.name == name:

@@ -16,7 +16,7 @@ _OR, _COMPARISON, _SUM, _WHOLE = range(4)
 """Firmness with which an expression holds together: a looser one is in parentheses within a firmer one."""
 
 
-class Expression(msgspec.Struct, frozen=True, eq=False):
+class ColumnExpression(msgspec.Struct, frozen=True, eq=False):
     """A value of each row, by a function of its parts; operators make larger ones, as ``column("n") >= 0``."""
 
     text: str
@@ -30,73 +30,75 @@ class Expression(msgspec.Struct, frozen=True, eq=False):
 
     def evaluate(self, rows: pa.RecordBatch) -> Any:
         """Return the values, null where there is none."""
-        parts = [part.evaluate(rows) if isinstance(part, Expression) else part for part in self.parts]
+        parts = [part.evaluate(rows) if isinstance(part, ColumnExpression) else part for part in self.parts]
         return self.function(*parts)
 
     def met(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether it meets this condition."""
         return pc.fill_null(self.evaluate(rows), False)
 
-    def is_null(self) -> Expression:
+    def is_null(self) -> ColumnExpression:
         """Return the condition that there is no value."""
-        return Expression(f"{self.text} is null", _COMPARISON, pc.is_null, (self,))
+        return ColumnExpression(f"{self.text} is null", _COMPARISON, pc.is_null, (self,))
 
-    def is_in(self, *options: str | int) -> Expression:
+    def is_in(self, *options: str | int) -> ColumnExpression:
         """Return the condition that the value is one of ``options``."""
-        return Expression(f"{self.text} in ({', '.join(map(repr, options))})", _COMPARISON, _is_among, (self, options))
+        return ColumnExpression(
+            f"{self.text} in ({', '.join(map(repr, options))})", _COMPARISON, _is_among, (self, options)
+        )
 
-    def size(self) -> Expression:
+    def size(self) -> ColumnExpression:
         """Return the number of items of a list."""
-        return Expression(f"size({self.text})", _WHOLE, pc.list_value_length, (self,))
+        return ColumnExpression(f"size({self.text})", _WHOLE, pc.list_value_length, (self,))
 
-    def __add__(self, other: int | Expression) -> Expression:
+    def __add__(self, other: int | ColumnExpression) -> ColumnExpression:
         return self._with(other, "+", _SUM, pc.add)
 
-    def __or__(self, other: Expression) -> Expression:
+    def __or__(self, other: ColumnExpression) -> ColumnExpression:
         return self._with(other, "or", _OR, pc.or_kleene)
 
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+    def __eq__(self, other: object) -> ColumnExpression:  # type: ignore[override]
         return self._with(other, "=", _COMPARISON, pc.equal)
 
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+    def __ne__(self, other: object) -> ColumnExpression:  # type: ignore[override]
         return self._with(other, "<>", _COMPARISON, pc.not_equal)
 
-    def __lt__(self, other: object) -> Expression:
+    def __lt__(self, other: object) -> ColumnExpression:
         return self._with(other, "<", _COMPARISON, pc.less)
 
-    def __le__(self, other: object) -> Expression:
+    def __le__(self, other: object) -> ColumnExpression:
         return self._with(other, "<=", _COMPARISON, pc.less_equal)
 
-    def __gt__(self, other: object) -> Expression:
+    def __gt__(self, other: object) -> ColumnExpression:
         return self._with(other, ">", _COMPARISON, pc.greater)
 
-    def __ge__(self, other: object) -> Expression:
+    def __ge__(self, other: object) -> ColumnExpression:
         return self._with(other, ">=", _COMPARISON, pc.greater_equal)
 
-    def _with(self, other: object, operator: str, binding: int, function: Callable[..., Any]) -> Expression:
+    def _with(self, other: object, operator: str, binding: int, function: Callable[..., Any]) -> ColumnExpression:
         texts = (_within(part, binding) for part in (self, other))
-        return Expression(f" {operator} ".join(texts), binding, function, (self, other))
+        return ColumnExpression(f" {operator} ".join(texts), binding, function, (self, other))
 
 
-class _Column(Expression, frozen=True, eq=False):
+class _Column(ColumnExpression, frozen=True, eq=False):
     name: str = ""
 
     def evaluate(self, rows: pa.RecordBatch) -> Any:
         return rows.column(self.name)
 
 
-def column(name: str) -> Expression:
+def column(name: str) -> ColumnExpression:
     """Return the value of a column."""
     return _Column(name, _WHOLE, _nothing, name=name)
 
 
-def is_present(name: str) -> Expression:
+def is_present(name: str) -> ColumnExpression:
     """Return the condition that a column has a value."""
-    return Expression(f"`{name}` is not null", _COMPARISON, pc.is_valid, (column(name),))
+    return ColumnExpression(f"`{name}` is not null", _COMPARISON, pc.is_valid, (column(name),))
 
 
 def _within(part: object, binding: int) -> str:
-    if not isinstance(part, Expression):
+    if not isinstance(part, ColumnExpression):
         return repr(part)
     return f"({part.text})" if part.binding < binding or part.binding == binding == _COMPARISON else part.text
 

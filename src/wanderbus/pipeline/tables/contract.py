@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from wanderbus.pipeline.tables.specification import Check, Column, Table, Type
+from wanderbus.pipeline.tables.specification import Check, Column, TableSpecification, Type
 
 API_VERSION: Final = "v3.0.2"
 
@@ -23,7 +23,7 @@ _LOGICAL: Final[dict[Type, str]] = {
 _SEVERITY: Final = {"warn": "info", "drop": "warning", "fail": "error"}
 
 
-def contract(tables: Iterable[Table], *, identifier: str, version: str) -> dict[str, Any]:
+def contract(tables: Iterable[TableSpecification], *, identifier: str, version: str) -> dict[str, Any]:
     """Return the contract as plain data; written as JSON it is also YAML, the standard's own form."""
     return {
         "apiVersion": API_VERSION,
@@ -37,7 +37,7 @@ def contract(tables: Iterable[Table], *, identifier: str, version: str) -> dict[
     }
 
 
-def _object(table: Table) -> dict[str, Any]:
+def _object(table: TableSpecification) -> dict[str, Any]:
     return {
         "name": table.name,
         "physicalName": table.directory,
@@ -49,7 +49,7 @@ def _object(table: Table) -> dict[str, Any]:
     }
 
 
-def _property(column: Column, table: Table) -> dict[str, Any]:
+def _property(column: Column, table: TableSpecification) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "name": column.name,
         "logicalType": _LOGICAL[column.type],

@@ -17,7 +17,7 @@ import msgspec
 
 from wanderbus.event import TypeName
 from wanderbus.pipeline.tables.catalogue import EVENTS
-from wanderbus.pipeline.tables.specification import Column, Table, Type
+from wanderbus.pipeline.tables.specification import Column, TableSpecification, Type
 from wanderbus.subject_schemas import common_type, widens
 
 Declared = Mapping[str, Mapping[str, TypeName]]
@@ -39,7 +39,7 @@ _UNUSABLE: Final = re.compile(r"[ ,;{}()\n\t=`.\x00-\x1f]|\A\Z|\A_")
 """Names that Delta or Parquet refuse, or that readers take for paths or for hidden columns."""
 
 
-def events_table(declared: Declared, existing: Iterable[Column] = ()) -> Table:
+def events_table(declared: Declared, existing: Iterable[Column] = ()) -> TableSpecification:
     """Return the table of events with the columns of ``declared``, after the ``existing`` ones of such columns.
 
     A column that exists is widened if an attribute is declared with a wider type. Otherwise it keeps its type.
@@ -77,7 +77,7 @@ def _is_like_own(name: str) -> bool:
     return EVENTS.column(name.rstrip("_")) is not None
 
 
-def columns_of(subject: str, declared: Declared, table: Table) -> dict[str, Column]:
+def columns_of(subject: str, declared: Declared, table: TableSpecification) -> dict[str, Column]:
     """Return the columns that the subject's declared attributes have in ``table``, by attribute.
 
     An attribute is left out if its column has a type that does not contain the declared one.

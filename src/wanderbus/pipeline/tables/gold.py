@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.pipeline.tables.conditions import column
-from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, Table
+from wanderbus.pipeline.tables.specification import MICROSECONDS, Check, Column, TableSpecification
 
 SPAN: Final = "microseconds"
 MILLISECONDS: Final = "milliseconds"
@@ -36,7 +36,7 @@ _ADD_UP: Final = Check(
     "each match has one outcome",
 )
 
-MATCHES: Final = Table(
+MATCHES: Final = TableSpecification(
     name="matches",
     layer="gold",
     meaning="Matches, one row for each notification and subscription, with their outcomes.",
@@ -61,7 +61,7 @@ MATCHES: Final = Table(
     ),
 )
 
-TAKINGS: Final = Table(
+TAKINGS: Final = TableSpecification(
     name="acknowledgements",
     layer="gold",
     meaning="Acknowledgements, one row for each match and device, with the parts of the latency.",
@@ -86,7 +86,7 @@ TAKINGS: Final = Table(
     partitioned_by=(),
 )
 
-SESSION_COUNTS: Final = Table(
+SESSION_COUNTS: Final = TableSpecification(
     name="session_counts",
     layer="gold",
     meaning="Counts of each session; those of matches are the counters of the broker.",
@@ -104,7 +104,7 @@ SESSION_COUNTS: Final = Table(
     checks=(_ADD_UP,),
 )
 
-DROPS: Final = Table(
+DROPS: Final = TableSpecification(
     name="drops",
     layer="gold",
     meaning="Dropped matches by session, subject and reason.",
@@ -118,7 +118,7 @@ DROPS: Final = Table(
     partitioned_by=(),
 )
 
-LATENCIES: Final = Table(
+LATENCIES: Final = TableSpecification(
     name="latencies",
     layer="gold",
     meaning="Percentiles of the parts of latency, for the server, and for each subject, user and device.",
@@ -137,7 +137,7 @@ LATENCIES: Final = Table(
     partitioned_by=(),
 )
 
-QUEUE_DEPTHS: Final = Table(
+QUEUE_DEPTHS: Final = TableSpecification(
     name="queue_depths",
     layer="gold",
     meaning="Matches that wait in each session, for each minute with a change.",
@@ -151,7 +151,7 @@ QUEUE_DEPTHS: Final = Table(
     partitioned_by=(),
 )
 
-ABSENCES: Final = Table(
+ABSENCES: Final = TableSpecification(
     name="absences",
     layer="gold",
     meaning="Times in which a device was DISCONNECTED.",
@@ -166,7 +166,7 @@ ABSENCES: Final = Table(
     partitioned_by=(),
 )
 
-MOVES: Final = Table(
+MOVES: Final = TableSpecification(
     name="moves",
     layer="gold",
     meaning="Changes of the address of a device's data within one life of its agent.",
@@ -182,7 +182,7 @@ MOVES: Final = Table(
     partitioned_by=(),
 )
 
-SUBJECT_COUNTS: Final = Table(
+SUBJECT_COUNTS: Final = TableSpecification(
     name="subject_counts",
     layer="gold",
     meaning="Counts of each subject.",
@@ -199,7 +199,7 @@ SUBJECT_COUNTS: Final = Table(
     checks=(_ADD_UP,),
 )
 
-DEVICE_COUNTS: Final = Table(
+DEVICE_COUNTS: Final = TableSpecification(
     name="device_counts",
     layer="gold",
     meaning="Counts of each device, as publisher and as subscriber.",
@@ -228,7 +228,7 @@ DEVICE_COUNTS: Final = Table(
     partitioned_by=(),
 )
 
-SUBSCRIPTION_COUNTS: Final = Table(
+SUBSCRIPTION_COUNTS: Final = TableSpecification(
     name="subscription_counts",
     layer="gold",
     meaning="Counts of each subscription, with its filter as it was last.",
@@ -250,7 +250,7 @@ SUBSCRIPTION_COUNTS: Final = Table(
     checks=(_ADD_UP,),
 )
 
-COVERINGS: Final = Table(
+COVERINGS: Final = TableSpecification(
     name="coverings",
     layer="gold",
     meaning="Pairs of different filters of live subscriptions to one subject, of which one covers the other.",
@@ -267,7 +267,7 @@ COVERINGS: Final = Table(
     partitioned_by=(),
 )
 
-UNCOMPARED_FILTERS: Final = Table(
+UNCOMPARED_FILTERS: Final = TableSpecification(
     name="uncompared_filters",
     layer="gold",
     meaning="Filters of live subscriptions that were not compared with all others of their subject in `coverings`: "

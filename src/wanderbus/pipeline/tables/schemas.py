@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import Schema
 
-from wanderbus.pipeline.tables.specification import Column, Table, Type
+from wanderbus.pipeline.tables.specification import Column, TableSpecification, Type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -29,15 +29,15 @@ _TEXTS: Final[dict[Type, Any]] = {
 _NAMES: Final = {json.dumps(text): name for name, text in _TEXTS.items()}
 
 
-def spark_schema(columns: Table | Iterable[Column]) -> StructType:
+def spark_schema(columns: TableSpecification | Iterable[Column]) -> StructType:
     """Return the schema of these columns in Spark; a reader cannot rely on ``nullable``, so all may be null."""
     from pyspark.sql.types import StructType
 
-    own = columns.columns if isinstance(columns, Table) else columns
+    own = columns.columns if isinstance(columns, TableSpecification) else columns
     return StructType.fromJson(_struct(_field(column.name, column.type, nullable=True) for column in own))
 
 
-def delta_schema(table: Table) -> Schema:
+def delta_schema(table: TableSpecification) -> Schema:
     """Return the schema of a table in Delta, which is Spark's in JSON."""
     fields = (_field(column.name, column.type, nullable=column.nullable) for column in table.columns)
     return Schema.from_json(json.dumps(_struct(fields)))

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from wanderbus.pipeline.tables.conditions import Expression, is_present
+from wanderbus.pipeline.tables.conditions import ColumnExpression, is_present
 
 Type = Literal["string", "bigint", "double", "boolean", "timestamp", "date", "binary", "variant", "array<string>"]
 """Type of a column, by its name in Spark."""
@@ -34,12 +34,12 @@ class Check(msgspec.Struct, frozen=True):
     """A condition that each row meets, and the action otherwise; a condition without value is unmet."""
 
     name: str
-    condition: Expression
+    condition: ColumnExpression
     action: Action
     meaning: str
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class TableSpecification(msgspec.Struct, frozen=True, kw_only=True):
     """A table; the columns of ``partitioned_by`` separate its files."""
 
     name: str

@@ -17,7 +17,7 @@ from wanderbus.broker.history.piece import find_position, read_piece
 from wanderbus.broker.messages import HistoryRead, HistoryWanted, OffsetFound, OffsetWanted
 from wanderbus.errors import StorageError, WanderbusError
 from wanderbus.runtime.files.disk import mapped
-from wanderbus.runtime.log.log_reader import NotKept, Place, oldest_record, read_frames, read_log
+from wanderbus.runtime.log.log_reader import NotKept, RecordPlace, oldest_record, read_frames, read_log
 from wanderbus.runtime.segment_files import durable_end, segment_paths, unreadable
 from wanderbus.segments import HEADER, Frame, frames
 from wanderbus.subscription import Since, instant_shown
@@ -59,7 +59,7 @@ class LogHistory:
     def __init__(self, directory: Path, identity: Callable[[], tuple[str, int]]) -> None:
         self._directory = directory
         self._identity = identity
-        self._places: OrderedDict[int, Place] = OrderedDict()
+        self._places: OrderedDict[int, RecordPlace] = OrderedDict()
 
     def offset(self, wanted: OffsetWanted) -> int:
         """Return the first offset of a subscription that begins at ``wanted.since``."""
@@ -142,12 +142,12 @@ class _Noted:
     """Records as :func:`read_piece` takes them; notes the place behind each."""
 
     def __init__(self, coming: Iterator[tuple[Frame, Path]]) -> None:
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, RecordPlace] = {}
         self._coming = coming
 
     def __iter__(self) -> Iterator[Frame]:
         for frame, path in self._coming:
-            self.places[frame.offset + 1] = Place(path, frame.end)
+            self.places[frame.offset + 1] = RecordPlace(path, frame.end)
             yield frame
 
 

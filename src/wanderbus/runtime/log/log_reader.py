@@ -28,7 +28,7 @@ class NotKept(StorageError):
         self.offset = offset
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Place of a record: its segment, and its first byte there."""
 
     path: Path
@@ -44,14 +44,16 @@ def read_log(directory: Path, start: int, end: int) -> Iterator[Frame]:
     return (frame for frame, _ in read_frames(directory, start, end))
 
 
-def read_frames(directory: Path, start: int, end: int, place: Place | None = None) -> Iterator[tuple[Frame, Path]]:
+def read_frames(
+    directory: Path, start: int, end: int, place: RecordPlace | None = None
+) -> Iterator[tuple[Frame, Path]]:
     """Yield the records as :func:`read_log` does, each with its segment.
 
     ``place`` is a known place of the first record, which is then not searched; a wrong one is ignored.
     """
     offset = start
     while offset < end:
-        path, byte = place or Place(_segment_with(directory, offset), len(HEADER))
+        path, byte = place or RecordPlace(_segment_with(directory, offset), len(HEADER))
         begin = offset
         try:
             with mapped(path) as data:

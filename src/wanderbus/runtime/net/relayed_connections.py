@@ -38,7 +38,7 @@ _JOINED: Final = 2
 _Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Listener:
+class RelayedListener:
     """Port of one side: accepts the connections of its party, and joins each to a connection to the other party."""
 
     def __init__(self, side: Side, address: Address, limits: RelayLimits) -> None:

@@ -11,7 +11,15 @@ import msgspec
 
 from wanderbus.errors import RemoteProtocolError, StateCorrupt, StorageError
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.runtime.services.frames import Answer, Request, ServiceAbsent, ServiceAway, introduce, receive, send
+from wanderbus.runtime.services.frames import (
+    AnswerFrame,
+    RequestFrame,
+    ServiceAbsent,
+    ServiceAway,
+    introduce,
+    receive,
+    send,
+)
 from wanderbus.runtime.services.places import address_of, places_of
 
 Body = TypeVar("Body")
@@ -58,13 +66,13 @@ class ServiceCaller:
         self._is_closed = True
         self._drop()
 
-    def _exchange(self, name: str, version: int, body: msgspec.Struct, *, is_last: bool = True) -> Answer | None:
+    def _exchange(self, name: str, version: int, body: msgspec.Struct, *, is_last: bool = True) -> AnswerFrame | None:
         """Return the answer, None if the connection has ended and this attempt is not the last one."""
         try:
             connection = self._connection or self._connect()
             self._number += 1
-            send(connection, Request(self._number, name, version, msgspec.Raw(msgspec.msgpack.encode(body))))
-            answer = receive(connection, Answer)
+            send(connection, RequestFrame(self._number, name, version, msgspec.Raw(msgspec.msgpack.encode(body))))
+            answer = receive(connection, AnswerFrame)
         except TimeoutError:
             self._drop()
             raise ServiceAway(f"the service {self._name} has not answered for {self._timeout_s:g} s") from None

@@ -1,8 +1,9 @@
 """Frames between a server and a service: length and msgpack, after both sides have proved that they know the key.
 
 A service has a socket ``services/NAME.sock`` in the data directory of its server, and a key in ``services/NAME.key``.
-It sends an :class:`Opening`, and each side answers the other's nonce with a :class:`Proof`. Then each :class:`Request`
-has one :class:`Answer`. A request has a name and a version, so a service may answer several versions.
+It sends an :class:`OpeningFrame`, and each side answers the other's nonce with a :class:`Proof`. Then each
+:class:`RequestFrame` has one :class:`AnswerFrame`. A request has a name and a version, so a
+service may answer several versions.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ServiceAbsent(ServiceAway):
     """No process is the service."""
 
 
-class Opening(msgspec.Struct, frozen=True):
+class OpeningFrame(msgspec.Struct, frozen=True):
     """First frame of a service; the caller's proof contains ``nonce``. With a ``refusal`` it is the last frame too."""
 
     protocol: int
@@ -56,7 +57,7 @@ class Proof(msgspec.Struct, frozen=True):
     nonce: bytes = b""
 
 
-class Request(msgspec.Struct, frozen=True):
+class RequestFrame(msgspec.Struct, frozen=True):
     """Request ``name`` in ``version``; the answer has the same ``number``."""
 
     number: int
@@ -65,7 +66,7 @@ class Request(msgspec.Struct, frozen=True):
     body: msgspec.Raw
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerFrame(msgspec.Struct, frozen=True):
     """Answer to a request: a ``body``, or the ``reason`` for which there is none.
 
     :param failure: ``refused`` (asking again is useless), ``unavailable`` (the service may answer later) or ``unknown``
@@ -109,7 +110,7 @@ def receive(connection: socket.socket, kind: type[Message]) -> Message | None:
 
 def refuse(connection: socket.socket, service: str, reason: str) -> None:
     """Send the reason for which this caller gets no answer; the service's side."""
-    send(connection, Opening(PROTOCOL, service, b"", reason))
+    send(connection, OpeningFrame(PROTOCOL, service, b"", reason))
 
 
 def peer_user(connection: socket.socket) -> int:
@@ -124,7 +125,7 @@ def admit(connection: socket.socket, service: str, key: bytes) -> None:
     :raises AuthenticationError: the caller does not know the key
     """
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    send(connection, Opening(PROTOCOL, service, nonce))
+    send(connection, OpeningFrame(PROTOCOL, service, nonce))
     proof = receive(connection, Proof)
     if proof is None or not hmac.compare_digest(proof.digest, _digest(key, _CALLER, service, nonce)):
         raise AuthenticationError(f"a caller of the service {service} does not know its key")
@@ -137,7 +138,7 @@ def introduce(connection: socket.socket, service: str, key: bytes) -> None:
     :raises ServiceAway: the service is another one, has another version or does not know the key
     :raises AuthenticationError: the service refuses the user of this process
     """
-    opening = receive(connection, Opening)
+    opening = receive(connection, OpeningFrame)
     if opening is not None and opening.refusal:
         raise AuthenticationError(opening.refusal)
     if opening is None or (opening.protocol, opening.service) != (PROTOCOL, service):

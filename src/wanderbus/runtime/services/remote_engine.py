@@ -15,7 +15,7 @@ from wanderbus.broker.engine.engine_event import engine_event, is_for_engine
 from wanderbus.broker.messages import EngineEvent, MatchesRead, MatchesWanted
 from wanderbus.errors import StorageError
 from wanderbus.records import decode_record
-from wanderbus.runtime.log.log_reader import Place, read_frames
+from wanderbus.runtime.log.log_reader import RecordPlace, read_frames
 from wanderbus.runtime.segment_files import durable_end
 from wanderbus.runtime.services.backoff import Backoff
 from wanderbus.runtime.services.caller import ServiceCaller
@@ -61,7 +61,7 @@ class RemoteEngine:
         self._answer = Matches(0, 0)
         """The last answer; the part from ``_next`` on was not returned yet."""
         self._next = 0
-        self._place: tuple[int, Place] | None = None
+        self._place: tuple[int, RecordPlace] | None = None
         """Offset and place of the first record behind those that were read; records without a match may follow."""
 
     def read(self, wanted: MatchesWanted) -> MatchesRead:
@@ -151,9 +151,9 @@ class RemoteEngine:
             record = decode_record(frame.payload)
             if is_for_engine(record):
                 yield engine_event(frame.offset, record, matches.matched, matches.undecided)
-            self._place = frame.offset + 1, Place(path, frame.end)
+            self._place = frame.offset + 1, RecordPlace(path, frame.end)
 
-    def _place_before(self, first: int) -> Place | None:
+    def _place_before(self, first: int) -> RecordPlace | None:
         """Return a place from which record ``first`` is found without a search from the begin of its segment."""
         if self._place is None or self._place[0] > first or not self._place[1].path.exists():
             return None

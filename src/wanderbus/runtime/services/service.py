@@ -17,7 +17,16 @@ from wanderbus.errors import ConfigurationError, StorageError, WanderbusError
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.file_modes import lock_file
 from wanderbus.runtime.files.kept_key import kept_key
-from wanderbus.runtime.services.frames import Answer, Request, ServiceAway, admit, peer_user, receive, refuse, send
+from wanderbus.runtime.services.frames import (
+    AnswerFrame,
+    RequestFrame,
+    ServiceAway,
+    admit,
+    peer_user,
+    receive,
+    refuse,
+    send,
+)
 from wanderbus.runtime.services.places import address_of, places_of
 
 _log = logging.getLogger("wanderbus.service")
@@ -149,7 +158,7 @@ class Service:
                     return
                 admit(connection, self.name, self._key)
                 connection.settimeout(None)
-                while (request := receive(connection, Request)) is not None:
+                while (request := receive(connection, RequestFrame)) is not None:
                     send(connection, self._answer(request))
                     self.answered += 1
             except (WanderbusError, OSError) as error:
@@ -157,18 +166,18 @@ class Service:
             finally:
                 self._threads.pop(threading.current_thread(), None)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: RequestFrame) -> AnswerFrame:
         handler = self._handlers.get((request.name, request.version))
         if handler is None:
             reason = f"the service {self.name} has no request {request.name} in version {request.version}"
-            return Answer(request.number, failure="unknown", reason=reason)
+            return AnswerFrame(request.number, failure="unknown", reason=reason)
         try:
-            return Answer(request.number, msgspec.Raw(msgspec.msgpack.encode(handler(request.body))))
+            return AnswerFrame(request.number, msgspec.Raw(msgspec.msgpack.encode(handler(request.body))))
         except ServiceAway as error:
             _log.warning("the service %s cannot answer %s now: %s", self.name, request.name, error)
-            return Answer(request.number, failure="unavailable", reason=str(error))
+            return AnswerFrame(request.number, failure="unavailable", reason=str(error))
         except WanderbusError as error:
-            return Answer(request.number, failure="refused", reason=str(error))
+            return AnswerFrame(request.number, failure="refused", reason=str(error))
         except Exception as error:
             _log.exception("the service %s failed to answer %s", self.name, request.name)
-            return Answer(request.number, failure="unavailable", reason=f"{type(error).__name__}: {error}")
+            return AnswerFrame(request.number, failure="unavailable", reason=f"{type(error).__name__}: {error}")

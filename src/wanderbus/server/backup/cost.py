@@ -39,7 +39,7 @@ class SessionCost(msgspec.Struct, frozen=True):
     taken: int
 
 
-class Cost(msgspec.Struct, frozen=True):
+class RestoreCost(msgspec.Struct, frozen=True):
     """Records of the present data directory that a restored one will lack."""
 
     records: int = 0
@@ -65,7 +65,7 @@ class Cost(msgspec.Struct, frozen=True):
     """Reason why records are not counted, or not all."""
 
 
-def cost_of(manifest: Manifest, data_dir: Path) -> Cost:
+def cost_of(manifest: Manifest, data_dir: Path) -> RestoreCost:
     """Compare a backup with the present data directory, which is not changed; damage in it ends the count."""
     directory = data_dir / "log"
     found = _Found()
@@ -136,7 +136,7 @@ class _Found:
         """Return the numbers of the notifications of a session."""
         return self._notified.setdefault((user, session), array("q"))
 
-    def cost(self, readers: Sequence[str], is_other_history: bool, unknown: str) -> Cost:
+    def cost(self, readers: Sequence[str], is_other_history: bool, unknown: str) -> RestoreCost:
         """Return the sum."""
         sessions = [
             SessionCost(
@@ -144,7 +144,7 @@ class _Found:
             )
             for (user, session), numbers in sorted(self._notified.items())
         ]
-        return Cost(
+        return RestoreCost(
             records=self.records,
             until_us=self.until_us,
             accepted=self._accepted,

@@ -16,7 +16,7 @@ from wanderbus.runtime.files.identity_file import stored_identity
 from wanderbus.runtime.files.restored_mark import FILE_NAME as RESTORED
 from wanderbus.runtime.files.server_files import unusable
 from wanderbus.runtime.log.event_log import LOCK
-from wanderbus.server.backup.cost import Cost, cost_of
+from wanderbus.server.backup.cost import RestoreCost, cost_of
 from wanderbus.server.backup.manifest import Manifest, check_files, read_manifest
 
 
@@ -39,7 +39,7 @@ class Restoration:
             with _unlocked(data_dir):
                 pass
 
-    def cost(self) -> Cost | None:
+    def cost(self) -> RestoreCost | None:
         """Return what the present data has beyond the backup; None if there is no present data to compare with."""
         return cost_of(self.manifest, self.data_dir) if self.is_occupied else None
 
@@ -58,7 +58,7 @@ class Restoration:
             self._fill(fresh, cost)
         return aside
 
-    def _fill(self, fresh: FreshDirectory, cost: Cost | None) -> None:
+    def _fill(self, fresh: FreshDirectory, cost: RestoreCost | None) -> None:
         is_loss = cost is None or cost.records or cost.is_other_history or cost.unknown
         if is_loss and RESTORED not in self.manifest.files:
             fresh.write(RESTORED, f"it was restored from the backup {self.backup}".encode())

@@ -10,7 +10,7 @@ from typing import Final
 from wanderbus import protocol
 from wanderbus.event import EventId
 from wanderbus.parameters.broker import BrokerConfig
-from wanderbus.patterns import Pattern, State, compile_pattern
+from wanderbus.patterns import Pattern, PatternState, compile_pattern
 from wanderbus.patterns.state import BEFORE_ALL_US
 from wanderbus.patterns.turns import RecordedTurn
 from wanderbus.records import Detected, Published
@@ -31,7 +31,7 @@ class Followed:
     """A pattern since its subscription began to live, matched in memory: nothing of it is ever stored or restored."""
 
     pattern: Pattern
-    state: State
+    state: PatternState
     latest_us: int = BEFORE_ALL_US
     """Latest time of one of its events, not later than the receipt of that event."""
 

@@ -54,7 +54,7 @@ def place(address: Address) -> str:
     return f"{bracketed(printable(address[0]))}:{address[1]}"
 
 
-class Columns(msgspec.Struct, frozen=True):
+class LadderColumns(msgspec.Struct, frozen=True):
     """The columns of a diagram, and the place of each address among them."""
 
     participants: list[Participant]
@@ -65,7 +65,7 @@ class Columns(msgspec.Struct, frozen=True):
         return self.index[each.entry.source], self.index[each.entry.destination]
 
 
-def columns(shown: Sequence[TracedMessage]) -> Columns:
+def columns(shown: Sequence[TracedMessage]) -> LadderColumns:
     """Return the columns of a diagram of ``shown``: the busiest addresses, and one for all others."""
     found = participants(shown)
     own = found
@@ -76,7 +76,7 @@ def columns(shown: Sequence[TracedMessage]) -> Columns:
     index = {each.address: number for number, each in enumerate(own) if each.address is not None}
     if others := len(found) - len(own):
         own = [*own, Participant(None, f"{others} other addresses")]
-    return Columns(own, {each.address: index.get(each.address, len(own) - 1) for each in found if each.address})
+    return LadderColumns(own, {each.address: index.get(each.address, len(own) - 1) for each in found if each.address})
 
 
 def omission(shown: Sequence[TracedMessage]) -> str:
@@ -156,7 +156,7 @@ def difference(one: TracedMessage, other: TracedMessage) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _centres(columns: Columns, shown: Sequence[TracedMessage]) -> list[int]:
+def _centres(columns: LadderColumns, shown: Sequence[TracedMessage]) -> list[int]:
     """Return the columns of the lifelines: as close as the names, and the label of every arrow, allow."""
     gap = 2 + max(len(text) for each in columns.participants for text in (each.name, each.place))
     for each in shown:

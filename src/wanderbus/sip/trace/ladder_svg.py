@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from wanderbus.sip.trace.ladder import MESSAGES_MAX, Columns, Participant, columns, message_lines, omission, seconds
+from wanderbus.sip.trace.ladder import (
+    MESSAGES_MAX,
+    LadderColumns,
+    Participant,
+    columns,
+    message_lines,
+    omission,
+    seconds,
+)
 from wanderbus.sip.trace.trace_messages import TracedMessage
 
 TITLE_CHARACTERS_MAX: Final = 4_096
@@ -58,7 +66,7 @@ def ladder_svg(shown: Sequence[TracedMessage]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _gap(columns: Columns, shown: Sequence[TracedMessage]) -> float:
+def _gap(columns: LadderColumns, shown: Sequence[TracedMessage]) -> float:
     """Return the distance of lifelines that leaves room for every name and label."""
     texts = (text for each in columns.participants for text in (each.name, each.place))
     characters = max((len(text) for text in texts), default=0) + 2.0

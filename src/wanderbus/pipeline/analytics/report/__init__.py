@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from wanderbus.pipeline.analytics.report.file import write_page
-from wanderbus.pipeline.analytics.report.page import Refresh, page
+from wanderbus.pipeline.analytics.report.page import PageRefresh, page
 
-__all__ = ["Refresh", "page", "write_page"]
+__all__ = ["PageRefresh", "page", "write_page"]

@@ -13,7 +13,7 @@ from wanderbus.pipeline.analytics.report.style import STYLE
 from wanderbus.pipeline.analytics.report.tables import duration, number, text
 
 
-class Refresh(NamedTuple):
+class PageRefresh(NamedTuple):
     """A page that reloads itself after ``every_s`` seconds."""
 
     every_s: float
@@ -35,7 +35,7 @@ _SECTIONS: Final[dict[str, tuple[str, Callable[[Analysis], str]]]] = {
 }
 
 
-def page(found: Analysis, *, refresh: Refresh | None = None) -> str:
+def page(found: Analysis, *, refresh: PageRefresh | None = None) -> str:
     """Return the report as one HTML page, which names no address outside itself."""
     reload = f"<meta http-equiv='refresh' content='{refresh.every_s:g}'>" if refresh else ""
     body = "\n".join(
@@ -53,7 +53,7 @@ def page(found: Analysis, *, refresh: Refresh | None = None) -> str:
     )
 
 
-def _period(found: Analysis, refresh: Refresh | None) -> str:
+def _period(found: Analysis, refresh: PageRefresh | None) -> str:
     if found.first_us is None or found.last_us is None:
         return "<p class='quiet'>The log has no record in this period.</p>"
     length = duration((found.last_us - found.first_us) / 1_000)
