@@ -22,7 +22,7 @@ from wanderbus.pipeline.lake import ingest
 from wanderbus.pipeline.lake.log_identity import log_identity
 from wanderbus.pipeline.lake.logs import add_logs
 from wanderbus.pipeline.session import spark_session
-from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.pipeline.tables.silver import EVENTS
 from wanderbus.records import Published, Record, Started, decode_record, encode_record
 from wanderbus.runtime.log.event_log import EventLog
 

@@ -9,7 +9,7 @@ from wanderbus.event import Event, EventId
 from wanderbus.pipeline.lake.event_rows import event_decoder
 from wanderbus.pipeline.lake.records import Payloads
 from wanderbus.pipeline.lake_offsets import OFFSETS_A_LOG
-from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.pipeline.tables.silver import EVENTS
 from wanderbus.protocol import encode_event
 from wanderbus.records import (
     Arrival,

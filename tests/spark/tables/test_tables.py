@@ -7,10 +7,11 @@ import json
 import pytest
 
 from wanderbus.pipeline.tables import ALL_TABLES, named
-from wanderbus.pipeline.tables.catalogue import EVENTS, UnknownTable
+from wanderbus.pipeline.tables.catalogue import UnknownTable
 from wanderbus.pipeline.tables.contract import contract
 from wanderbus.pipeline.tables.declared import Declared, attribute_of, column_of, columns_of, events_table
 from wanderbus.pipeline.tables.schemas import columns_in, delta_schema, spark_schema
+from wanderbus.pipeline.tables.silver import EVENTS
 
 
 def test_names_of_tables_and_columns_are_unique_in_any_case() -> None:

@@ -14,8 +14,8 @@ from wanderbus.pipeline.lake.records import MISFITS, Columns, Decode, Payloads, 
 from wanderbus.pipeline.lake_offsets import base_below
 from wanderbus.pipeline.source.partial_records import Content, Subject
 from wanderbus.pipeline.source.variants import variant_of
-from wanderbus.pipeline.tables.catalogue import DELIVERIES, EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.declared import TYPE_NAMES, Declared, columns_of
+from wanderbus.pipeline.tables.silver import DELIVERIES, EVENTS, NOTIFICATIONS
 from wanderbus.pipeline.tables.specification import TableSpecification, Type
 from wanderbus.records import Delivery, Detected, Drop, Matched, Notified, Replayed
 from wanderbus.subject_schemas import typed

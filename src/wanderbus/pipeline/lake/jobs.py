@@ -41,9 +41,9 @@ from wanderbus.pipeline.source import FORMAT, log_schema
 from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.source.options import ROWS_PER_PARTITION
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, TableSpecification, named
-from wanderbus.pipeline.tables.catalogue import EVENTS
 from wanderbus.pipeline.tables.declared import Declared, events_table
 from wanderbus.pipeline.tables.schemas import columns_in
+from wanderbus.pipeline.tables.silver import EVENTS
 from wanderbus.segments import LogPlace
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.pipeline.lake.records import Columns, Decode, Payloads, Rows
-from wanderbus.pipeline.tables.catalogue import DELIVERIES, SESSIONS
+from wanderbus.pipeline.tables.silver import DELIVERIES, SESSIONS
 
 DELIVERY_KINDS: Final = dict.fromkeys(("acknowledged", "dropped"), DELIVERIES.name)
 SESSION_KINDS: Final = dict.fromkeys(

@@ -16,7 +16,7 @@ from wanderbus.pipeline.lake.table_files import new_attempt
 from wanderbus.pipeline.source.log_files import LogFiles
 from wanderbus.pipeline.source.options import ROWS_PER_PARTITION
 from wanderbus.pipeline.tables import RECORDS, SCHEMAS, named
-from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.pipeline.tables.silver import EVENTS
 from wanderbus.runtime.segment_files import durable_end
 
 _TABLES: Final = (RECORDS, EVENTS, CHANGES, SCHEMAS, *map(named, ("notifications", "deliveries", "sessions")))

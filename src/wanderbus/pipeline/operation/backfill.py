@@ -28,7 +28,7 @@ from wanderbus.pipeline.lake.schema_rows import SCHEMA_KINDS, schema_decoder
 from wanderbus.pipeline.lake.table_files import LakeFile, new_attempt
 from wanderbus.pipeline.lake.writing import WrittenFiles
 from wanderbus.pipeline.tables import QUARANTINE, RECORDS, SUBSCRIPTIONS, Column, named
-from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.pipeline.tables.silver import EVENTS
 from wanderbus.segments import LogPlace
 
 _MODULUS: Final = 1 << 61

@@ -6,7 +6,9 @@ contract.
 
 from __future__ import annotations
 
-from wanderbus.pipeline.tables.catalogue import ALL_TABLES, QUARANTINE, RECORDS, SCHEMAS, SUBSCRIPTIONS, TABLES, named
+from wanderbus.pipeline.tables.bronze import QUARANTINE, RECORDS
+from wanderbus.pipeline.tables.catalogue import ALL_TABLES, TABLES, named
+from wanderbus.pipeline.tables.silver import SCHEMAS, SUBSCRIPTIONS
 from wanderbus.pipeline.tables.specification import Check, Column, TableSpecification
 
 __all__ = [

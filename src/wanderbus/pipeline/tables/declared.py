@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.event import TypeName
-from wanderbus.pipeline.tables.catalogue import EVENTS
+from wanderbus.pipeline.tables.silver import EVENTS
 from wanderbus.pipeline.tables.specification import Column, TableSpecification, Type
 from wanderbus.subject_schemas import common_type, widens
 
