@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -71,7 +71,7 @@ class OwnTcpEnd:
         self.accepted: Callable[[OwnTcpChannel], None] | None = None
         self._rooms: dict[int, asyncio.Future[None]] = {}
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         """Step the machine, and resume senders that have room."""
         outputs = self.endpoint.step(inputs, now)
         for local_id in self.waiting_bytes:

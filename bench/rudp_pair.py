@@ -9,6 +9,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -41,7 +42,7 @@ class SeededRandom:
         return self._random.uniform(low, high)
 
 
-def carried(outputs: list[Output], source: Address) -> list[Input]:
+def carried(outputs: Sequence[Output], source: Address) -> list[Input]:
     """Return the inputs of one side for the outputs of the other."""
     return [DatagramReceived("data", source, o.data) for o in outputs if type(o) is SendDatagram]
 
@@ -59,7 +60,7 @@ def run_once(messages: int, batch: int, payload_bytes: int, config: RudpConfig, 
     started = time.perf_counter()
     while delivered < messages:
         now = time.perf_counter()
-        sent = left.step([SendMessage(left_id, payload) for _ in range(batch)], now)
+        sent: Sequence[Output] = left.step([SendMessage(left_id, payload) for _ in range(batch)], now)
         while sent:
             answers = right.step(carried(sent, left_address), now)
             delivered += sum(type(output) is MessageReceived for output in answers)
@@ -67,7 +68,7 @@ def run_once(messages: int, batch: int, payload_bytes: int, config: RudpConfig, 
     return delivered / (time.perf_counter() - started)
 
 
-def carried_back(left: Endpoint, answers: list[Output], source: Address, now: float) -> list[Output]:
+def carried_back(left: Endpoint, answers: Sequence[Output], source: Address, now: float) -> Sequence[Output]:
     """Deliver the ACKs; return the packets that they release, if any."""
     outputs = left.step(carried(answers, source), now)
     return [output for output in outputs if type(output) is SendDatagram]

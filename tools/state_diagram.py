@@ -1,4 +1,4 @@
-"""Write docs/sip-states.md from the tables of transitions; with --check only report whether it is up to date."""
+"""Write docs/sip-states.md and docs/agent-states.md from the tables of transitions; with --check only compare them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,29 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from wanderbus.client.machine.states import AGENT, CHANNEL, AgentState, ChannelState
 from wanderbus.mobility.session.session import TRANSITIONS, SIPCommunicationStatus
 from wanderbus.sip.transaction.client_transactions import InviteClientTransaction, NonInviteClientTransaction
 from wanderbus.sip.transaction.server_transactions import InviteServerTransaction, NonInviteServerTransaction
 from wanderbus.sip.transaction.transaction_machine import TransactionMachine
 from wanderbus.sip.transaction.transaction_states import State, Trigger
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "sip-states.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 
-HEADING = """# The states of SIP
+AGENT_HEADING = """# The states of an agent
+
+Drawn by `tools/state_diagram.py` from the tables by which the agent runs (`src/wanderbus/client/machine/states.py`); a
+test compares the two. An input that is not drawn changes nothing.
+
+## The agent
+
+"""
+
+CHANNEL_HEADING = """## Its data channel
+
+"""
+
+SIP_HEADING = """# The states of SIP
 
 Drawn by `tools/state_diagram.py` from the tables that the program runs by; a test compares the two.
 
@@ -37,14 +51,15 @@ Edge = tuple[str, str, str]
 """Edge from a state to a state, with its trigger."""
 
 
-def diagram(initial: str, edges: Iterable[Edge], final: str) -> str:
+def diagram(initial: str, edges: Iterable[Edge], final: str | None = None) -> str:
     """Return a Mermaid state diagram; edges between the same two states are drawn as one."""
     labels: dict[tuple[str, str], list[str]] = {}
     for before, after, label in edges:
         labels.setdefault((before, after), []).append(label)
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {initial}"]
     lines += [f"    {before} --> {after}: {', '.join(names)}" for (before, after), names in labels.items()]
-    return "\n".join([*lines, f"    {final} --> [*]", "```", ""])
+    lines += [] if final is None else [f"    {final} --> [*]"]
+    return "\n".join([*lines, "```", ""])
 
 
 def session_edges() -> Iterator[Edge]:
@@ -65,10 +80,19 @@ def label_of(trigger: Trigger) -> str:
     return f"timer {trigger.value}" if trigger.name.startswith("TIMER") else trigger.value
 
 
-def page() -> str:
+def agent_page() -> str:
+    """Return the content for docs/agent-states.md."""
+    agent = [(before.value, after.value, trigger.value) for (before, trigger), after in AGENT.items()]
+    channel = [(before.value, after.value, trigger.value) for (before, trigger), after in CHANNEL.items()]
+    drawn_agent = diagram(AgentState.IDLE.value, agent, AgentState.LEFT.value)
+    drawn_channel = diagram(ChannelState.NONE.value, channel)
+    return f"{AGENT_HEADING}{drawn_agent}\n{CHANNEL_HEADING}{drawn_channel}"
+
+
+def sip_page() -> str:
     """Return the content for docs/sip-states.md."""
     first, last = SIPCommunicationStatus.UNDEFINED, SIPCommunicationStatus.DISCONNECTED
-    parts = [HEADING, diagram(first.value, session_edges(), last.value)]
+    parts = [SIP_HEADING, diagram(first.value, session_edges(), last.value)]
     for title, source, machine in MACHINES:
         drawn = diagram(machine.initial.value, transaction_edges(machine), State.TERMINATED.value)
         parts.append(f"## {title}\n\n{source}; the table is that of `{machine.__name__}` in `{_file_of(machine)}`.\n")
@@ -81,14 +105,15 @@ def _file_of(machine: type[TransactionMachine]) -> str:
 
 
 def main() -> int:
-    expected = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(expected, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == expected:
-        return 0
-    print("docs/sip-states.md is not what the tables say now: run ./do fmt", file=sys.stderr)
-    return 1
+    is_current = True
+    for name, expected in (("sip-states.md", sip_page()), ("agent-states.md", agent_page())):
+        page = DOCS / name
+        if "--check" not in sys.argv[1:]:
+            page.write_text(expected, encoding="utf-8")
+        elif not page.exists() or page.read_text(encoding="utf-8") != expected:
+            print(f"docs/{name} is not what the tables say now: run ./do fmt", file=sys.stderr)
+            is_current = False
+    return 0 if is_current else 1
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@
                      │ in, first out  │ ◀───────────give────────────────┘
                      └────────────────┘
 
-A *part* is a machine inside another machine. The whole never calls the step of a part itself: its step gives each input
-to a part, and :meth:`Composition.run` does the rest. A route gets all outputs of one step of its part. It changes the
-state of the whole, emits outputs, and gives inputs to parts; it never steps a part, so no call goes in circles.
+A *part* is a machine inside another machine. The type checker knows what each part takes and emits, and refuses to give
+it anything else. The whole never calls the step of a part itself: its step gives each input to a part, and
+:meth:`Composition.run` does the rest. A route gets all outputs of one step of its part. It changes the state of the
+whole, emits outputs, and gives inputs to parts; it never steps a part, so no call goes in circles.
 
 The order:
 
@@ -25,69 +26,80 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from wanderbus.machine import Input, Output, TimerFired, scoped
+from wanderbus.machine import TimerFired, scoped
+
+In = TypeVar("In")
+"""Union of what a part takes; outputs of one part can be inputs of another."""
+Out = TypeVar("Out")
+"""Union of what a part emits."""
+Whole = TypeVar("Whole")
+"""Union of what the whole emits."""
 
 
-class Part:
-    """A machine inside another one."""
+class Part(Generic[In, Out]):
+    """Handle of a machine inside another one: its name, and the types of its inputs and outputs.
 
-    __slots__ = ("has_scope", "route", "step")
+    :param has_scope: whether its timers are wrapped with its name
+    """
 
-    def __init__(
-        self,
-        step: Callable[[Sequence[Any], float], list[Any]],
-        route: Callable[[list[Any], float], None],
-        has_scope: bool = True,
-    ) -> None:
-        self.step = step
-        """Its step. What one part emits, another may take: its outputs can be inputs of its neighbours."""
-        self.route = route
-        """Passes on all outputs of one step."""
+    __slots__ = ("has_scope", "name")
+
+    def __init__(self, name: str, *, has_scope: bool = True) -> None:
+        self.name = name
         self.has_scope = has_scope
-        """True if its timers are wrapped with its name."""
 
 
-class Composition:
-    """The parts of one machine by name, the batches that wait for them, and the outputs so far."""
+class Composition(Generic[Whole]):
+    """The parts of one machine, the batches that wait for them, and the outputs so far."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, Part] = {}
-        self._waiting: deque[tuple[str, Sequence[Input | Output]]] = deque()
-        self._preceding: dict[str, list[Input]] = {}
-        self._first: list[Output] = []
-        self._outputs: list[Output] = []
+        self._parts: dict[Part[Any, Any], tuple[Callable[[Any, float], Any], Callable[[Any, float], None]]] = {}
+        """Step and route of each part."""
+        self._by_name: dict[object, Part[Any, Any]] = {}
+        """Parts whose timers have their names."""
+        self._waiting: deque[tuple[Part[Any, Any], Sequence[Any]]] = deque()
+        self._preceding: dict[Part[Any, Any], list[Any]] = {}
+        self._first: list[Whole] = []
+        self._outputs: list[Whole] = []
         self._is_running = False
 
-    def add(self, name: str, part: Part) -> None:
-        """Add a part, before the first batch for it."""
-        self._parts[name] = part
+    def add(
+        self,
+        part: Part[In, Out],
+        step: Callable[[Sequence[In], float], list[Out]],
+        route: Callable[[list[Out], float], None],
+    ) -> None:
+        """Add a part before the first batch for it; ``route`` passes on all outputs of one ``step``."""
+        self._parts[part] = step, route
+        if part.has_scope:
+            self._by_name[part.name] = part
 
-    def give(self, part: str, inputs: Sequence[Input | Output]) -> None:
+    def give(self, part: Part[In, Any], inputs: Sequence[In]) -> None:
         """Add a batch for ``part``; an empty one is ignored."""
         if inputs:
             if self._preceding and part in self._preceding:
                 inputs = [*self._preceding.pop(part), *inputs]
             self._waiting.append((part, inputs))
 
-    def precede(self, part: str, given: Input) -> None:
+    def precede(self, part: Part[In, Any], given: In) -> None:
         """Put an input before the next batch for ``part``; it is lost if none follows until :meth:`take_outputs`."""
         self._preceding.setdefault(part, []).append(given)
 
     def give_timer(self, key: Hashable) -> bool:
         """Add a timer for the part that set it; return False if ``key`` has no name of a part."""
         match key:
-            case (str(name), inner) if name in self._parts and self._parts[name].has_scope:
-                self.give(name, [TimerFired(inner)])
+            case (name, inner) if part := self._by_name.get(name):
+                self.give(part, [TimerFired(inner)])
                 return True
         return False
 
-    def emit(self, *outputs: Output) -> None:
+    def emit(self, *outputs: Whole) -> None:
         """Add outputs of the whole."""
         self._outputs += outputs
 
-    def emit_first(self, output: Output) -> None:
+    def emit_first(self, output: Whole) -> None:
         """Add an output that precedes all others of this step, except earlier ones of this kind."""
         self._first.append(output)
 
@@ -100,14 +112,14 @@ class Composition:
         self._is_running = True
         try:
             while self._waiting:
-                name, inputs = self._waiting.popleft()
-                part = self._parts[name]
-                outputs = part.step(inputs, now)
-                part.route(scoped(name, outputs) if part.has_scope else outputs, now)
+                part, inputs = self._waiting.popleft()
+                step, route = self._parts[part]
+                outputs = step(inputs, now)
+                route(scoped(part.name, outputs) if part.has_scope else outputs, now)
         finally:
             self._is_running = False
 
-    def take_outputs(self) -> list[Output]:
+    def take_outputs(self) -> list[Whole]:
         """Return the outputs since the last call, in order."""
         outputs = self._first + self._outputs
         self._first, self._outputs = [], []

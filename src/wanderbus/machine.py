@@ -10,8 +10,8 @@ with :func:`scoped`, so that one heap in the driver holds all timers of a proces
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -45,6 +45,8 @@ class CancelTimer(Output, frozen=True):
 
     key: Hashable
 
+
+AnyOutput = TypeVar("AnyOutput")
 
 _TIMERS: Final = frozenset((SetTimer, CancelTimer))
 
@@ -173,21 +175,21 @@ class RandomSource(Protocol):
 class Machine(Protocol):
     """Interface of a machine for the driver and the simulator."""
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         ...
 
 
-def scoped(scope: Hashable, outputs: list[Any]) -> list[Any]:
+def scoped(scope: Hashable, outputs: list[AnyOutput]) -> list[AnyOutput]:
     """Return ``outputs`` with each timer key ``k`` turned into ``(scope, k)``; the rest unchanged."""
     if _TIMERS.isdisjoint(map(type, outputs)):
         return outputs
+    several: list[Any] = outputs
     wrapped: list[Any] = []
-    for output in outputs:
-        kind = type(output)
-        if kind is SetTimer:
+    for output in several:
+        if type(output) is SetTimer:
             wrapped.append(SetTimer((scope, output.key), output.at))
-        elif kind is CancelTimer:
+        elif type(output) is CancelTimer:
             wrapped.append(CancelTimer((scope, output.key)))
         else:
             wrapped.append(output)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from wanderbus.machine import Output
+
+FREE_FAILURES: Final = "logins.free_failures"
 
 
 class Limited(Output, frozen=True):
@@ -19,6 +23,27 @@ class Limited(Output, frozen=True):
     party: str
     reason: str
     count: int = 1
+
+
+class LoginRefused(Output, frozen=True):
+    """Credentials of ``user``, an address of record, from ``source`` were refused because of ``reason``.
+
+    ``count`` is the number of refusals of this user from there since the last success or pause of an hour. ``limit`` is
+    the setting that blocks this attempt or counts the failure. ``by_source`` is true if that limits the source and not
+    the user.
+    """
+
+    user: str
+    reason: str
+    source: str
+    count: int = 1
+    limit: str = FREE_FAILURES
+    by_source: str | None = None
+
+    @property
+    def party(self) -> str:
+        """The limited party: the user, or the source for which all users count together."""
+        return self.by_source or self.user
 
 
 class RefusalRow(msgspec.Struct):

@@ -12,92 +12,109 @@ requests for an id that is not open are ignored, since the connection may just h
 
 from __future__ import annotations
 
-from wanderbus.machine import Address, Input, Output
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    CloseStream,
+    DatagramReceived,
+    Input,
+    Output,
+    SendDatagram,
+    SendOnStream,
+    SetTimer,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+)
+from wanderbus.refusals import Limited
 
 
-class SendMessage(Input, frozen=True):
-    """Deliver ``payload`` once, after all payloads sent before it (X16)."""
+class ConnectionRequest(Input, frozen=True):
+    """Base of all requests about a connection."""
 
     local_id: int
+
+
+class ConnectionReport(Output, frozen=True):
+    """Base of all reports on a connection."""
+
+    local_id: int
+
+
+class SendMessage(ConnectionRequest, frozen=True):
+    """Deliver ``payload`` once, after all payloads sent before it (X16)."""
+
     payload: bytes
 
 
-class Consumed(Input, frozen=True):
+class Consumed(ConnectionRequest, frozen=True):
     """Report that the owner has consumed the next ``messages`` received messages; the peer may send as many again.
 
     It is needed only if the endpoint is configured so; otherwise a message counts as consumed when it is reported.
     """
 
-    local_id: int
     messages: int
 
 
-class FinishSending(Input, frozen=True):
+class FinishSending(ConnectionRequest, frozen=True):
     """End sending: after the last message the peer reports :class:`PeerFinished`."""
 
-    local_id: int
 
-
-class ChangePath(Input, frozen=True):
+class ChangePath(ConnectionRequest, frozen=True):
     """Send to ``remote`` from now on, and repeat all unacknowledged data there at once, with fresh timeout and retries.
 
     Ignored if ``generation`` is below that of the path in use, so that an old path cannot override a new one.
     """
 
-    local_id: int
     remote: Address
     generation: int
 
 
-class MovedHere(Input, frozen=True):
+class MovedHere(ConnectionRequest, frozen=True):
     """Report that this side has a new address; its packets carry ``generation`` from now on (DESIGN 6.1)."""
 
-    local_id: int
     generation: int
 
 
-class Probe(Input, frozen=True):
+class Probe(ConnectionRequest, frozen=True):
     """Check whether the peer answers; on a failed connection an answer is reported as :class:`ProbeAnswered` (D-10)."""
 
-    local_id: int
 
-
-class CloseConnection(Input, frozen=True):
+class CloseConnection(ConnectionRequest, frozen=True):
     """Discard the connection, or an id that was allocated and never opened, without notifying the peer."""
 
-    local_id: int
 
-
-class MessageReceived(Output, frozen=True):
+class MessageReceived(ConnectionReport, frozen=True):
     """The next complete message of the peer; each is reported once, in the order of sending."""
 
-    local_id: int
     payload: bytes
 
 
-class PeerFinished(Output, frozen=True):
+class PeerFinished(ConnectionReport, frozen=True):
     """The peer has sent its last message, and all of them were received."""
 
-    local_id: int
 
-
-class ConnectionFailed(Output, frozen=True):
+class ConnectionFailed(ConnectionReport, frozen=True):
     """Sending failed permanently (SPEC F-06, F-07); ``reason`` is for people.
 
     Nothing is sent or received any more. The id can still be probed until it is closed.
     """
 
-    local_id: int
     reason: str = "the other side does not answer"
 
 
-class ConnectionReset(Output, frozen=True):
+class ConnectionReset(ConnectionReport, frozen=True):
     """The peer does not know the connection, for example after its restart (DESIGN 6.3); the connection is gone."""
 
-    local_id: int
 
-
-class ProbeAnswered(Output, frozen=True):
+class ProbeAnswered(ConnectionReport, frozen=True):
     """The peer of a failed connection answered a :class:`Probe`: it can be reached again."""
 
-    local_id: int
+
+TransportInput = ConnectionRequest | DatagramReceived | StreamReceived | StreamClosed | TimerFired
+"""Inputs of a transport."""
+
+TransportOutput = ConnectionReport | SendDatagram | SendOnStream | CloseStream | SetTimer | CancelTimer | Limited
+"""Outputs of a transport."""
+
+Outputs = list[TransportOutput]

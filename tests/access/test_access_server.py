@@ -30,10 +30,10 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.records import decode_record
+from wanderbus.refusals import LoginRefused
 from wanderbus.simulation.server import BROKER_URI, DOMAIN, SERVER_ADDRESS, SERVER_IP, SimulatedServer, password_of
 from wanderbus.simulation.world import SeededRandom, World
 from wanderbus.sip.authentication.digest import Authenticator, DigestClient
-from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.message import Request, Response, encode_message, parse_message
 from wanderbus.sip.message.sdp import MediaDescription
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -43,7 +45,7 @@ def throw(town: EciTown, *messages: protocol.AgentMessage | bytes, source: Addre
         town.run(0.05)
 
 
-def attach(baseline: Baseline, address: Address, now: float = 0.0) -> list[Input | Output]:
+def attach(baseline: Baseline, address: Address, now: float = 0.0) -> Sequence[Input | Output]:
     """Attach from an address that proves it receives its datagrams."""
     outputs = baseline.step([DatagramReceived(ECI_SOCKET, address, ATTACH)], now)
     (challenge,) = [each.data for each in outputs if isinstance(each, SendDatagram)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -33,19 +33,20 @@ class Watched:
         step, broker_step = access.step, broker.step
         calls: list[list[Input]] = []
 
-        def watched(inputs: Iterable[Input], now: float) -> list[Output]:
+        def watched(inputs: Iterable[Input], now: float) -> Sequence[Output]:
             batch = list(inputs)
             calls.clear()
             outputs = step(batch, now)
             self.batches.append((batch, list(calls), outputs))
             return outputs
 
-        def noted(inputs: Iterable[Input], now: float) -> list[Output]:
+        def noted(inputs: Iterable[Input], now: float) -> Sequence[Output]:
             calls.append(list(inputs))
             return broker_step(calls[-1], now)
 
         monkeypatch.setattr(access, "step", watched)
-        monkeypatch.setattr(access._parts._parts[BROKER], "step", noted)
+        parts = access._parts._parts
+        monkeypatch.setitem(parts, BROKER, (noted, parts[BROKER][1]))
 
 
 def test_design_8_the_log_is_asked_for_before_anything_else(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

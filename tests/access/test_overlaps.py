@@ -10,9 +10,9 @@ import pytest
 from tests.agent.town import Sent, Town, connected
 from wanderbus import protocol
 from wanderbus.access.device_signalling import RENEW_AFTER_S
+from wanderbus.access.parts import USER_AGENT
 from wanderbus.machine import Output
 from wanderbus.mobility.messages import UpdateSession
-from wanderbus.peers.parts import USER_AGENT
 from wanderbus.simulation.server import SERVER_IP
 from wanderbus.sip.message.message import Response
 

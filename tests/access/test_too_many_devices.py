@@ -8,7 +8,7 @@ from tests.agent.town import Phone, Town, connected
 from wanderbus import protocol
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.session_table import SessionTable
-from wanderbus.broker.visitor_limit import limit_reached
+from wanderbus.broker.sessions.visitor_limit import limit_reached
 from wanderbus.client.machine.messages import Ask, ConnectRefused
 from wanderbus.parameters.broker import BrokerConfig
 

@@ -9,11 +9,11 @@ import pytest
 from tests.agent.town import Phone, Town, connected
 from wanderbus.client.machine.core import TRANSPORTS
 from wanderbus.client.machine.messages import AgentStatusChanged, Connect, ConnectRefused, Moved, PublishSettled
-from wanderbus.composition import Part
-from wanderbus.machine import Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.client.machine.states import ChannelState
+from wanderbus.machine import Input, SendDatagram, SetTimer, TimerFired
 from wanderbus.simulation.network import Conditions
 from wanderbus.sip.message.message import Request, parse_message
-from wanderbus.transport import ConnectionReset, SendMessage
+from wanderbus.transport import ConnectionReset, SendMessage, TransportOutput
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_d10_a_channel_that_ends_before_any_data_is_not_replaced_at_once(town: T
     phone = connected(town)
     agent = phone.agent
 
-    def turned_away(given: Sequence[Input], now: float) -> list[Output]:
+    def turned_away(given: Sequence[Input], now: float) -> list[TransportOutput]:
         if any(isinstance(each, SendMessage) for each in given):
             town.world.after(0.001, reset)
         return []
@@ -67,7 +67,7 @@ def test_d10_a_channel_that_ends_before_any_data_is_not_replaced_at_once(town: T
         agent._route_transports([ConnectionReset(agent._channel.local)], town.world.now)
         phone.node.feed([])
 
-    agent._parts.add(TRANSPORTS, Part(turned_away, agent._route_transports))
+    agent._parts.add(TRANSPORTS, turned_away, agent._route_transports)
     start = town.world.now
     phone.publish(1)
     town.run(20.0)
@@ -99,7 +99,7 @@ def test_d10_the_answer_to_the_description_of_a_channel_that_has_ended_is_no_ref
     phone = connected(town)
     phone.move("10.1.0.9")
     town.run(0.001)
-    phone.agent._has_received = False
+    phone.agent._use = ChannelState.OPENED
     phone.agent._route_transports([ConnectionReset(phone.agent._channel.local)], town.world.now)
     phone.node.feed([])
     town.run(5.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -60,7 +60,7 @@ class Face:
         registration = RegistrationManager(watched, listeners, moved=lambda: None)
         self._messages = SIPMessageListener(self.sessions, registration)
 
-    def watch(self, inputs: list[Input], before: Address, outputs: list[Output]) -> None:
+    def watch(self, inputs: Sequence[Input], before: Address, outputs: Sequence[Output]) -> None:
         """Report one step as the facade's stack does, and a new address as its address monitor does."""
         for given in inputs:
             if isinstance(given, AddressChanged) and given.contact[0] != before[0]:
@@ -75,7 +75,7 @@ def faces(monkeypatch: pytest.MonkeyPatch) -> dict[str, Face]:
     made: dict[str, Face] = {}
     step = UserAgent.step
 
-    def watched(agent: UserAgent, inputs: Iterable[Input], now: float) -> list[Output]:
+    def watched(agent: UserAgent, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         face = made.setdefault(canonical_uri(agent._properties.uri), Face(agent))
         taken, before = list(inputs), agent.contact
         outputs = step(agent, taken, now)

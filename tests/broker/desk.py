@@ -158,7 +158,7 @@ class Desk:
 
     def step(self, *inputs: Input) -> list[Output]:
         """Step the broker without executing its outputs."""
-        return self.broker.step([ClockRead(self.wall_us), *inputs], self.now)
+        return list(self.broker.step([ClockRead(self.wall_us), *inputs], self.now))
 
     def give(self, *inputs: Input) -> None:
         """Step the broker and execute its outputs in order."""

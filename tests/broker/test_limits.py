@@ -10,7 +10,7 @@ import pytest
 from tests.broker.desk import ALICE, BOB
 from tests.broker.office import ADAM, OLGA, ROLES, Office, inspected, refusal, with_queue
 from wanderbus.broker.messages import ServerAnswered, ServerAsked
-from wanderbus.broker.visitor_limit import limit_reached
+from wanderbus.broker.sessions.visitor_limit import limit_reached
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 from wanderbus.protocol import Attach, Inspect
 from wanderbus.refusals import Limited

@@ -17,13 +17,13 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
-from wanderbus.peers.parts import SERVER_LINKS
+from wanderbus.peers.parts import SERVER_SOCKET
 from wanderbus.peers.server_traffic import FIRST_LINK
 from wanderbus.server.broker_role import BrokerRole
 from wanderbus.server.event_domain_member import EventDomainMember
 from wanderbus.server.ports import Bound
 
-_WAKE = DatagramReceived(SERVER_LINKS, ("127.0.0.1", 0), b"")
+_WAKE = DatagramReceived(SERVER_SOCKET, ("127.0.0.1", 0), b"")
 
 
 class InProcessLinks:

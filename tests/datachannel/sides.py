@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -59,13 +59,13 @@ class Side:
         self.node = Node("side", self, {}, world, network, self.reports.append, fingerprint=fingerprint)
         self.bind()
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         return self.transports.step(inputs, now)
 
     def bind(self) -> None:
         self.node.rebind({DATA_SOCKET: self.address}, {STREAM_SOCKET: self.address})
 
-    def ask(self, inputs: list[Input]) -> None:
+    def ask(self, inputs: Sequence[Input]) -> None:
         if inputs:
             self.node.perform(self.step(inputs, self.world.now))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -128,7 +129,7 @@ class Streaming:
     def __init__(self) -> None:
         properties = Properties(uri="alice@example.org", server=SERVER, transport="TCP", keep_alive_s=100.0)
         self.agent = UserAgent(properties, SeededRandom("streaming"), contact=("10.0.2.1", 5060))
-        self.outputs: list[Output] = []
+        self.outputs: Sequence[Output] = ()
         self.give(Start(), now=0.0)
 
     def give(self, *inputs: Input, now: float) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.mobility.world import DOMAIN, SERVER, Node, Phone, SeededRandom, Talk, World, established, media_at, settled
 from wanderbus.machine import Address
+from wanderbus.refusals import LoginRefused
 from wanderbus.sip.authentication.digest import DigestClient
-from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import SessionDescription
 from wanderbus.sip.transaction.transaction_layer import ResponseReceived, SendRequest, TransactionLayer

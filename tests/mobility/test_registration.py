@@ -5,7 +5,7 @@ SPEC D).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -30,7 +30,7 @@ class BrokenServer:
     def __init__(self) -> None:
         self._layer = TransactionLayer(SeededRandom("broken"))
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         outputs = []
         for output in self._layer.step(inputs, now):
             if isinstance(output, RequestReceived):
@@ -184,7 +184,7 @@ class Registrar(BrokenServer):
         self._answers = list(answers)
         self.asked: list[int | None] = []
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         outputs = []
         for output in self._layer.step(inputs, now):
             if isinstance(output, RequestReceived):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.sip.transaction_world import SeededRandom, make_request, wire
@@ -31,13 +33,13 @@ def invite(number: int) -> bytes:
     return wire(large, f"SIP/2.0/UDP 203.0.113.9;branch=z9hG4bK{number}")
 
 
-def statuses(outputs: list[Output]) -> list[int]:
+def statuses(outputs: Sequence[Output]) -> list[int]:
     found = [parse_message(each.data) for each in outputs if isinstance(each, SendDatagram)]
     return [each.status for each in found if isinstance(each, Response)]
 
 
 def answers(broker: UserAgent, source: Address, count: int) -> tuple[list[int], list[Output]]:
-    outputs = [
+    outputs: list[Output] = [
         output
         for number in range(count)
         for output in broker.step([DatagramReceived("sip", source, invite(number))], 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count, pairwise
 
 import msgspec
@@ -98,7 +98,7 @@ class Domain:
         self.world.run(until)
         self.world.now = until
 
-    def inject(self, data: bytes, destination: str, source: Address = ("203.0.113.6", 66)) -> list[Output]:
+    def inject(self, data: bytes, destination: str, source: Address = ("203.0.113.6", 66)) -> Sequence[Output]:
         """Deliver a datagram at once; return the outputs."""
         outputs = self.machines[destination].step([DatagramReceived(SOCKET, source, data)], self.world.now)
         self.nodes[destination].perform(outputs)

@@ -123,7 +123,7 @@ def test_messages_about_owners_are_reported_as_consumed() -> None:
     links: Any = SimpleNamespace(step=step)
     directory = Directory(ChannelGroups(b"key", 1), first_table(1, ("s2",), b"key"))
     leaders = LeaderSessions(OwnChannels(directory, "s2"), epoch=1, positions={})
-    parts = Composition()
+    parts = Composition[Output]()
     owners = SessionOwners(("s1",), BrokerState("s2", 1), "sip:broker@10.0.0.2")
     traffic = ServerTraffic(parts, ServerParts("s2", links, leaders), DOMAIN, owners)
     asked = ServerMessageReceived(9, "s1", encode(OwnerAsked(1, ALICE)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wanderbus.refusal_table import ENTRIES_MAX, OTHERS
-from wanderbus.refusals import Limited
+from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.runtime.limit_log import LINES_MAX, QUIET_S, Refusals
-from wanderbus.sip.authentication.verdicts import LoginRefused
 
 ALICE = LoginRefused("sip:alice@localhost", "Wrong", "192.0.2.1")
 

@@ -17,7 +17,6 @@ from wanderbus.broker.engine import matched_delivery
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.links import Links, _losses
 from wanderbus.broker.patterns.detections import Detections
-from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish import acceptance
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.queues import displacement, queue_bounds, queue_limits
@@ -29,7 +28,8 @@ from wanderbus.broker.queues.queue_policies import QueuePolicies
 from wanderbus.broker.reader_windows import ReaderWindows
 from wanderbus.broker.readers import Link, Reader
 from wanderbus.broker.restrictions.restriction_check import blocked_by
-from wanderbus.broker.session_ends import SessionEnds
+from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state import engine_events
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
@@ -433,7 +433,7 @@ def give_again_what_others_took(patch: Patch) -> None:
 
 def let_the_newest_give_way(patch: Patch) -> None:
     """SPEC X40: the device that was connected last gives way to another one."""
-    patch.setattr("wanderbus.broker.session_ends._away_since_us", lambda row: -(row.away_since_us or 0))
+    patch.setattr("wanderbus.broker.sessions.session_ends._away_since_us", lambda row: -(row.away_since_us or 0))
 
 
 def forget_the_counters_of_the_past(patch: Patch) -> None:

@@ -9,9 +9,8 @@ import pytest
 
 from wanderbus.machine import Address, CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 from wanderbus.parameters.signalling import FloodLimits
-from wanderbus.refusals import Limited
+from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.authentication.digest import DigestClient
-from wanderbus.sip.authentication.verdicts import LoginRefused
 from wanderbus.sip.message.message import Message, Request, Response, encode_message, parse_message
 from wanderbus.sip.proxy.bindings import BindingChanged, BindingsWritten
 from wanderbus.sip.proxy.routing_script import RoutingFailed

@@ -25,6 +25,7 @@ from wanderbus.access.baseline import ECI_SOCKET, Baseline
 from wanderbus.access.device_signalling import DeviceSignalling
 from wanderbus.access.link_traffic import LinkTraffic, consumed_units
 from wanderbus.access.messages import DevicesRestored
+from wanderbus.access.parts import BASELINE, TRANSPORTS, USER_AGENT
 from wanderbus.access.session_channels import SessionChannels
 from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.core import Broker
@@ -40,7 +41,7 @@ from wanderbus.broker.messages import (
     ServerAnswered,
 )
 from wanderbus.broker.rollback.messages import ServerStarted
-from wanderbus.composition import Composition, Part
+from wanderbus.composition import Composition
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET, Transports
 from wanderbus.machine import (
     Address,
@@ -60,11 +61,18 @@ from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.peers.parts import BASELINE, BROKER, DECENTRALISED_INTEREST, SERVER_LINKS, TRANSPORTS, USER_AGENT
+from wanderbus.peers.messages import ServerLinksInput
+from wanderbus.peers.parts import (
+    BROKER,
+    DECENTRALISED_INTEREST,
+    SERVER_LINKS,
+    SERVER_SOCKET,
+)
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import ServerTraffic
 from wanderbus.peers.session_owners import SessionOwners
 from wanderbus.sip.authentication.digest import Authenticator
+from wanderbus.transport import TransportInput
 
 __all__ = ["DATA_SOCKET", "ECI_SOCKET", "SIP_SOCKET", "STREAM_SOCKET", "AccessServer"]
 
@@ -133,7 +141,7 @@ class AccessServer:
             encryption=encryption,
         )
         self._sessions = SessionTable()
-        self._parts = Composition()
+        self._parts = Composition[Output]()
         self._signalling = DeviceSignalling(
             self._parts, self._user_agent, broker, self._sessions, channels, asks_owner=servers is not None
         )
@@ -147,18 +155,19 @@ class AccessServer:
             consumed_units(rudp, tcp),
             self._servers,
         )
-        self._parts.add(USER_AGENT, Part(self._user_agent.step, self._signalling.route))
-        self._parts.add(TRANSPORTS, Part(self._transports.step, traffic.route_transports, has_scope=False))
-        self._parts.add(BROKER, Part(broker.step, traffic.route_broker))
+        self._parts.add(USER_AGENT, self._user_agent.step, self._signalling.route)
+        self._parts.add(TRANSPORTS, self._transports.step, traffic.route_transports)
+        self._parts.add(BROKER, broker.step, traffic.route_broker)
         if baseline is not None:
-            self._parts.add(BASELINE, Part(baseline.step, traffic.route_baseline))
+            self._parts.add(BASELINE, baseline.step, traffic.route_baseline)
 
     def start(self, wall_us: int, now: float, rolled_back: str = "") -> list[Output]:
         """Begin to serve: register, restore the sessions of the log, and renew them paced.
 
         ``rolled_back`` says how it is known that the log is an earlier copy of itself, "" if nothing says so.
         """
-        self._parts.give(BROKER, [ClockRead(wall_us), ServerStarted(rolled_back)])
+        self._parts.precede(BROKER, ClockRead(wall_us))
+        self._parts.give(BROKER, [ServerStarted(rolled_back)])
         self._parts.give(USER_AGENT, [sip.Start()])
         self._parts.run(now)
         self._signalling.restore(now)
@@ -176,14 +185,14 @@ class AccessServer:
         Datagrams come last, as one batch of the transports and one of the links between servers; every other input is
         finished before the next one.
         """
-        for_transports: list[Input] = []
-        for_servers: list[Input] = []
+        for_transports: list[TransportInput] = []
+        for_servers: list[ServerLinksInput] = []
         for given in inputs:
             if type(given) is ClockRead:
                 self._parts.precede(BROKER, given)
             elif self._transports.takes(given):
                 for_transports.append(given)
-            elif self._servers is not None and type(given) is DatagramReceived and given.socket == SERVER_LINKS:
+            elif self._servers is not None and type(given) is DatagramReceived and given.socket == SERVER_SOCKET:
                 for_servers.append(given)
             else:
                 self._sort(given, now)

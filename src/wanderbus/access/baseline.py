@@ -23,7 +23,7 @@ from typing import Final
 
 from wanderbus import protocol
 from wanderbus.access.attached_address import AttachedAddress
-from wanderbus.access.messages import DevicesRestored
+from wanderbus.access.messages import BaselineOutput, DevicesRestored
 from wanderbus.broker.messages import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import DeviceRow
 from wanderbus.errors import RemoteProtocolError
@@ -68,9 +68,9 @@ class Baseline:
         """Address of each link, including leaving links whose last answer is not sent yet."""
         self._links_opened = 0
         self._tally = Tally()
-        self._outputs: list[Input | Output] = []
+        self._outputs: list[BaselineOutput] = []
 
-    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[BaselineOutput]:
         """Process datagrams, the idle timer, the broker's outputs for these links, and its devices after a restart."""
         for given in inputs:
             match given:

@@ -13,21 +13,22 @@ from typing import Final
 from wanderbus.access.connect_pacing import ConnectPacing
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.messages import BrokerRegistered, BrokerUnregistered, ChannelRefused
+from wanderbus.access.parts import TRANSPORTS, USER_AGENT
 from wanderbus.access.session_channels import SessionChannels
 from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import DialogChanged, LinkClosed, LinkOpened
+from wanderbus.broker.signals import BrokerInput
 from wanderbus.broker.state.rows import device_key
 from wanderbus.composition import Composition
 from wanderbus.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, StateCorrupt
-from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
+from wanderbus.machine import CancelTimer, CloseStream, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.mobility import messages as sip
 from wanderbus.mobility.session.session import RemoteMediaStatus
 from wanderbus.mobility.user_agent import UserAgent
 from wanderbus.peers.owner_messages import CallRedirected, CallServed, OwnerWanted
-from wanderbus.peers.parts import BROKER, OWNERS, TRANSPORTS, USER_AGENT
-from wanderbus.refusals import Limited
-from wanderbus.sip.authentication.verdicts import LoginRefused
+from wanderbus.peers.parts import BROKER, OWNERS
+from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription, receives
 from wanderbus.transport import Probe, SendMessage
 
@@ -52,7 +53,7 @@ class DeviceSignalling:
 
     def __init__(
         self,
-        parts: Composition,
+        parts: Composition[Output],
         user_agent: UserAgent,
         broker: Broker,
         sessions: SessionTable,
@@ -87,7 +88,7 @@ class DeviceSignalling:
                 self._parts.emit(SetTimer(("renew", identity), at))
                 at += RENEW_PACE_S
 
-    def route(self, outputs: list[Output], now: float) -> None:
+    def route(self, outputs: list[sip.UserAgentOutput], now: float) -> None:
         """Route all outputs of one step of the user agent."""
         for output in outputs:
             match output:
@@ -194,7 +195,7 @@ class DeviceSignalling:
             self._parts.give(TRANSPORTS, self.probes(session.user))
             raise refusal
 
-    def probes(self, user: str) -> list[Input]:
+    def probes(self, user: str) -> list[Probe]:
         """Return the checks whether the devices of ``user`` still answer: a device may have gone unnoticed (G-02)."""
         return [Probe(each.channel.local) for each in self._sessions.of_user(user) if each.channel.local]
 
@@ -235,7 +236,7 @@ class DeviceSignalling:
             # Behind a NAT of our own, packets come in only after a packet went out.
             self._parts.give(TRANSPORTS, [Probe(local_id)])
         address = f"{remote.address[0]}:{remote.address[1]}"
-        for_broker: list[Input] = []
+        for_broker: list[BrokerInput] = []
         if opened or session.fresh:
             session.fresh = False
             for_broker.append(LinkOpened(self._sessions.new_link(session), session.user, session.device))
@@ -273,9 +274,8 @@ class DeviceSignalling:
         self._parts.give(TRANSPORTS, session.channel.close())
 
     def _unbind(self, session: DeviceSession, reason: str) -> None:
-        self._parts.give(
-            BROKER, [LinkClosed(session.link, reason), DialogChanged(session.user, session.device, "", b"")]
-        )
+        ended: list[BrokerInput] = [LinkClosed(session.link, reason)]
+        self._parts.give(BROKER, [*ended, DialogChanged(session.user, session.device, "", b"")])
 
 
 def _device_of(offer: sip.SessionOffered) -> str:

@@ -11,6 +11,8 @@ import msgspec
 
 from wanderbus.access.device_session import DeviceSession
 from wanderbus.access.device_signalling import DeviceSignalling
+from wanderbus.access.messages import BaselineOutput
+from wanderbus.access.parts import BASELINE, TRANSPORTS
 from wanderbus.access.session_table import SessionTable
 from wanderbus.broker.core import Broker
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
@@ -28,21 +30,31 @@ from wanderbus.broker.messages import (
     InterestChanged,
     LinkClosed,
     LinkDropped,
+    LinkOpened,
     MessageArrived,
     RoutesAnswered,
     SendOnLink,
     SendToLeader,
     ServerAsked,
 )
+from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
 from wanderbus.composition import Composition
 from wanderbus.datachannel import Transports
 from wanderbus.hosts import network_of
 from wanderbus.machine import CancelTimer, CloseStream, Input, Output, SendDatagram, SendOnStream, SetTimer
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.peers.parts import BASELINE, BROKER, TRANSPORTS
+from wanderbus.peers.parts import BROKER
 from wanderbus.peers.server_traffic import ServerTraffic
 from wanderbus.refusals import Limited
-from wanderbus.transport import ConnectionFailed, ConnectionReset, Consumed, MessageReceived, SendMessage
+from wanderbus.transport import (
+    ConnectionFailed,
+    ConnectionReset,
+    Consumed,
+    MessageReceived,
+    SendMessage,
+    TransportInput,
+    TransportOutput,
+)
 
 CONSUMED_UNITS: Final = 64
 """Weight of processed messages after which the endpoints are informed, if nothing else is sent meanwhile."""
@@ -66,7 +78,7 @@ class LinkTraffic:
 
     def __init__(
         self,
-        parts: Composition,
+        parts: Composition[Output],
         transports: Transports,
         broker: Broker,
         sessions: SessionTable,
@@ -82,9 +94,9 @@ class LinkTraffic:
         self._consumed_units = consumed_units
         self._servers = servers
 
-    def route_transports(self, outputs: list[Output], now: float) -> None:
+    def route_transports(self, outputs: list[TransportOutput], now: float) -> None:
         """Pass everything that arrived to the broker as one batch."""
-        arrived: list[Input] = []
+        arrived: list[MessageArrived | LinkClosed] = []
         by_connection = self._sessions.by_connection
         for output in outputs:
             match output:
@@ -99,7 +111,7 @@ class LinkTraffic:
                     arrived += self._on_connection_lost(connection, "the agent was restarted")
         self._parts.give(BROKER, arrived)
 
-    def _on_connection_lost(self, connection: int, reason: str) -> list[Input]:
+    def _on_connection_lost(self, connection: int, reason: str) -> list[LinkClosed]:
         """Set the media status to DISCONNECTED after a failure; the SIP status stays (SPEC C-14, G-02).
 
         The connection is forgotten, not probed: an agent that did not notice gets a reset for its next packet.
@@ -111,12 +123,13 @@ class LinkTraffic:
         self._signalling.set_disconnected([session])
         return [LinkClosed(session.link, reason)]
 
-    def route_broker(self, outputs: list[Output], now: float) -> None:
+    def route_broker(self, outputs: list[BrokerOutput], now: float) -> None:
         """Send the broker's messages as one batch; after that, end the sessions of dropped links."""
-        for_transports: list[Input] = []
-        for_baseline: list[Output] = []
-        for_servers: list[Output] = []
-        for_leaders: list[Output] = []
+        for_transports: list[TransportInput] = []
+        for_baseline: list[SendOnLink | LinkDropped] = []
+        for_servers: list[SendOnLink | LinkDropped] = []
+        for_leaders: list[ForLeaders] = []
+        for_interest: list[ForInterest] = []
         dropped: list[tuple[DeviceSession, str]] = []
         by_link = self._sessions.by_link
         for output in outputs:
@@ -142,10 +155,12 @@ class LinkTraffic:
                         for_servers.append(output)
                 case ForwardPublish() | InterestChanged() | ArrivalMatched() | ArrivalsTaken() | ArrivalsWanted():
                     for_leaders.append(output)
-                case DecentralisedInterestChanged() | DecentralisedArrivalMatched() | RoutesAnswered():
+                case AskLeader() | SendToLeader():
                     for_leaders.append(output)
-                case AdvertisementsChanged() | AskLeader() | SendToLeader():
-                    for_leaders.append(output)
+                case DecentralisedInterestChanged() | AdvertisementsChanged() | DecentralisedArrivalMatched():
+                    for_interest.append(output)
+                case RoutesAnswered():
+                    for_interest.append(output)
                 case Append():
                     self._parts.emit_first(output)
                 case DevicesDoubted(user=user):
@@ -156,14 +171,15 @@ class LinkTraffic:
                     self._parts.emit(output)
         if closed := self._broker.take_closed_links():
             self._signalling.set_disconnected([by_link[link] for link in closed if link in by_link])
-        self._parts.give(TRANSPORTS, for_transports + self._consumed(is_due=bool(for_transports)))
+        for_transports += self._consumed(is_due=bool(for_transports))
+        self._parts.give(TRANSPORTS, for_transports)
         self._parts.give(BASELINE, for_baseline)
         if self._servers is not None:
-            self._servers.give_broker_outputs(for_servers, for_leaders)
+            self._servers.give_broker_outputs(for_servers, for_leaders, for_interest)
         for session, reason in dropped:
             self._signalling.end(session, reason)
 
-    def _consumed(self, *, is_due: bool) -> list[Input]:
+    def _consumed(self, *, is_due: bool) -> list[Consumed]:
         """Return how many messages the broker has processed, if that is due or enough are."""
         if not is_due and self._broker.done_units < self._consumed_units:
             return []
@@ -179,9 +195,9 @@ class LinkTraffic:
         address = None if session is None else self._transports.proved_address(session.channel.local)
         return () if session is None or address is None or session.channel.relayed else (network_of(address[0]),)
 
-    def route_baseline(self, outputs: list[Input | Output], now: float) -> None:
+    def route_baseline(self, outputs: list[BaselineOutput], now: float) -> None:
         """Pass the messages of addresses to the broker as one batch."""
-        for_broker: list[Input] = []
+        for_broker: list[LinkOpened | MessageArrived] = []
         for output in outputs:
             if isinstance(output, Input):
                 for_broker.append(output)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wanderbus.broker.messages import LinkDropped, LinkOpened, MessageArrived, SendOnLink
 from wanderbus.broker.state.state import DeviceRow
-from wanderbus.machine import Input, Output
+from wanderbus.machine import DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
+from wanderbus.refusals import Limited
 
 
 class DevicesRestored(Input, frozen=True):
@@ -29,3 +31,10 @@ class ChannelRefused(Output, frozen=True):
     user: str
     reason: str
     limit: str | None = None
+
+
+BaselineInput = DatagramReceived | TimerFired | SendOnLink | LinkDropped | DevicesRestored
+"""Inputs of the original ECI."""
+
+BaselineOutput = LinkOpened | MessageArrived | SendDatagram | SetTimer | Limited
+"""Outputs of the original ECI: inputs of the broker, and outputs of the access server."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -340,7 +340,7 @@ class ChannelSocket:
         if self._channels.pop(channel._local_id, None) is not None:
             self._driver.feed(CloseConnection(channel._local_id))
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Sequence[Output]:
         """Step the machine; then let the watched channels check their conditions."""
         outputs = self.endpoint.step(inputs, now)
         for channel in list(self._watched):

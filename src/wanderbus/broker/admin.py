@@ -23,11 +23,11 @@ from wanderbus.broker.interest.phase_counts import PhaseCounts
 from wanderbus.broker.links import Links
 from wanderbus.broker.listings import ANSWER_BYTES_MAX, ROWS_MAX, Listings, Row, encoded_row, listing
 from wanderbus.broker.messages import LinkDropped, ServerAnswered, ServerAsked
-from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues.queue_items import Queued
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.route_rows import advertisement_rows, route_rows
-from wanderbus.broker.session_ends import SessionEnds
+from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState

@@ -17,7 +17,6 @@ from wanderbus.broker.disconnection import DisconnectionHook
 from wanderbus.broker.engine.events import EngineEvents
 from wanderbus.broker.engine.matched_delivery import MatchedDelivery
 from wanderbus.broker.engine.requests import EngineRequests
-from wanderbus.broker.handover import Handover
 from wanderbus.broker.history.catch_up import CatchUp
 from wanderbus.broker.history.channel_history import ChannelHistory
 from wanderbus.broker.history.leader_pieces import LeaderPieces
@@ -61,7 +60,6 @@ from wanderbus.broker.messages import (
 )
 from wanderbus.broker.patterns.detections import Detections
 from wanderbus.broker.permissions import Permissions
-from wanderbus.broker.presence import Presence
 from wanderbus.broker.publish.acceptance import DISK_FULL
 from wanderbus.broker.publish.delivery import Delivery
 from wanderbus.broker.publish.publishing import PublisherMessage, Publishing
@@ -83,7 +81,11 @@ from wanderbus.broker.servers.leader_messages import InterestMerged, LeaderTroub
 from wanderbus.broker.servers.route_index import RouteIndex
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.servers.settled_interest import SettledInterest
-from wanderbus.broker.session_ends import SessionEnds
+from wanderbus.broker.sessions.handover import Handover
+from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.session_ends import SessionEnds
+from wanderbus.broker.sessions.visitor_limit import UserDevice
+from wanderbus.broker.signals import BrokerOutput
 from wanderbus.broker.state.broker_clock import BrokerClock
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import HISTORY_FAILED
@@ -93,11 +95,10 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscribe_pacing import SubscribePacing
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.broker.unread_warnings import UnreadWarnings
-from wanderbus.broker.visitor_limit import UserDevice
 from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
-from wanderbus.machine import ClockRead, Input, Output, SetTimer, TimerFired
+from wanderbus.machine import ClockRead, Input, SetTimer, TimerFired
 from wanderbus.matching import Kernel
 from wanderbus.parameters.broker import BrokerConfig, setting_of
 
@@ -186,11 +187,11 @@ class Broker:
         """Requests to the matching engine."""
         self._admin = Admin(state, journal, links, self._presence, self._ends, config, self.engine, phases)
         self._channel_history = ChannelHistory(state, journal, links, config, channels, below, self._questions)
-        self.diagnostics = self._make_diagnostics(links)
+        self.diagnostics = self._make_diagnostics()
 
-    def _make_diagnostics(self, links: Links) -> Diagnostics:
+    def _make_diagnostics(self) -> Diagnostics:
         return Diagnostics(
-            links,
+            self._links,
             self._settled,
             self._decentralised,
             events=self._forwarding,
@@ -292,7 +293,7 @@ class Broker:
         refused = self._presence.refusal(user, device, others, present)
         return None if refused is None else LimitExceeded(refused.reason, setting_of(refused.limit or ""))
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> list[BrokerOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         self._links.begin_step(now)
         self._backlog.begin()

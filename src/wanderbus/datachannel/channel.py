@@ -18,9 +18,9 @@ from wanderbus.datachannel.transports import Transports
 from wanderbus.datachannel.trust import Parties
 from wanderbus.errors import RemoteProtocolError, SIPParseError
 from wanderbus.hosts import is_single_host, may_be_peer
-from wanderbus.machine import Address, Input
+from wanderbus.machine import Address
 from wanderbus.sip.message.sdp import MediaDescription
-from wanderbus.transport import ChangePath, CloseConnection, MovedHere, Probe
+from wanderbus.transport import ChangePath, CloseConnection, ConnectionRequest, MovedHere, Probe
 
 if TYPE_CHECKING:
     from wanderbus.rudp.keys import KeyPair
@@ -107,7 +107,7 @@ class DataChannel:
             raise SIPParseError(f"the data channel is described at {end.address[0]}, where the {other} cannot be", 488)
         return end
 
-    def offer(self) -> list[Input]:
+    def offer(self) -> list[ConnectionRequest]:
         """Set :attr:`local` to the id to offer: the live connection's, or a fresh one."""
         if self.remote is not None:
             return []
@@ -115,7 +115,7 @@ class DataChannel:
         self.local, self._keys = self._fresh(self.protocol)
         return _closing(former)
 
-    def agreed(self, remote: ChannelEnd) -> tuple[bool, list[Input]]:
+    def agreed(self, remote: ChannelEnd) -> tuple[bool, list[ConnectionRequest]]:
         """Process the answer ``remote`` to our offer; return whether it is a new connection, and the inputs.
 
         :raises RemoteProtocolError: its key cannot be used, or there was no offer
@@ -124,7 +124,7 @@ class DataChannel:
             raise SIPParseError("the answer has a data channel, but none was offered", 488)
         return self._settle(remote, self.local, self._keys)
 
-    def accept(self, remote: ChannelEnd) -> tuple[bool, list[Input]]:
+    def accept(self, remote: ChannelEnd) -> tuple[bool, list[ConnectionRequest]]:
         """Accept the offer of ``remote``, to be answered with :attr:`local`; return and raise as :meth:`agreed`."""
         if self._lives(remote):
             return self._settle(remote, self.local, self._keys)
@@ -135,7 +135,7 @@ class DataChannel:
             self._transports.release(fresh)
             raise
 
-    def moved(self) -> list[Input]:
+    def moved(self) -> list[ConnectionRequest]:
         """Report that this side has a new address."""
         self._generation += 1
         return [] if self.remote is None else [MovedHere(self.local, self._generation)]
@@ -144,7 +144,7 @@ class DataChannel:
         """Record that sending failed: the next agreement is a new connection, and this one can be probed until then."""
         self.failed, self.local, self.remote, self._keys = self.local, 0, None, None
 
-    def probe(self) -> list[Input]:
+    def probe(self) -> list[ConnectionRequest]:
         """Check whether the peer answers on the failed connection again (SPEC D-10)."""
         return [Probe(self.failed)] if self.failed else []
 
@@ -152,12 +152,12 @@ class DataChannel:
         """Bind the channel to another SIP session, after the previous one was abandoned."""
         self.parties, self._peer_generation = parties, 0
 
-    def abandon(self) -> list[Input]:
+    def abandon(self) -> list[ConnectionRequest]:
         """Discard the agreement, since the SIP session has ended; a failed connection can still be probed."""
         former, self.local, self.remote, self._keys = self.local, 0, None, None
         return _closing(former)
 
-    def use(self, protocol: Protocol, *, relayed: bool) -> list[Input]:
+    def use(self, protocol: Protocol, *, relayed: bool) -> list[ConnectionRequest]:
         """Choose the path of the next offer; if the ``protocol`` changes, discard the connection, and a failed one."""
         self.relayed = relayed
         if protocol == self.protocol:
@@ -165,12 +165,12 @@ class DataChannel:
         self.protocol = protocol
         return self.close()
 
-    def close(self) -> list[Input]:
+    def close(self) -> list[ConnectionRequest]:
         """Discard the connection, and the failed one."""
         former, self.failed = self.failed, 0
         return [*self.abandon(), *_closing(former)]
 
-    def _settle(self, remote: ChannelEnd, local: int, keys: KeyPair | None) -> tuple[bool, list[Input]]:
+    def _settle(self, remote: ChannelEnd, local: int, keys: KeyPair | None) -> tuple[bool, list[ConnectionRequest]]:
         if self.parties.role == "broker":
             self.relayed = remote.relayed
         if self._lives(remote):
@@ -205,7 +205,7 @@ class DataChannel:
         return self._transports.allocate(protocol), keys
 
 
-def _closing(*ids: int) -> list[Input]:
+def _closing(*ids: int) -> list[ConnectionRequest]:
     return [CloseConnection(local_id) for local_id in ids if local_id]
 
 

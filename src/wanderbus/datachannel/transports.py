@@ -13,7 +13,7 @@ them. A server loads both at its start (:meth:`Transports.load`), because loadin
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, TypeGuard, cast
 
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel.description import DATA_SOCKET, STREAM_SOCKET, ChannelEnd, Protocol
@@ -22,19 +22,24 @@ from wanderbus.machine import (
     Address,
     DatagramReceived,
     Input,
-    Output,
     RandomSource,
     StreamClosed,
     StreamReceived,
     TimerFired,
 )
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
-from wanderbus.transport import CloseConnection
+from wanderbus.transport import CloseConnection, ConnectionRequest, TransportInput, TransportOutput
 
 if TYPE_CHECKING:
     from wanderbus.datachannel.over_tcp import TcpCarrier
     from wanderbus.datachannel.over_udp import UdpCarrier
     from wanderbus.rudp.keys import KeyPair
+
+UDP: Final = Part[TransportInput, TransportOutput](DATA_SOCKET)
+TCP: Final = Part[TransportInput, TransportOutput](STREAM_SOCKET)
+"""Endpoints; their timers have the names of their sockets."""
+
+FromNetwork = DatagramReceived | StreamReceived | StreamClosed | TimerFired
 
 
 class Transports:
@@ -62,7 +67,7 @@ class Transports:
         self._tcp: TcpCarrier | None = None
         self._over_tcp: set[int] = set()
         """Ids of TCP connections; all other ids belong to reliable UDP."""
-        self._parts = Composition()
+        self._parts = Composition[TransportOutput]()
         """The endpoints that are loaded."""
 
     @property
@@ -72,7 +77,7 @@ class Transports:
             from wanderbus.datachannel.over_udp import UdpCarrier
 
             self._udp = UdpCarrier(self._random, self._rudp_config, self._reset_key)
-            self._parts.add(DATA_SOCKET, Part(self._udp.endpoint.step, self._route))
+            self._parts.add(UDP, self._udp.endpoint.step, self._route)
         return self._udp
 
     @property
@@ -82,7 +87,7 @@ class Transports:
             from wanderbus.datachannel.over_tcp import TcpCarrier
 
             self._tcp = TcpCarrier(self._random, self._tcp_config, self.fingerprint)
-            self._parts.add(STREAM_SOCKET, Part(self._tcp.endpoint.step, self._route))
+            self._parts.add(TCP, self._tcp.endpoint.step, self._route)
         return self._tcp
 
     def load(self, *, udp: bool = True, tcp: bool = True) -> None:
@@ -94,7 +99,7 @@ class Transports:
         """Return keys for one sealed connection over reliable UDP."""
         return self.udp.fresh_keys()
 
-    def opening(self, local: int, remote: ChannelEnd, keys: KeyPair | None, parties: Parties) -> Input:
+    def opening(self, local: int, remote: ChannelEnd, keys: KeyPair | None, parties: Parties) -> ConnectionRequest:
         """Return the input that opens the connection from ``local`` to ``remote``."""
         if remote.protocol == "UDP":
             return self.udp.opening(local, remote, keys, parties)
@@ -134,7 +139,7 @@ class Transports:
             return self.tcp.endpoint.proved_address(local_id)
         return None if self._udp is None else self._udp.endpoint.proved_address(local_id)
 
-    def takes(self, given: Input) -> bool:
+    def takes(self, given: Input) -> TypeGuard[FromNetwork]:
         """Return whether ``given`` is input from the network for one of the endpoints."""
         match given:
             case DatagramReceived(socket=name):
@@ -143,33 +148,31 @@ class Transports:
                 return name in (DATA_SOCKET, STREAM_SOCKET)
         return False
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> list[TransportOutput]:
         """Process a batch of inputs at monotonic second ``now``; each endpoint gets its own inputs in order.
 
         :raises LimitExceeded: a message to send is too long; nothing of its endpoint's batch was done.
         """
-        over_udp: list[Input] = []
-        over_tcp: list[Input] = []
+        over_udp: list[TransportInput] = []
+        over_tcp: list[TransportInput] = []
         for given in inputs:
-            kind = type(given)
-            if kind is DatagramReceived:
+            if type(given) is DatagramReceived:
                 over_udp.append(given)
-            elif kind is StreamReceived or kind is StreamClosed:
-                over_tcp.append(given)
-            elif kind is TimerFired:
-                scope, key = cast(tuple[str, Hashable], cast(TimerFired, given).key)
+            elif isinstance(given, ConnectionRequest):
+                (over_tcp if given.local_id in self._over_tcp else over_udp).append(given)
+                if type(given) is CloseConnection:
+                    self._over_tcp.discard(given.local_id)
+            elif type(given) is TimerFired:
+                scope, key = cast(tuple[str, Hashable], given.key)
                 (over_udp if scope == DATA_SOCKET else over_tcp).append(TimerFired(key))
-            else:
-                local_id: int = given.local_id  # type: ignore[attr-defined]
-                (over_tcp if local_id in self._over_tcp else over_udp).append(given)
-                if kind is CloseConnection:
-                    self._over_tcp.discard(local_id)
+            elif type(given) is StreamReceived or type(given) is StreamClosed:
+                over_tcp.append(given)
         self.load(udp=bool(over_udp), tcp=bool(over_tcp))
-        self._parts.give(DATA_SOCKET, over_udp)
-        self._parts.give(STREAM_SOCKET, over_tcp)
+        self._parts.give(UDP, over_udp)
+        self._parts.give(TCP, over_tcp)
         self._parts.run(now)
         return self._parts.take_outputs()
 
-    def _route(self, outputs: list[Output], now: float) -> None:
+    def _route(self, outputs: list[TransportOutput], now: float) -> None:
         """Emit everything: the endpoints do not use each other."""
         self._parts.emit(*outputs)

@@ -6,11 +6,11 @@ reach, checks requests with :mod:`.checked_admission`; no agent needs to load th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from wanderbus.machine import DatagramReceived, Output, StreamClosed, StreamReceived
+from wanderbus.machine import DatagramReceived, StreamClosed, StreamReceived
 from wanderbus.mobility.composer import Composer
-from wanderbus.mobility.session.calls import Effect
+from wanderbus.mobility.messages import Effect, UserAgentOutput
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.transaction.transaction_layer import RequestReceived, TransactionLayer
 
@@ -26,7 +26,7 @@ class Admission:
     def note(self, item: StreamReceived | StreamClosed) -> None:
         """Record a connection."""
 
-    def flooded(self, item: DatagramReceived, now: float) -> list[Output] | None:
+    def flooded(self, item: DatagramReceived, now: float) -> Sequence[UserAgentOutput] | None:
         """Return the outputs that refuse a datagram unread, None if it is to be parsed."""
         return None
 
@@ -38,7 +38,7 @@ class Admission:
         """Return the challenge or refusal of a request, None to serve it; ``peer`` is the other user of its dialog."""
         return None
 
-    def take_reports(self, now: float) -> list[Output]:
+    def take_reports(self, now: float) -> list[UserAgentOutput]:
         """Return the reports on refused requests since the last call."""
         return []
 

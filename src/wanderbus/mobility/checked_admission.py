@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from wanderbus.machine import DatagramReceived, Output, StreamClosed, StreamReceived
+from collections.abc import Sequence
+
+from wanderbus.machine import DatagramReceived, StreamClosed, StreamReceived
 from wanderbus.mobility.admission import Admission, MakeAdmission
 from wanderbus.mobility.composer import Composer
+from wanderbus.mobility.messages import Effect, UserAgentOutput
 from wanderbus.mobility.request_flood import RequestFlood
 from wanderbus.mobility.session.callers import Callers
-from wanderbus.mobility.session.calls import Effect
 from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.sip.authentication.digest import Authenticator
 from wanderbus.sip.message.message import Response
@@ -29,7 +31,7 @@ class CheckedAdmission(Admission):
         """Record a connection to the server."""
         self._callers.note(item)
 
-    def flooded(self, item: DatagramReceived, now: float) -> list[Output] | None:
+    def flooded(self, item: DatagramReceived, now: float) -> Sequence[UserAgentOutput] | None:
         """See :meth:`Admission.flooded`."""
         return None if self._flood is None else self._flood.refused(item, now)
 
@@ -44,7 +46,7 @@ class CheckedAdmission(Admission):
             self._peers.note(received.source[0], now)
         return refusal
 
-    def take_reports(self, now: float) -> list[Output]:
+    def take_reports(self, now: float) -> list[UserAgentOutput]:
         """See :meth:`Admission.take_reports`."""
         limited = [] if self._flood is None else self._flood.take_limited(now)
         return [*self._callers.take_refusals(), *limited]

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from wanderbus.machine import CancelTimer, DatagramReceived, RandomSource, SendDatagram, SetTimer
+from wanderbus.mobility.messages import Effect
 from wanderbus.mobility.properties import Properties
-from wanderbus.mobility.session.calls import Effect
 from wanderbus.sip.message.targets import Transport
 from wanderbus.sip.transaction.transaction_layer import SendPing
 

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from wanderbus.machine import Address, Input, Output
+from wanderbus.machine import (
+    Address,
+    DatagramReceived,
+    Input,
+    Output,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+)
 from wanderbus.mobility.session.session import RemoteMediaStatus, SIPCommunicationStatus
+from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.message.sdp import MediaDescription
+from wanderbus.sip.transaction.transaction_signals import LayerInput, LayerOutput, SendRequest
 
 
 class Start(Input, frozen=True):
@@ -218,3 +228,42 @@ class SessionStateChanged(Output, frozen=True):
     id: str
     communication: SIPCommunicationStatus
     media: RemoteMediaStatus
+
+
+OwnerRequest = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
+"""Requests of the owner about a session."""
+
+UserAgentInput = (
+    DatagramReceived
+    | StreamReceived
+    | StreamClosed
+    | TimerFired
+    | Start
+    | Stop
+    | Unregister
+    | AddressChanged
+    | FlowFailed
+    | OwnerRequest
+    | SendRequest
+)
+"""Inputs of a user agent."""
+
+UserAgentOutput = (
+    LayerOutput
+    | Registered
+    | RegistrationFailed
+    | Unregistered
+    | SessionOffered
+    | OfferWanted
+    | SessionEstablished
+    | SessionFailed
+    | UpdateFailed
+    | SessionRemoved
+    | SessionStateChanged
+    | LoginRefused
+    | Limited
+)
+"""Outputs of a user agent."""
+
+Effect = LayerInput | UserAgentOutput
+"""Result of a part of the user agent: an input for its transaction layer, or an output of the machine."""

@@ -12,8 +12,7 @@ from wanderbus.errors import SIPParseError
 from wanderbus.machine import CancelTimer, RandomSource, SetTimer
 from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.flow import Recovery
-from wanderbus.mobility.messages import Registered, RegistrationFailed, Unregistered
-from wanderbus.mobility.session.calls import Effect
+from wanderbus.mobility.messages import Effect, Registered, RegistrationFailed, Unregistered
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.message import Response
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, SendRequest

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.hosts import network_of
-from wanderbus.machine import Address, DatagramReceived, Output
-from wanderbus.mobility.session.calls import Effect
+from wanderbus.machine import Address, DatagramReceived
+from wanderbus.mobility.messages import Effect
 from wanderbus.parameters.signalling import FloodLimits
 from wanderbus.refusals import Limited
 from wanderbus.sip.message.message import make_response
 from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.transaction.flood_limits import FloodGuard
 from wanderbus.sip.transaction.transaction_layer import ForgetTransaction, RequestReceived, Respond, TransactionLayer
+from wanderbus.sip.transaction.transaction_signals import LayerOutput
 from wanderbus.sip.transaction.transaction_states import Judgement
 
 RETRY_LATER: Final = ("Retry-After", "5")
@@ -30,7 +31,7 @@ class RequestFlood:
         self._layer = layer
         self._guard = FloodGuard(limits)
 
-    def refused(self, item: DatagramReceived, now: float) -> list[Output] | None:
+    def refused(self, item: DatagramReceived, now: float) -> list[LayerOutput] | None:
         """Return the outputs that refuse a datagram, None if it is to be parsed."""
         if item.data[:4] == b"SIP/" or item.source == self._server:
             return None

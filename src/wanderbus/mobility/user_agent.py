@@ -22,7 +22,6 @@ from wanderbus.machine import (
     Address,
     DatagramReceived,
     Input,
-    Output,
     RandomSource,
     StreamClosed,
     StreamReceived,
@@ -35,18 +34,20 @@ from wanderbus.mobility.composer import Composer
 from wanderbus.mobility.flow import KeepAlive, is_keep_alive
 from wanderbus.mobility.messages import (
     AddressChanged,
+    Effect,
     FlowFailed,
+    OwnerRequest,
     Start,
     Stop,
     Unregister,
+    UserAgentOutput,
 )
 from wanderbus.mobility.properties import Properties
 from wanderbus.mobility.registration_manager import RegistrationManager
 from wanderbus.mobility.request_handlers import OWNER_TRANSACTION_PREFIX, RequestHandlers
 from wanderbus.mobility.session import session_timers
-from wanderbus.mobility.session.calls import Effect
 from wanderbus.mobility.session.session import SIPSession
-from wanderbus.mobility.session.session_manager import OwnerRequest, SessionManager
+from wanderbus.mobility.session.session_manager import SessionManager
 from wanderbus.sip.authentication.digest_client import Challenges
 from wanderbus.sip.message.checks import USER_AGENT_METHODS, user_agent_refusal
 from wanderbus.sip.message.message import Request, Response
@@ -67,8 +68,9 @@ from wanderbus.sip.transaction.transaction_layer import (
     TransactionLayer,
     TransactionTimedOut,
 )
+from wanderbus.sip.transaction.transaction_signals import LayerInput, LayerOutput
 
-LAYER: Final = "transactions"
+LAYER: Final = Part[LayerInput, LayerOutput]("transactions")
 """Part of the user agent that has all messages; the others are objects whose methods return effects."""
 
 _REGISTRATION: Final = "registration"
@@ -106,8 +108,8 @@ class UserAgent:
                 lambda message: self.replies.edited(message), lambda message, why: self.replies.refused(message, why)
             ),
         )
-        self._parts = Composition()
-        self._parts.add(LAYER, Part(self._layer.step, self._route_layer))
+        self._parts = Composition[UserAgentOutput]()
+        self._parts.add(LAYER, self._layer.step, self._route_layer)
         self._admission = admission(self._composer, self._layer)
         self._keep_alive = KeepAlive(properties, random, socket)
         self._registration = RegistrationManager(self._composer, _challenges(properties, random), random)
@@ -147,7 +149,7 @@ class UserAgent:
         """
         return self._sessions.adopt(snapshot)
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> list[UserAgentOutput]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order.
 
         Raises LocalProtocolError for requests of the owner that can never be served (:mod:`.messages`), never for input
@@ -211,7 +213,7 @@ class UserAgent:
 
     def _carry_out(self, effects: list[Effect]) -> None:
         """Emit the outputs among the effects, and give the transaction layer its inputs as one batch."""
-        for_layer: list[Input] = []
+        for_layer: list[LayerInput] = []
         for effect in effects:
             if isinstance(effect, Input):
                 for_layer.append(self._directed(effect))
@@ -219,7 +221,7 @@ class UserAgent:
                 self._parts.emit(effect)
         self._parts.give(LAYER, for_layer)
 
-    def _route_layer(self, outputs: list[Output], now: float) -> None:
+    def _route_layer(self, outputs: list[LayerOutput], now: float) -> None:
         """Pass reports to the objects that they concern; everything else is an output of the user agent."""
         for output in outputs:
             effects = self._reported(output, now)
@@ -228,7 +230,7 @@ class UserAgent:
             else:
                 self._carry_out(effects)
 
-    def _directed(self, effect: Input) -> Input:
+    def _directed(self, effect: LayerInput) -> LayerInput:
         """Send a message through the server if we lack its transport: the server may have it, or a connection to the
         peer.
 
@@ -244,7 +246,7 @@ class UserAgent:
             return effect
         return msgspec.structs.replace(effect, destination=server)
 
-    def _reported(self, effect: Output, now: float) -> list[Effect] | None:
+    def _reported(self, effect: LayerOutput, now: float) -> list[Effect] | None:
         """Handle a report of the transaction layer; None if ``effect`` is none and so is an output of the machine."""
         match effect:
             case ResponseReceived(transaction=name) | TransactionTimedOut(transaction=name) if name.startswith(

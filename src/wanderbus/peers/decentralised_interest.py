@@ -58,6 +58,7 @@ from wanderbus.peers.messages import (
     ServerMessageReceived,
 )
 from wanderbus.peers.multicast_group import MulticastGroup
+from wanderbus.peers.parts import AboutServers
 from wanderbus.subscription import EVERY_SUBJECT
 
 _OWN: Final = 0
@@ -81,7 +82,7 @@ class DecentralisedInterest:
         self._group = group
         self._multicast = None if group is None else Multicast(_numbers(channels))
         self._server = channels.server
-        self._outputs: list[Input | Output] = []
+        self._outputs: list[AboutServers] = []
         self._sources: dict[_Place, InterestSource] = {}
         for leader in channels.leaders:
             for place, merging in enumerate(channels.mergings):
@@ -120,16 +121,16 @@ class DecentralisedInterest:
         """Version that has to count, for each source of a subscription or advertisement that does not count yet."""
         self._timer_at: float | None = None
 
-    def start(self, now: float) -> list[Input | Output]:
+    def start(self, now: float) -> list[AboutServers]:
         """Begin, with all subscriptions of earlier lives given; return the requests for links to all servers."""
         self._begin_with(self._server, now)
         for proxies in self._proxies:
             self._from_leader(proxies.link_up(self._server, now))
         self._finish(now)
-        requests: list[Input | Output] = [ConnectServer(each) for each in self._channels.others]
+        requests: list[AboutServers] = [ConnectServer(each) for each in self._channels.others]
         return requests + self._take_outputs()
 
-    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[AboutServers]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         for given in inputs:
             match given:
@@ -326,7 +327,7 @@ class DecentralisedInterest:
     def _counts(self, versions: dict[_Place, int]) -> bool:
         return all(self._sources[at].outgoing.is_effective(version) for at, version in versions.items())
 
-    def _take_outputs(self) -> list[Input | Output]:
+    def _take_outputs(self) -> list[AboutServers]:
         outputs, self._outputs = self._outputs, []
         return outputs
 

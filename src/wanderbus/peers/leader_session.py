@@ -25,9 +25,9 @@ from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.event import Position
-from wanderbus.machine import Input
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.messages import CloseServerLink, SendOnServerLink
+from wanderbus.peers.parts import AboutServers
 from wanderbus.protocol.session_stream import SessionStream
 
 SESSION = "default"
@@ -51,7 +51,7 @@ class LeaderSession:
         self,
         leader: str,
         interest: LeaderInterest,
-        outputs: list[Input],
+        outputs: list[AboutServers],
         *,
         epoch: int,
         position: LeaderRow,

@@ -40,6 +40,7 @@ from wanderbus.peers.messages import (
     ServerLinkOpened,
     ServerMessageReceived,
 )
+from wanderbus.peers.parts import AboutServers
 
 RETRY_S: Final = 2.0
 """Pause until a subscription is requested again that a leader has refused, for example because its disk is full."""
@@ -60,7 +61,7 @@ class LeaderSessions:
         self, channels: OwnChannels, *, epoch: int, positions: Mapping[str, LeaderRow], have_moved: bool = False
     ) -> None:
         self._channels = channels
-        self._outputs: list[Input] = []
+        self._outputs: list[AboutServers] = []
         self._sessions: dict[str, LeaderSession] = {}
         former = channels.others if have_moved else ()
         for leader in sorted({*channels.directory.table.servers, *former}):
@@ -83,7 +84,7 @@ class LeaderSessions:
         self._merging: set[str] = set()
         """Leaders of which a change of the interest goes on when a timer fires."""
 
-    def start(self) -> list[Input]:
+    def start(self) -> list[ConnectServer]:
         """Return the requests for links to all leaders."""
         return [ConnectServer(leader) for leader in self._sessions]
 
@@ -110,10 +111,10 @@ class LeaderSessions:
             for leader, session in self._sessions.items()
         ]
 
-    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[AboutServers]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         touched: dict[str, LeaderSession] = {}
-        timers: list[Input | Output] = []
+        timers: list[AboutServers] = []
         for given in inputs:
             match given:
                 case ServerMessageReceived(link=link, server=server, payload=payload):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wanderbus.machine import Address, Output, shown
+from wanderbus.machine import Address, shown
 from wanderbus.peers.link_parameters import (
     FIRST_LINK_S,
     LOOK_S,
@@ -65,7 +65,7 @@ class ServerHealth:
         """Note where a genuine offer has come from."""
         self._elsewhere = None if source == self._address else source
 
-    def look(self, links: Sequence[LinkSight], now: float) -> list[Output]:
+    def look(self, links: Sequence[LinkSight], now: float) -> list[ServerUnreachable | ServerReachable]:
         """Take the state of the open links; return a report if one is due."""
         if self._looked_at is not None and now - self._looked_at > 4 * LOOK_S:
             self._stuck.clear()  # this process was suspended, and has not read what came meanwhile
@@ -82,7 +82,7 @@ class ServerHealth:
         self._kind, self.report, self._reported_at = kind, reason, now
         return [ServerUnreachable(self._server, reason)]
 
-    def _recovered(self, now: float) -> list[Output]:
+    def _recovered(self, now: float) -> list[ServerUnreachable | ServerReachable]:
         if not self._kind:
             return []
         self._kind = self.report = ""

@@ -35,7 +35,6 @@ from wanderbus.machine import (
     CancelTimer,
     DatagramReceived,
     Input,
-    Output,
     RandomSource,
     SendDatagram,
     SetTimer,
@@ -64,6 +63,7 @@ from wanderbus.peers.messages import (
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
+    ServerLinksOutput,
     ServerMessageReceived,
 )
 from wanderbus.peers.offers import Answer, Offer, Refusal
@@ -79,9 +79,11 @@ from wanderbus.transport import (
     MessageReceived,
     Probe,
     SendMessage,
+    TransportInput,
+    TransportOutput,
 )
 
-_RUDP: Final = "rudp"
+_RUDP: Final = Part[TransportInput, TransportOutput]("rudp")
 _OPENING: Final = "opening"
 _PENDING: Final = "pending"
 _LOOK: Final = ("look",)
@@ -159,9 +161,9 @@ class ServerLinks:
         self._accepted: dict[str, OpenLink] = {}
         self._links: dict[int, OpenLink] = {}
         self._by_id: dict[int, OpenLink] = {}
-        self._onward: list[Input] = []
-        self._parts = Composition()
-        self._parts.add(_RUDP, Part(self._endpoint.step, self._route))
+        self._onward: list[TransportInput] = []
+        self._parts = Composition[ServerLinksOutput]()
+        self._parts.add(_RUDP, self._endpoint.step, self._route)
 
     @property
     def counters(self) -> Counters:
@@ -182,7 +184,7 @@ class ServerLinks:
         opened = self._links.get(link)
         return self._endpoint.unconfirmed_bytes(opened.local_id) if opened else 0
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> list[ServerLinksOutput]:
         """Process a batch of inputs at monotonic second ``now``.
 
         :raises LimitExceeded: a payload exceeds ``message_bytes_max``; nothing of the batch was done
@@ -482,7 +484,7 @@ class ServerLinks:
             self._health[link.server].closed(reason, now)
             self._pause(own, now)
 
-    def _route(self, outputs: list[Output], now: float) -> None:
+    def _route(self, outputs: list[TransportOutput], now: float) -> None:
         """Pass on the outputs of the endpoint, and report confirmed own links before their first messages."""
         for output in outputs:
             match output:

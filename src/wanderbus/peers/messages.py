@@ -6,7 +6,7 @@ link may just have failed.
 
 from __future__ import annotations
 
-from wanderbus.machine import Input, Output
+from wanderbus.machine import CancelTimer, DatagramReceived, Input, Output, SendDatagram, SetTimer, TimerFired
 
 
 class ConnectServer(Input, frozen=True):
@@ -91,3 +91,27 @@ class ServerReachable(Output, frozen=True):
 
     server: str
     seconds: float
+
+
+ServerLinksInput = (
+    ConnectServer
+    | DisconnectServer
+    | SendOnServerLink
+    | CloseServerLink
+    | ConsumedOnServerLink
+    | DatagramReceived
+    | TimerFired
+)
+"""Inputs of the links."""
+
+ServerLinksOutput = (
+    ServerLinkOpened
+    | ServerLinkClosed
+    | ServerMessageReceived
+    | ServerUnreachable
+    | ServerReachable
+    | SendDatagram
+    | SetTimer
+    | CancelTimer
+)
+"""Outputs of the links."""

@@ -10,7 +10,14 @@ from typing import Annotated, Final
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import Input, Output
+from wanderbus.machine import CancelTimer, Input, Output, SetTimer, TimerFired
+from wanderbus.peers.messages import (
+    CloseServerLink,
+    SendOnServerLink,
+    ServerLinkClosed,
+    ServerLinkOpened,
+    ServerMessageReceived,
+)
 
 OWNER_PREFIX: Final = b"\x04"
 """First byte of a message about the owner of a session; messages of agents are arrays, and begin with another."""
@@ -41,6 +48,12 @@ class CallRedirected(Output, frozen=True):
     call: str
     contact: str
 
+
+OwnersInput = OwnerWanted | ServerLinkOpened | ServerLinkClosed | ServerMessageReceived | TimerFired
+"""Inputs of the owners of sessions."""
+
+OwnersOutput = CallServed | CallRedirected | SendOnServerLink | CloseServerLink | SetTimer | CancelTimer
+"""Outputs of the owners of sessions."""
 
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_CHARACTERS_MAX)]
 

@@ -11,25 +11,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from wanderbus.broker.messages import (
-    AdvertisementsChanged,
     CausalMessageArrived,
-    DecentralisedArrivalMatched,
-    DecentralisedInterestChanged,
     DirectLinkClosed,
     DirectLinkOpened,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MessageArrived,
-    RoutesAnswered,
     SendOnLink,
 )
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.broker.signals import BrokerInput, ForInterest, ForLeaders
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX, INTEREST_PREFIX
 from wanderbus.channels.interest.multicast import MulticastCounts
-from wanderbus.composition import Composition, Part
-from wanderbus.machine import Input, Output, scoped
+from wanderbus.composition import Composition
+from wanderbus.machine import Output, scoped
 from wanderbus.peers.leader_status import LeaderStatus
 from wanderbus.peers.messages import (
     CloseServerLink,
@@ -38,12 +35,23 @@ from wanderbus.peers.messages import (
     SendOnServerLink,
     ServerLinkClosed,
     ServerLinkOpened,
+    ServerLinksInput,
+    ServerLinksOutput,
     ServerMessageReceived,
     ServerReachable,
     ServerUnreachable,
 )
-from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed
-from wanderbus.peers.parts import BROKER, DECENTRALISED_INTEREST, LEADERS, OWNERS, SERVER_LINKS
+from wanderbus.peers.owner_messages import OWNER_PREFIX, CallRedirected, CallServed, OwnersInput, OwnersOutput
+from wanderbus.peers.parts import (
+    BROKER,
+    DECENTRALISED_INTEREST,
+    LEADERS,
+    OWNERS,
+    SERVER_LINKS,
+    AboutServers,
+    InterestInput,
+    LeadersInput,
+)
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.session_owners import SessionOwners
 
@@ -51,13 +59,6 @@ FIRST_LINK: Final = 2**48
 """Number of the first link between servers: no link of an agent has so high a number."""
 
 _DEVICE: Final = "server"
-_FOR_LINKS: Final = (ConnectServer, SendOnServerLink, CloseServerLink)
-_FOR_INTEREST: Final = (
-    DecentralisedInterestChanged,
-    AdvertisementsChanged,
-    DecentralisedArrivalMatched,
-    RoutesAnswered,
-)
 _PREFIXES: Final = (INTEREST_PREFIX, CAUSAL_PREFIX)
 
 
@@ -72,7 +73,7 @@ class ServerTraffic:
 
     def __init__(
         self,
-        parts: Composition,
+        parts: Composition[Output],
         servers: ServerParts,
         domain: str,
         owners: SessionOwners | None = None,
@@ -85,12 +86,12 @@ class ServerTraffic:
         self._domain = domain
         self._accepted: set[int] = set()
         """Links that other servers have opened."""
-        parts.add(SERVER_LINKS, Part(self._links.step, self.route_links))
-        parts.add(LEADERS, Part(self._leaders.step, self.route_leaders))
+        parts.add(SERVER_LINKS, self._links.step, self.route_links)
+        parts.add(LEADERS, self._leaders.step, self.route_leaders)
         if self._interest is not None:
-            parts.add(DECENTRALISED_INTEREST, Part(self._interest.step, self.route_interest))
+            parts.add(DECENTRALISED_INTEREST, self._interest.step, self.route_interest)
         if owners is not None:
-            parts.add(OWNERS, Part(owners.step, self.route_owners))
+            parts.add(OWNERS, owners.step, self.route_owners)
 
     def statuses(self) -> list[LeaderStatus]:
         """Return the state of this server's session at each leader."""
@@ -113,12 +114,12 @@ class ServerTraffic:
         if self._interest is not None:
             self.route_interest(scoped(DECENTRALISED_INTEREST, self._interest.start(now)), now)
 
-    def route_links(self, outputs: list[Output], now: float) -> None:
+    def route_links(self, outputs: list[ServerLinksOutput], now: float) -> None:
         """Pass what arrived to the parts and to the broker, each as one batch."""
-        for_broker: list[Input] = []
-        for_leaders: list[Output] = []
-        for_interest: list[Output] = []
-        for_owners: list[Output] = []
+        for_broker: list[BrokerInput] = []
+        for_leaders: list[LeadersInput] = []
+        for_interest: list[InterestInput] = []
+        for_owners: list[OwnersInput] = []
         read: dict[int, int] = {}
         for output in outputs:
             match output:
@@ -178,17 +179,17 @@ class ServerTraffic:
         # The windows of the session bound the events, so a link needs no other bound.
         self._parts.give(SERVER_LINKS, [ConsumedOnServerLink(link, count) for link, count in read.items()])
 
-    def route_leaders(self, outputs: list[Input | Output], now: float) -> None:
+    def route_leaders(self, outputs: list[AboutServers], now: float) -> None:
         """Pass messages to the links, and events and answers to the broker, each as one batch."""
         self._route(outputs)
 
-    def route_interest(self, outputs: list[Input | Output], now: float) -> None:
+    def route_interest(self, outputs: list[AboutServers], now: float) -> None:
         """Pass messages to the links, and changed routes and answers to the broker, each as one batch."""
         self._route(outputs)
 
-    def route_owners(self, outputs: list[Input | Output], now: float) -> None:
+    def route_owners(self, outputs: list[OwnersOutput], now: float) -> None:
         """Pass messages to the links as one batch, and report the decisions."""
-        others: list[Input | Output] = []
+        others: list[AboutServers] = []
         for output in outputs:
             if isinstance(output, CallServed | CallRedirected):
                 self._on_decided(output)
@@ -196,26 +197,30 @@ class ServerTraffic:
                 others.append(output)
         self._route(others)
 
-    def _route(self, outputs: list[Input | Output]) -> None:
-        for_links: list[Input] = []
-        for_broker: list[Input] = []
+    def _route(self, outputs: list[AboutServers]) -> None:
+        for_links: list[ServerLinksInput] = []
+        for_broker: list[BrokerInput] = []
         for output in outputs:
             if isinstance(output, Output):
                 self._parts.emit(output)
-            elif isinstance(output, _FOR_LINKS):
+            elif isinstance(output, ConnectServer | SendOnServerLink | CloseServerLink):
                 for_links.append(output)
             else:
                 for_broker.append(output)
         self._parts.give(SERVER_LINKS, for_links)
         self._parts.give(BROKER, for_broker)
 
-    def give_broker_outputs(self, for_links: Iterable[Output], for_leaders: list[Output]) -> None:
+    def give_broker_outputs(
+        self,
+        for_links: Iterable[SendOnLink | LinkDropped],
+        for_leaders: list[ForLeaders],
+        for_interest: list[ForInterest],
+    ) -> None:
         """Pass the broker's outputs for links of other servers, and those about leaders and interest."""
         if self._interest is not None:
-            self._parts.give(DECENTRALISED_INTEREST, [each for each in for_leaders if isinstance(each, _FOR_INTEREST)])
-            for_leaders = [each for each in for_leaders if not isinstance(each, _FOR_INTEREST)]
+            self._parts.give(DECENTRALISED_INTEREST, for_interest)
         self._parts.give(LEADERS, for_leaders)
-        given: list[Input] = []
+        given: list[ServerLinksInput] = []
         for output in for_links:
             match output:
                 case SendOnLink(link=link, payload=payload):

@@ -36,6 +36,7 @@ from wanderbus.peers.owner_messages import (
     Message,
     OwnerAnswered,
     OwnerAsked,
+    OwnersOutput,
     OwnerWanted,
     decode,
     encode,
@@ -98,14 +99,14 @@ class SessionOwners:
         self._last_request = 0
         self._redirected: dict[str, float] = {}
         """Redirected calls, and the second until which each is remembered; the oldest is first."""
-        self._outputs: list[Input | Output] = []
+        self._outputs: list[OwnersOutput] = []
 
-    def start(self, now: float) -> list[Input]:
+    def start(self, now: float) -> list[ConnectServer]:
         """Begin a life of the server; return the requests for links to all other servers."""
         self._unseen_until = now + FIRST_LINKS_S
         return [ConnectServer(server) for server in self._others]
 
-    def step(self, inputs: Iterable[Input | Output], now: float) -> list[Input | Output]:
+    def step(self, inputs: Iterable[Input | Output], now: float) -> list[OwnersOutput]:
         """Take a batch of inputs at monotonic second ``now``; return the outputs in order."""
         for given in inputs:
             match given:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.machine import Address, CancelTimer, Output, RandomSource, SetTimer
+from wanderbus.machine import Address, CancelTimer, RandomSource, SetTimer
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.frames import (
     ACK_BYTES,
@@ -41,6 +41,7 @@ from wanderbus.rudp.probing import Probing
 from wanderbus.rudp.receiving import Receiver
 from wanderbus.rudp.sealing import Awake
 from wanderbus.rudp.sending import Sender
+from wanderbus.transport import Outputs
 
 OVERFULL: Final = "too much waits for the other side"
 """Reason of a failure because of ``send_queue_bytes_max``."""
@@ -138,12 +139,12 @@ class Connection:
         """Return whether every packet that needs an ACK was sent and acknowledged, including PINGs."""
         return not (self._incomplete or self.sender.wants_to_send or self.sender.packets_in_flight)
 
-    def start(self, now: float, outputs: list[Output]) -> None:
+    def start(self, now: float, outputs: Outputs) -> None:
         """Start the keepalive, if configured; nothing is sent yet."""
         self._active_at = now
         self._update_timer(None, outputs)
 
-    def close(self, outputs: list[Output]) -> None:
+    def close(self, outputs: Outputs) -> None:
         """Cancel the timer and discard the ciphers."""
         self._packets.rest()
         if self._timer_at is not None:
@@ -182,7 +183,7 @@ class Connection:
 
     # Input from the network.
 
-    def receive(self, header: Header, packet: bytes, source: Address, now: float, outputs: list[Output]) -> None:
+    def receive(self, header: Header, packet: bytes, source: Address, now: float, outputs: Outputs) -> None:
         """Process a packet of this pair; an invalid or unacceptable one changes nothing and gets no ACK."""
         frames = self._packets.open(header, packet)
         if frames is None:
@@ -225,7 +226,7 @@ class Connection:
             else:
                 self._counters.unsent += 1
 
-    def _take_data(self, data: list[DataFrame], outputs: list[Output]) -> None:
+    def _take_data(self, data: list[DataFrame], outputs: Outputs) -> None:
         receiver, local_id = self.receiver, self.local_id
         finished = receiver.finished
         outputs += [MessageReceived(local_id, message) for message in receiver.take(data)]
@@ -234,7 +235,7 @@ class Connection:
             if self.sender.finished:
                 self.sender.ping()  # its ACK proves that the peer has the ACK of its FINISH
 
-    def _take_controls(self, controls: list[ControlFrame], source: Address, outputs: list[Output]) -> bool:
+    def _take_controls(self, controls: list[ControlFrame], source: Address, outputs: Outputs) -> bool:
         """Process control frames; return whether the packet is to be acknowledged."""
         for kind, carried in controls:
             if isinstance(carried, int):
@@ -271,7 +272,7 @@ class Connection:
 
     # Output to the network.
 
-    def flush(self, now: float, outputs: list[Output]) -> None:
+    def flush(self, now: float, outputs: Outputs) -> None:
         """Send due packets, and set the timer; the connection fails without retries or room left (SPEC F-06)."""
         if self._probing is not None:
             self._probing.flush(self.remote, outputs)
@@ -322,7 +323,7 @@ class Connection:
         others = self.sender.wants_to_send or self._response is not None or self._path.candidate is not None
         return self._arrivals.due == 1 and not others
 
-    def _transmit(self, now: float, outputs: list[Output]) -> bool:
+    def _transmit(self, now: float, outputs: Outputs) -> bool:
         """Send bundles, repeated ones first, and ACKs; return whether any bundle was sent."""
         sender, packets = self.sender, self._packets
         both_finished = sender.finished and self.receiver.finished
@@ -351,7 +352,7 @@ class Connection:
         packets.send_acks(acks, self.remote, outputs)
         return sent
 
-    def _validate_paths(self, now: float, outputs: list[Output]) -> None:
+    def _validate_paths(self, now: float, outputs: Outputs) -> None:
         """Answer a challenge to its source, and challenge the candidate (RFC 9000 8.2)."""
         path = self._path
         size_bytes = self._packets.overhead_bytes + 1 + CHALLENGE_BYTES
@@ -374,7 +375,7 @@ class Connection:
             return None
         return self._active_at + self._config.keepalive_s
 
-    def _update_timer(self, deadline: float | None, outputs: list[Output]) -> None:
+    def _update_timer(self, deadline: float | None, outputs: Outputs) -> None:
         """Set the timer if it would fire too late; if it fires too early, nothing is due and it is set again.
 
         A busy connection thus sets a timer about once per timeout instead of once per packet.
@@ -387,7 +388,7 @@ class Connection:
             self._timer_at = at
             outputs.append(SetTimer(self.local_id, at))
 
-    def _fail(self, reason: str | None, outputs: list[Output]) -> None:
+    def _fail(self, reason: str | None, outputs: Outputs) -> None:
         """Discard everything except what probes need."""
         self._incomplete = not self.all_confirmed
         self.sender = Sender(self._config, self._packets.frame_bytes_max, self._counters)

@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded, RemoteProtocolError
-from wanderbus.machine import Address, DatagramReceived, Input, Output, RandomSource, SendDatagram, TimerFired
+from wanderbus.machine import Address, DatagramReceived, Input, RandomSource, SendDatagram, TimerFired
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.connection import Connection
 from wanderbus.rudp.frames import PLAIN, RESET, TOKEN_BYTES, Header, decode_header, encode_reset, reset_token
@@ -28,6 +28,7 @@ from wanderbus.rudp.interface import (
     SendMessage,
 )
 from wanderbus.rudp.sealing import Awake
+from wanderbus.transport import Outputs
 
 _DEFAULT_CONFIG = RudpConfig()
 
@@ -119,14 +120,14 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection.sender.newest_acknowledged if connection else -1
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Outputs:
         """Process a batch of inputs at monotonic second ``now``.
 
         :raises LimitExceeded: a message to send exceeds ``message_bytes_max``; nothing of the batch was done.
         """
         batch = list(inputs)
         self._check_sizes(batch)
-        outputs: list[Output] = []
+        outputs: Outputs = []
         touched: Touched = {}
         for item in batch:
             if type(item) is SendMessage:
@@ -150,7 +151,7 @@ class Endpoint:
                     f"a message has {len(item.payload)} bytes, at most {most} can be sent", "message_bytes_max"
                 )
 
-    def _take_datagram(self, item: DatagramReceived, now: float, outputs: list[Output], touched: Touched) -> None:
+    def _take_datagram(self, item: DatagramReceived, now: float, outputs: Outputs, touched: Touched) -> None:
         data = item.data
         if item.socket != self._socket:
             return
@@ -173,7 +174,7 @@ class Endpoint:
             connection.receive(header, data, item.source, now, outputs)
             touched[local_id] = connection
 
-    def _take_reset(self, connection: Connection, token: bytes, outputs: list[Output], touched: Touched) -> None:
+    def _take_reset(self, connection: Connection, token: bytes, outputs: Outputs, touched: Touched) -> None:
         """Accept a RESET with the token that the peer announced inside the connection (RFC 9000 10.3.1)."""
         if connection.peer_token is None or not hmac.compare_digest(token, connection.peer_token):
             self.counters.forged += 1
@@ -181,7 +182,7 @@ class Endpoint:
         self._remove(connection.local_id, outputs, touched)
         outputs.append(ConnectionReset(connection.local_id))
 
-    def _answer_unknown(self, item: DatagramReceived, header: Header, outputs: list[Output]) -> None:
+    def _answer_unknown(self, item: DatagramReceived, header: Header, outputs: Outputs) -> None:
         """Answer a packet for an id that is not open with a RESET.
 
         A RESET is not longer than any packet and never answered, so it neither amplifies nor loops (RFC 9000 10.3.3).
@@ -204,7 +205,7 @@ class Endpoint:
             return b""
         return hmac.digest(self._reset_key, local_id.to_bytes(8, "big"), "sha256")[:TOKEN_BYTES]
 
-    def _take_request(self, item: Input, now: float, outputs: list[Output], touched: Touched) -> None:
+    def _take_request(self, item: Input, now: float, outputs: Outputs, touched: Touched) -> None:
         if isinstance(item, OpenConnection):
             self._open(item, now, outputs, touched)
             return
@@ -239,7 +240,7 @@ class Endpoint:
             case Probe():
                 connection.probe()
 
-    def _open(self, item: OpenConnection, now: float, outputs: list[Output], touched: Touched) -> None:
+    def _open(self, item: OpenConnection, now: float, outputs: Outputs, touched: Touched) -> None:
         self._allocated.discard(item.local_id)
         self._remove(item.local_id, outputs, touched)
         token = self._token(item.local_id, sealed=item.secrets is not None)
@@ -247,7 +248,7 @@ class Endpoint:
         self._connections[item.local_id] = connection
         connection.start(now, outputs)
 
-    def _remove(self, local_id: int, outputs: list[Output], touched: Touched) -> None:
+    def _remove(self, local_id: int, outputs: Outputs, touched: Touched) -> None:
         """Remove a connection, also from the rest of this batch."""
         connection = self._connections.pop(local_id, None)
         if connection is not None:

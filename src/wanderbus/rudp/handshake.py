@@ -30,7 +30,6 @@ from wanderbus.machine import (
     CancelTimer,
     DatagramReceived,
     Input,
-    Output,
     RandomSource,
     SendDatagram,
     SetTimer,
@@ -44,7 +43,7 @@ from wanderbus.rudp.interface import Counters, OpenConnection, Secrets
 from wanderbus.rudp.keys import KEY_BYTES, KeyPair
 from wanderbus.rudp.openings import Dial, Opened, OpenFailed, Opening, OpeningCounters
 from wanderbus.rudp.sealing import Sealer
-from wanderbus.transport import CloseConnection, ConnectionReset, Probe
+from wanderbus.transport import CloseConnection, ConnectionReset, Outputs, Probe
 
 HALF_OPEN_MAX: Final = 64
 """Maximum number of connections whose dialler has sent nothing since its HELLO."""
@@ -157,9 +156,9 @@ class DirectEndpoint:
         """Return whether every packet that needs an ACK was acknowledged; see :meth:`Endpoint.all_acknowledged`."""
         return self._endpoint.all_acknowledged(local_id)
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Outputs:
         """Process a batch of inputs at monotonic second ``now``; see :meth:`Endpoint.step`."""
-        outputs: list[Output] = []
+        outputs: Outputs = []
         onward: list[Input] = []
         for item in inputs:
             if type(item) is DatagramReceived:
@@ -184,18 +183,18 @@ class DirectEndpoint:
             outputs.append(output)
         return outputs
 
-    def _dial(self, item: Dial, now: float, outputs: list[Output]) -> None:
+    def _dial(self, item: Dial, now: float, outputs: Outputs) -> None:
         keys = KeyPair(self._random.token(KEY_BYTES)) if self._sealed else None
         hello = self._secret.hello(item.local_id, keys.public if keys else NO_KEY)
         dialled = _Dialled(item.remote, keys, hello, 0, self._config.initial_timeout_s)
         self._dialled[item.local_id] = dialled
         self._send_hello(item.local_id, dialled, now, outputs)
 
-    def _send_hello(self, local_id: int, dialled: _Dialled, now: float, outputs: list[Output]) -> None:
+    def _send_hello(self, local_id: int, dialled: _Dialled, now: float, outputs: Outputs) -> None:
         outputs.append(SendDatagram(self._socket, dialled.remote, dialled.hello))
         outputs.append(SetTimer((_HELLO_TIMER, local_id), now + dialled.timeout_s))
 
-    def _timer_fired(self, key: tuple[str, int], now: float, outputs: list[Output], onward: list[Input]) -> None:
+    def _timer_fired(self, key: tuple[str, int], now: float, outputs: Outputs, onward: list[Input]) -> None:
         kind, local_id = key
         if kind == _HALF_OPEN_TIMER:
             self._expire(now, outputs, onward)
@@ -208,12 +207,12 @@ class DirectEndpoint:
         else:
             self._give_up(local_id, False, outputs, onward)
 
-    def _give_up(self, local_id: int, refused: bool, outputs: list[Output], onward: list[Input]) -> None:
+    def _give_up(self, local_id: int, refused: bool, outputs: Outputs, onward: list[Input]) -> None:
         self._forget(local_id, outputs)
         onward.append(CloseConnection(local_id))
         outputs.append(OpenFailed(local_id, refused))
 
-    def _take_opening(self, item: DatagramReceived, now: float, outputs: list[Output], onward: list[Input]) -> None:
+    def _take_opening(self, item: DatagramReceived, now: float, outputs: Outputs, onward: list[Input]) -> None:
         try:
             opening = decode_opening(item.data)
         except RemoteProtocolError:
@@ -228,7 +227,7 @@ class DirectEndpoint:
         else:
             self._take_hello(opening, item.source, now, outputs, onward)
 
-    def _take_welcome(self, welcome: Opening, outputs: list[Output], onward: list[Input]) -> None:
+    def _take_welcome(self, welcome: Opening, outputs: Outputs, onward: list[Input]) -> None:
         """Open the dialled connection and send a PING, so that the peer soon receives a first packet."""
         local_id, remote_id = welcome.destination_id, welcome.source_id
         dialled = self._dialled.get(local_id)
@@ -250,9 +249,7 @@ class DirectEndpoint:
         onward += (OpenConnection(local_id, remote_id, dialled.remote, 0, secrets), Probe(local_id))
         outputs.append(Opened(local_id, dialled.remote))
 
-    def _take_hello(
-        self, hello: Opening, source: Address, now: float, outputs: list[Output], onward: list[Input]
-    ) -> None:
+    def _take_hello(self, hello: Opening, source: Address, now: float, outputs: Outputs, onward: list[Input]) -> None:
         """Answer an authentic HELLO, a repeated one with the same WELCOME; drop our own HELLO if it is reflected."""
         known = self._welcomed.get(hello.data)
         if known is not None and (half_open := self._half_open.get(known)) is not None:
@@ -265,7 +262,7 @@ class DirectEndpoint:
         else:
             self._welcome(hello, source, now, outputs, onward)
 
-    def _welcome(self, hello: Opening, source: Address, now: float, outputs: list[Output], onward: list[Input]) -> None:
+    def _welcome(self, hello: Opening, source: Address, now: float, outputs: Outputs, onward: list[Input]) -> None:
         local_id = self._endpoint.allocate()
         keys = KeyPair(self._random.token(KEY_BYTES)) if self._sealed else None
         try:
@@ -291,25 +288,25 @@ class DirectEndpoint:
         ids = (local_id, remote_id) if first else (remote_id, local_id)
         return keys.secrets(public, salt=self._secret.salt, context=_IDS.pack(*ids), first=first)
 
-    def _make_room(self, outputs: list[Output], onward: list[Input]) -> None:
+    def _make_room(self, outputs: Outputs, onward: list[Input]) -> None:
         """End the oldest half-open connection if there would be too many."""
         room = min(HALF_OPEN_MAX, self._connections_max - len(self._accepted))
         if len(self._half_open) >= room:
             self._end_half_open(next(iter(self._half_open)), outputs, onward)
 
-    def _end_half_open(self, local_id: int, outputs: list[Output], onward: list[Input]) -> None:
+    def _end_half_open(self, local_id: int, outputs: Outputs, onward: list[Input]) -> None:
         self.openings.expired += 1
         self._forget(local_id, outputs)
         onward.append(CloseConnection(local_id))
 
-    def _expire(self, now: float, outputs: list[Output], onward: list[Input]) -> None:
+    def _expire(self, now: float, outputs: Outputs, onward: list[Input]) -> None:
         for local_id, half_open in list(self._half_open.items()):
             if half_open.expires_at > now:
                 outputs.append(SetTimer((_HALF_OPEN_TIMER, 0), half_open.expires_at))
                 return
             self._end_half_open(local_id, outputs, onward)
 
-    def _admit(self, item: DatagramReceived, outputs: list[Output], onward: list[Input]) -> bool:
+    def _admit(self, item: DatagramReceived, outputs: Outputs, onward: list[Input]) -> bool:
         """Open the half-open connection that ``item`` belongs to, if any; return False if the packet is not authentic.
 
         The path stays that of the HELLO: if the packet has another source, the endpoint will challenge it first.
@@ -329,7 +326,7 @@ class DirectEndpoint:
         outputs.append(Opened(local_id, half_open.remote))
         return True
 
-    def _forget(self, local_id: int, outputs: list[Output]) -> None:
+    def _forget(self, local_id: int, outputs: Outputs) -> None:
         """Discard the state of a connection here; the endpoint may still have the connection."""
         if self._dialled.pop(local_id, None) is not None:
             outputs.append(CancelTimer((_HELLO_TIMER, local_id)))

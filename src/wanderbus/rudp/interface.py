@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
-from wanderbus.machine import Address, Input, Output
+from wanderbus.machine import Address
 from wanderbus.transport import (
     ChangePath,
     CloseConnection,
     ConnectionFailed,
+    ConnectionReport,
+    ConnectionRequest,
     ConnectionReset,
     Consumed,
     FinishSending,
@@ -29,6 +31,8 @@ __all__ = [
     "ChangePath",
     "CloseConnection",
     "ConnectionFailed",
+    "ConnectionReport",
+    "ConnectionRequest",
     "ConnectionReset",
     "Consumed",
     "Counters",
@@ -45,7 +49,7 @@ __all__ = [
 ]
 
 
-class OpenConnection(Input, frozen=True):
+class OpenConnection(ConnectionRequest, frozen=True):
     """Start the connection (``local_id``, ``remote_id``) to ``remote``; it replaces one with the same local id.
 
     ``generation`` is that of the peer's path; our own is 0 until :class:`MovedHere` changes it. With ``secrets`` every
@@ -53,25 +57,22 @@ class OpenConnection(Input, frozen=True):
     reused: packet numbers start again at 0, and late packets of the old connection would be accepted.
     """
 
-    local_id: int
     remote_id: int
     remote: Address
     generation: int
     secrets: Secrets | None = None
 
 
-class GapDetected(Output, frozen=True):
+class GapDetected(ConnectionReport, frozen=True):
     """Packets ``first`` to ``last`` are lost or late (SPEC F-02)."""
 
-    local_id: int
     first: int
     last: int
 
 
-class PathChanged(Output, frozen=True):
+class PathChanged(ConnectionReport, frozen=True):
     """The peer is now at ``remote``: its NAT binding changed, and it answered a challenge from there."""
 
-    local_id: int
     remote: Address
 
 

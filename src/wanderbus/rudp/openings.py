@@ -8,32 +8,28 @@ import msgspec
 
 from wanderbus.machine import (
     Address,
-    Input,
-    Output,
 )
+from wanderbus.transport import ConnectionReport, ConnectionRequest
 
 
-class Dial(Input, frozen=True):
+class Dial(ConnectionRequest, frozen=True):
     """Open a connection to ``remote``, under a ``local_id`` that was allocated."""
 
-    local_id: int
     remote: Address
 
 
-class Opened(Output, frozen=True):
+class Opened(ConnectionReport, frozen=True):
     """A connection is open, dialled by this side or by the peer at ``remote``."""
 
-    local_id: int
     remote: Address
 
 
-class OpenFailed(Output, frozen=True):
+class OpenFailed(ConnectionReport, frozen=True):
     """A dialled connection could not be opened, and its id is released.
 
     Either the peer ``refused``, because it already has ``connections_max``, or no party with the secret answered.
     """
 
-    local_id: int
     refused: bool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import Address, Output, SendDatagram
+from wanderbus.machine import Address, SendDatagram
 from wanderbus.parameters.transports import RudpConfig
 from wanderbus.rudp.ack_tracker import Arrivals
 from wanderbus.rudp.frames import (
@@ -20,6 +20,7 @@ from wanderbus.rudp.frames import (
 )
 from wanderbus.rudp.interface import Counters, OpenConnection
 from wanderbus.rudp.sealing import SEAL_BYTES, Awake, Sealer
+from wanderbus.transport import Outputs
 
 _GENERATION_MASK: Final = 0xFFFF
 _EPOCH_MASK: Final = 0xFF
@@ -96,7 +97,7 @@ class Packets:
             self._counters.ack_frames += len(frames)
         return frames
 
-    def send(self, frames: bytes, destination: Address, outputs: list[Output]) -> None:
+    def send(self, frames: bytes, destination: Address, outputs: Outputs) -> None:
         """Send ``frames`` as the next packet."""
         number, sealer = self.next_number, self._sealer
         remote_id, local_id = self._ids
@@ -109,7 +110,7 @@ class Packets:
         self._counters.sent += 1
         outputs.append(SendDatagram(self._socket, destination, packet))
 
-    def send_acks(self, acks: list[bytes], destination: Address, outputs: list[Output]) -> None:
+    def send_acks(self, acks: list[bytes], destination: Address, outputs: Outputs) -> None:
         """Send ``acks`` in packets of their own."""
         while acks:
             self.send(take_fitting(acks, self.frame_bytes_max), destination, outputs)

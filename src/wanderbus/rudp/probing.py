@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from wanderbus.machine import Address, Output
+from wanderbus.machine import Address
 from wanderbus.rudp.frames import MARKS, PING, PING_FRAME, AckFrame, Frames
 from wanderbus.rudp.interface import Counters, ProbeAnswered
 from wanderbus.rudp.packets import Packets
+from wanderbus.transport import Outputs
 
 PROBES_MAX: Final = 16
 """Number of latest probes whose answer is still recognized."""
@@ -32,7 +33,7 @@ class Probing:
         """Send a PING at the end of this batch."""
         self._wanted = True
 
-    def receive(self, number: int, frames: Frames, outputs: list[Output]) -> None:
+    def receive(self, number: int, frames: Frames, outputs: Outputs) -> None:
         """Process answers to probes, and probes; other frames are ignored and not acknowledged."""
         data, acks, controls = frames
         answered = [probe for probe in self._probes if any(_marks(ack, probe) for ack in acks)]
@@ -48,7 +49,7 @@ class Probing:
         if pinged:
             self._packets.arrivals.acknowledge(number)
 
-    def flush(self, remote: Address, outputs: list[Output]) -> None:
+    def flush(self, remote: Address, outputs: Outputs) -> None:
         """Send the due packets to ``remote``."""
         self._packets.send_acks(self._packets.take_acks(), remote, outputs)
         if self._wanted:

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from wanderbus.event_text import escaped
 from wanderbus.refusal_table import OTHERS, RefusalTable
-from wanderbus.refusals import Limited
-from wanderbus.sip.authentication.verdicts import LoginRefused
+from wanderbus.refusals import Limited, LoginRefused
 
 _log = logging.getLogger("wanderbus.limits")
 

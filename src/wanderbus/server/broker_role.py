@@ -49,7 +49,7 @@ from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.signalling import FloodLimits, LoginLimits
 from wanderbus.parameters.transports import DATA_STREAM_LIMITS, RudpConfig, TcpConfig, carrying
 from wanderbus.peers.messages import ServerLinkClosed, ServerLinkOpened, ServerReachable, ServerUnreachable
-from wanderbus.peers.parts import SERVER_LINKS
+from wanderbus.peers.parts import SERVER_SOCKET
 from wanderbus.protocol import Listed
 from wanderbus.refusals import Limited
 from wanderbus.runtime.files.restored_mark import remove_mark, restored_reason
@@ -223,7 +223,7 @@ class BrokerRole(StatefulRole):
             return ConfigurationError(
                 f"UDP port {place} cannot be used: {error.strerror}; give another with --eci-port"
             )
-        if port.name == SERVER_LINKS:
+        if port.name == SERVER_SOCKET:
             place = shown((port.host, port.port or 0))
             return ConfigurationError(
                 f"UDP port {place} cannot be used: {error.strerror}; look at the address of this server in event_domain"

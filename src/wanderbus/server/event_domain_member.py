@@ -19,7 +19,7 @@ from wanderbus.peers.decentralised_interest import DecentralisedInterest
 from wanderbus.peers.leader_sessions import LeaderSessions
 from wanderbus.peers.links import ServerLinks
 from wanderbus.peers.multicast_group import MulticastGroup
-from wanderbus.peers.parts import MULTICAST_SOCKET, SERVER_LINKS
+from wanderbus.peers.parts import MULTICAST_SOCKET, SERVER_SOCKET
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.peers.server_traffic import FIRST_LINK
 from wanderbus.rudp.keys import KeyPair
@@ -57,7 +57,7 @@ class EventDomainMember:
     def ports(self) -> tuple[Port, ...]:
         """Return the sockets for the links to the other servers, and for the multicast group if there is one."""
         host, port = _address(self.domain, self.name)
-        links = UdpPort(name=SERVER_LINKS, host=host, port=port)
+        links = UdpPort(name=SERVER_SOCKET, host=host, port=port)
         group, multicast = self.domain.multicast_group, self.domain.settings.multicast
         if group is None or multicast is None:
             return (links,)

@@ -19,7 +19,7 @@ from wanderbus.broker.messages import Append, Appended, DiskFreed, DiskFull, Ker
 from wanderbus.errors import WanderbusError
 from wanderbus.machine import Input, Output
 from wanderbus.matching import Kernel
-from wanderbus.refusals import Limited
+from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.runtime.files.disk import SYSTEM, make_directory
 from wanderbus.runtime.files.file_modes import check_own_directory, warn_if_open
 from wanderbus.runtime.files.server_files import LoggedState, ServerFiles, unusable
@@ -34,7 +34,6 @@ from wanderbus.server.ports import Bound, SIPPort, bind
 from wanderbus.server.role import HostOffer, Role, StatefulRole
 from wanderbus.server.storage import Storage
 from wanderbus.sip.authentication.digest import Secret
-from wanderbus.sip.authentication.verdicts import LoginRefused
 
 _log = logging.getLogger("wanderbus.server")
 

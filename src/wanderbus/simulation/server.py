@@ -15,7 +15,7 @@ from wanderbus.mobility.properties import Properties
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.eci import BaselineConfig
 from wanderbus.parameters.transports import RudpConfig
-from wanderbus.peers.parts import SERVER_LINKS
+from wanderbus.peers.parts import SERVER_SOCKET
 from wanderbus.peers.server_parts import ServerParts
 from wanderbus.records import DialogStored
 from wanderbus.refusal_table import RefusalTable
@@ -153,7 +153,7 @@ class SimulatedServer:
         )
         sockets = {SIP_SOCKET: (self.ip, _BROKER_PORT), DATA_SOCKET: (self.ip, _DATA_PORT)}
         if member is not None:
-            sockets[SERVER_LINKS] = (self.ip, LINKS_PORT)
+            sockets[SERVER_SOCKET] = (self.ip, LINKS_PORT)
         if self.eci is not None:
             sockets[ECI_SOCKET] = ECI_ADDRESS
         streams = {STREAM_SOCKET: (self.ip, _STREAM_PORT)}

@@ -9,14 +9,20 @@ from __future__ import annotations
 import msgspec
 
 from wanderbus.errors import RemoteProtocolError
-from wanderbus.machine import Address, CancelTimer, Output, SetTimer
+from wanderbus.machine import Address, CancelTimer, SetTimer
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.frames import ACK, DATA, FINISH, PING, PONG, decode_grant, encode, encode_ack
 from wanderbus.tcp.interface import Counters, OpenConnection, Phase, Target
 from wanderbus.tcp.receiving import Receiver
 from wanderbus.tcp.sending import Sender
 from wanderbus.tcp.stream import Stream
-from wanderbus.transport import ConnectionFailed, MessageReceived, PeerFinished, ProbeAnswered
+from wanderbus.transport import (
+    ConnectionFailed,
+    MessageReceived,
+    Outputs,
+    PeerFinished,
+    ProbeAnswered,
+)
 
 
 class Connection:
@@ -60,7 +66,7 @@ class Connection:
         self.attempt = attempt
         self._pause_s = min(max(2 * self._pause_s, self._config.reconnect_min_s), self._config.reconnect_max_s)
 
-    def adopt(self, stream: Stream, expected: int, grant: int, now: float, outputs: list[Output]) -> None:
+    def adopt(self, stream: Stream, expected: int, grant: int, now: float, outputs: Outputs) -> None:
         """Continue over ``stream``, which is authenticated; the peer expects message ``expected`` and grants ``grant``.
 
         :raises RemoteProtocolError: the numbers of the peer are impossible; nothing has changed then.
@@ -85,7 +91,7 @@ class Connection:
         """Send ``frame`` with the next write, before everything else."""
         self._pieces.append(frame)
 
-    def take(self, kind: int, number: int, body: bytes, now: float, outputs: list[Output]) -> None:
+    def take(self, kind: int, number: int, body: bytes, now: float, outputs: Outputs) -> None:
         """Process a frame of the TCP connection in use.
 
         :raises RemoteProtocolError: it is not allowed now.
@@ -111,7 +117,7 @@ class Connection:
             else:
                 outputs.append(PeerFinished(self.local_id))
 
-    def probe(self, now: float, outputs: list[Output]) -> None:
+    def probe(self, now: float, outputs: Outputs) -> None:
         """Send a PING; a failed connection whose last probe got no answer tries another TCP connection."""
         if self.failed and (self.attempt or self._pinged_at is not None):
             if now < self._asked_at + self._config.probe_s_max:
@@ -121,7 +127,7 @@ class Connection:
         if self.failed and self.stream is None:
             self._asked_at = now
 
-    def change_path(self, remote: Address, generation: int, now: float, outputs: list[Output]) -> None:
+    def change_path(self, remote: Address, generation: int, now: float, outputs: Outputs) -> None:
         """Set the peer's address to ``remote``, and connect there if this side is active; ignore older generations."""
         if generation < self.peer_generation or self.failed:
             return
@@ -132,7 +138,7 @@ class Connection:
             self.target = msgspec.structs.replace(self.target, address=remote)
             self._redial(now, outputs, keep=known)
 
-    def moved_here(self, generation: int, now: float, outputs: list[Output]) -> None:
+    def moved_here(self, generation: int, now: float, outputs: Outputs) -> None:
         """Record that this side moved: an active side closes its TCP connection, which uses the old address."""
         if generation <= self.generation:
             return
@@ -141,14 +147,14 @@ class Connection:
             self._fails_at = None
             self._redial(now, outputs, keep=False)
 
-    def _redial(self, now: float, outputs: list[Output], *, keep: bool) -> None:
+    def _redial(self, now: float, outputs: Outputs, *, keep: bool) -> None:
         if not keep:
             self.drop_path(now, outputs)
         self._broken = ""
         self._pause_s = 0.0
         self._dial_at = now
 
-    def drop_path(self, now: float, outputs: list[Output]) -> None:
+    def drop_path(self, now: float, outputs: Outputs) -> None:
         """Close the TCP connection in use and the one being opened."""
         for stream in (self.stream, self.attempt):
             if stream is not None:
@@ -180,7 +186,7 @@ class Connection:
         """Check deadlines at the end of this batch."""
         self._timer_at = None
 
-    def flush(self, now: float, outputs: list[Output]) -> None:
+    def flush(self, now: float, outputs: Outputs) -> None:
         """Send due frames in one write, set the timer, and fail after a timeout."""
         if not self.failed:
             quiet_until = self._quiet_until()
@@ -199,14 +205,14 @@ class Connection:
             return "the other side does not answer"
         return self._broken
 
-    def _fail(self, reason: str, now: float, outputs: list[Output]) -> None:
+    def _fail(self, reason: str, now: float, outputs: Outputs) -> None:
         self.failed = True
         self._ping_due = False
         self.drop_path(now, outputs)
         self.sender.abandon()
         outputs.append(ConnectionFailed(self.local_id, reason))
 
-    def _write(self, stream: Stream, now: float, outputs: list[Output]) -> None:
+    def _write(self, stream: Stream, now: float, outputs: Outputs) -> None:
         pieces, self._pieces = self._pieces, []
         if not self.failed and (self._ack_due or self.receiver.grant_due):
             pieces.append(encode_ack(self.receiver.expected, self.receiver.grant()))
@@ -237,7 +243,7 @@ class Connection:
         quiet_s = self._config.ack_timeout_s / 4 if self.sender.blocked else self._config.keepalive_s
         return None if quiet_s is None else self._asked_at + quiet_s
 
-    def _take_pong(self, now: float, outputs: list[Output]) -> None:
+    def _take_pong(self, now: float, outputs: Outputs) -> None:
         if self._pinged_at is None:
             return
         self.sender.sample(now - self._pinged_at)
@@ -250,7 +256,7 @@ class Connection:
         self._fails_at = None
         self._pause_s = 0.0
 
-    def _update_timer(self, now: float, outputs: list[Output]) -> None:
+    def _update_timer(self, now: float, outputs: Outputs) -> None:
         """Set the timer if it would fire too late; if it fires too early, nothing is due and it is set again."""
         if self.failed:
             return
@@ -264,7 +270,7 @@ class Connection:
             self._timer_at = min(due)
             outputs.append(SetTimer(self.local_id, self._timer_at))
 
-    def close(self, now: float, outputs: list[Output]) -> None:
+    def close(self, now: float, outputs: Outputs) -> None:
         """Cancel the timer and close the TCP connections."""
         self.drop_path(now, outputs)
         if self._timer_at is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wanderbus.errors import LimitExceeded
-from wanderbus.machine import Address, Input, Output, RandomSource, StreamClosed, StreamReceived, TimerFired
+from wanderbus.machine import Address, Input, RandomSource, StreamClosed, StreamReceived, TimerFired
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.tcp.connection import Connection
 from wanderbus.tcp.interface import Counters, OpenConnection
@@ -21,6 +21,7 @@ from wanderbus.transport import (
     Consumed,
     FinishSending,
     MovedHere,
+    Outputs,
     Probe,
     SendMessage,
 )
@@ -105,14 +106,14 @@ class Endpoint:
         connection = self._connections.get(local_id)
         return connection is None or connection.sender.all_confirmed
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> Outputs:
         """Process a batch of inputs at monotonic second ``now``.
 
         :raises LimitExceeded: a message to send exceeds ``message_bytes_max``; nothing of the batch was done.
         """
         batch = list(inputs)
         self._check_sizes(batch)
-        outputs: list[Output] = []
+        outputs: Outputs = []
         touched: _Touched = {}
         for item in batch:
             connection: Connection | None = None
@@ -141,12 +142,12 @@ class Endpoint:
                     f"a message has {len(item.payload)} bytes, at most {most} can be sent", "message_bytes_max"
                 )
 
-    def _flush(self, connection: Connection, now: float, outputs: list[Output]) -> None:
+    def _flush(self, connection: Connection, now: float, outputs: Outputs) -> None:
         if connection.dial_due(now):
             self._streams.dial(connection, outputs)
         connection.flush(now, outputs)
 
-    def _take_request(self, item: Input, now: float, outputs: list[Output]) -> Connection | None:
+    def _take_request(self, item: Input, now: float, outputs: Outputs) -> Connection | None:
         """Process a request of the owner, or a timer; return the connection that it concerned."""
         match item:
             case OpenConnection():
@@ -168,25 +169,25 @@ class Endpoint:
                 return connection
         return None
 
-    def _open(self, item: OpenConnection, now: float, outputs: list[Output]) -> Connection:
+    def _open(self, item: OpenConnection, now: float, outputs: Outputs) -> Connection:
         self._allocated.discard(item.local_id)
         self._remove(item.local_id, now, outputs)
         connection = self._connections[item.local_id] = Connection(item, self._config, self.counters, now)
         self._streams.opened(connection, now, outputs)
         return connection
 
-    def _remove(self, local_id: int, now: float, outputs: list[Output]) -> None:
+    def _remove(self, local_id: int, now: float, outputs: Outputs) -> None:
         connection = self._connections.pop(local_id, None)
         if connection is not None:
             connection.close(now, outputs)
 
-    def _reset(self, connection: Connection, now: float, outputs: list[Output]) -> None:
+    def _reset(self, connection: Connection, now: float, outputs: Outputs) -> None:
         """Remove a connection that the peer does not know."""
         self._remove(connection.local_id, now, outputs)
         outputs.append(ConnectionReset(connection.local_id))
 
 
-def _ask(connection: Connection, item: _Request, now: float, outputs: list[Output]) -> None:
+def _ask(connection: Connection, item: _Request, now: float, outputs: Outputs) -> None:
     match item:
         case Consumed(messages=messages):
             connection.receiver.consume(messages)

@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from wanderbus.machine import Address, Input, StreamTarget
+from wanderbus.machine import Address, StreamTarget
+from wanderbus.transport import ConnectionRequest
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -29,13 +30,12 @@ class Target(msgspec.Struct, frozen=True):
         return None
 
 
-class OpenConnection(Input, frozen=True):
+class OpenConnection(ConnectionRequest, frozen=True):
     """Start the connection (``local_id``, ``remote_id``); it replaces one with the same local id.
 
     A pair must not be reused, because message numbers start again at 0.
     """
 
-    local_id: int
     remote_id: int
     generation: int
     """Generation of the peer's path; the own one is 0 until ``MovedHere``."""

@@ -15,9 +15,10 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from wanderbus.machine import CloseStream, Output, SendOnStream
+from wanderbus.machine import CloseStream, SendOnStream
 from wanderbus.tcp.frames import FrameReader, encode_proof, encode_welcome
 from wanderbus.tcp.interface import Phase, Target
+from wanderbus.transport import Outputs
 
 if TYPE_CHECKING:
     from wanderbus.tcp.connection import Connection
@@ -50,11 +51,11 @@ class Stream:
         """Return whether further input is ignored."""
         return self.phase is Phase.OVER
 
-    def send(self, data: bytes) -> Output:
+    def send(self, data: bytes) -> SendOnStream:
         """Return the output that sends ``data``, which opens a connection of ours the first time."""
         return SendOnStream(self._socket, self.target, data, self.number, reopen=self.number is None)
 
-    def close(self, outputs: list[Output]) -> None:
+    def close(self, outputs: Outputs) -> None:
         """Ignore further input and close; a connection of ours without a number yet is closed when it gets one."""
         self.phase = Phase.OVER
         self.connection = None

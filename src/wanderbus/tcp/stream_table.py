@@ -13,7 +13,7 @@ import msgspec
 
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.hosts import network_of
-from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer, StreamClosed, StreamReceived
+from wanderbus.machine import CancelTimer, RandomSource, SetTimer, StreamClosed, StreamReceived
 from wanderbus.parameters.transports import TcpConfig
 from wanderbus.refusals import Limited
 from wanderbus.tcp.connection import Connection
@@ -33,6 +33,7 @@ from wanderbus.tcp.frames import (
 )
 from wanderbus.tcp.interface import Counters, Phase, Target
 from wanderbus.tcp.stream import Stream, is_same, make_proof, make_welcome
+from wanderbus.transport import Outputs
 
 HELLO_TIMER: Final = "hello"
 """First part of the keys of our timers; the second is the number of the TCP connection."""
@@ -53,7 +54,7 @@ class StreamTable:
         counters: Counters,
         connections: dict[int, Connection],
         allocated: set[int],
-        on_reset: Callable[[Connection, float, list[Output]], None],
+        on_reset: Callable[[Connection, float, Outputs], None],
         *,
         socket: str,
         fingerprint: bytes,
@@ -74,7 +75,7 @@ class StreamTable:
     def __len__(self) -> int:
         return len(self._accepted) + len(self._dialled)
 
-    def dial(self, connection: Connection, outputs: list[Output]) -> None:
+    def dial(self, connection: Connection, outputs: Outputs) -> None:
         """Open a TCP connection for ``connection``, which has a target."""
         assert connection.target is not None
         self._attempts += 1
@@ -87,7 +88,7 @@ class StreamTable:
         connection.dialled(stream)
         outputs.append(stream.send(stream.hello))
 
-    def receive(self, item: StreamReceived, now: float, outputs: list[Output]) -> Connection | None:
+    def receive(self, item: StreamReceived, now: float, outputs: Outputs) -> Connection | None:
         """Process data of a TCP connection; return the connection that it concerned, if any."""
         stream = self._find(item, now, outputs)
         if stream is None or stream.is_over():
@@ -107,7 +108,7 @@ class StreamTable:
             self._end(stream, str(error), now, outputs)
         return stream.connection or before
 
-    def closed(self, item: StreamClosed, now: float, outputs: list[Output]) -> Connection | None:
+    def closed(self, item: StreamClosed, now: float, outputs: Outputs) -> Connection | None:
         """Remove a closed TCP connection; return the connection that it belonged to, if any."""
         if isinstance(item.target, Target):
             stream = self._dialled.pop(item.target.attempt, None)
@@ -121,7 +122,7 @@ class StreamTable:
             connection.lost(stream, item.reason, now)
         return connection
 
-    def expired(self, number: int, now: float, outputs: list[Output]) -> None:
+    def expired(self, number: int, now: float, outputs: Outputs) -> None:
         """Close a TCP connection whose timeout for a proof has expired."""
         stream = self._accepted.get(number)
         if stream is not None and stream.watched:
@@ -131,13 +132,13 @@ class StreamTable:
             outputs.append(Limited("tcp_channels.hello_s_max", host, "connection closed without a valid proof in time"))
             self._end(stream, "no proof in time", now, outputs)
 
-    def opened(self, connection: Connection, now: float, outputs: list[Output]) -> None:
+    def opened(self, connection: Connection, now: float, outputs: Outputs) -> None:
         """Answer a HELLO that arrived before the connection was opened here."""
         stream = self._parked.pop(connection.local_id, None)
         if stream is not None:
             self._welcome(stream, now, outputs)
 
-    def _find(self, item: StreamReceived, now: float, outputs: list[Output]) -> Stream | None:
+    def _find(self, item: StreamReceived, now: float, outputs: Outputs) -> Stream | None:
         if isinstance(item.target, Target):
             stream = self._dialled.get(item.target.attempt)
             if stream is not None and stream.number is None:
@@ -155,9 +156,7 @@ class StreamTable:
             outputs.append(SetTimer((HELLO_TIMER, item.connection), now + self._config.hello_s_max))
         return stream
 
-    def _shake_hands(
-        self, stream: Stream, kind: int, number: int, body: bytes, now: float, outputs: list[Output]
-    ) -> None:
+    def _shake_hands(self, stream: Stream, kind: int, number: int, body: bytes, now: float, outputs: Outputs) -> None:
         phase = stream.phase
         if phase is Phase.ACCEPTED and kind == HELLO:
             self._take_hello(stream, number, body, now, outputs)
@@ -170,7 +169,7 @@ class StreamTable:
         else:
             raise RemoteProtocolError(f"frame type {kind:#04x} came too early", status=None)
 
-    def _take_hello(self, stream: Stream, generation: int, body: bytes, now: float, outputs: list[Output]) -> None:
+    def _take_hello(self, stream: Stream, generation: int, body: bytes, now: float, outputs: Outputs) -> None:
         local_id, remote_id, nonce = decode_hello(body)
         stream.hello = encode_hello(generation, local_id, remote_id, nonce)
         stream.local_id, stream.remote_id, stream.generation = local_id, remote_id, generation
@@ -183,7 +182,7 @@ class StreamTable:
         else:
             self._welcome(stream, now, outputs)
 
-    def _welcome(self, stream: Stream, now: float, outputs: list[Output]) -> None:
+    def _welcome(self, stream: Stream, now: float, outputs: Outputs) -> None:
         connection = self._admitted(stream, now, outputs)
         if connection is not None:
             receiver, nonce = connection.receiver, self._random.token(NONCE_BYTES)
@@ -193,7 +192,7 @@ class StreamTable:
             )
             outputs.append(stream.send(stream.welcome))
 
-    def _take_proof(self, stream: Stream, expected: int, body: bytes, now: float, outputs: list[Output]) -> None:
+    def _take_proof(self, stream: Stream, expected: int, body: bytes, now: float, outputs: Outputs) -> None:
         connection = self._admitted(stream, now, outputs)
         if connection is None:
             return
@@ -206,7 +205,7 @@ class StreamTable:
         connection.peer_generation = stream.generation
         self._unwatch(stream, outputs)
 
-    def _take_welcome(self, stream: Stream, expected: int, body: bytes, now: float, outputs: list[Output]) -> None:
+    def _take_welcome(self, stream: Stream, expected: int, body: bytes, now: float, outputs: Outputs) -> None:
         connection = stream.connection
         assert connection is not None, "input of a closed stream is ignored"
         grant, nonce, proof = decode_welcome(body)
@@ -220,7 +219,7 @@ class StreamTable:
             make_proof(secret, stream.hello, stream.welcome, receiver.expected, receiver.grant(), fingerprint)
         )
 
-    def _admitted(self, stream: Stream, now: float, outputs: list[Output]) -> Connection | None:
+    def _admitted(self, stream: Stream, now: float, outputs: Outputs) -> Connection | None:
         """Return the connection that the HELLO names; if it is not permitted, refuse it and return None."""
         connection = self._connections.get(stream.local_id)
         if connection is None:
@@ -237,18 +236,18 @@ class StreamTable:
             return connection
         return None
 
-    def _forged(self, stream: Stream, now: float, outputs: list[Output]) -> None:
+    def _forged(self, stream: Stream, now: float, outputs: Outputs) -> None:
         self._counters.forged += 1
         self._end(stream, "its proof is invalid", now, outputs)
 
-    def _end(self, stream: Stream, reason: str, now: float, outputs: list[Output]) -> None:
+    def _end(self, stream: Stream, reason: str, now: float, outputs: Outputs) -> None:
         """Close a TCP connection because of its input, or for lack of it."""
         if stream.connection is not None:
             stream.connection.lost(stream, reason, now)
         self._unwatch(stream, outputs)
         stream.close(outputs)
 
-    def _unwatch(self, stream: Stream, outputs: list[Output]) -> None:
+    def _unwatch(self, stream: Stream, outputs: Outputs) -> None:
         """Cancel the timer for its proof."""
         if stream.watched:
             stream.watched = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Final
 
 from wanderbus.broker.interest.phase_counts import PhaseCounts
+from wanderbus.broker.signals import BrokerOutput
 from wanderbus.broker.state.engine_events import is_waited_for
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SubscriptionRow
@@ -14,7 +15,6 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.hierarchy import Hierarchy
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import EventId
-from wanderbus.machine import Output
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.parameters.subject_globs import any_of
 from wanderbus.records import SPARK, Acceptance, Arrival, Arrived, Published
@@ -30,9 +30,9 @@ class WaitingArrivals:
     def __init__(self, journal: Journal, phases: PhaseCounts) -> None:
         self._journal = journal
         self._phases = phases
-        self._waiting: deque[tuple[int, Callable[[bool], Output] | None]] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[tuple[int, Callable[[bool], BrokerOutput] | None]] = deque(maxlen=WAITING_MAX)
 
-    def add(self, offset: int, report: Callable[[bool], Output] | None) -> None:
+    def add(self, offset: int, report: Callable[[bool], BrokerOutput] | None) -> None:
         """Remember the arrival at ``offset``; ``report`` makes the output that tells whether it was matched."""
         self._waiting.append((offset, report))
 
@@ -98,7 +98,7 @@ class EngineEvents:
         self._journal.write(published, urgent=True)
         return acceptance.id
 
-    def take(self, arrival: Arrival, report: Callable[[bool], Output] | None, causal: bytes = b"") -> None:
+    def take(self, arrival: Arrival, report: Callable[[bool], BrokerOutput] | None, causal: bytes = b"") -> None:
         """Write an event of another server, which the engine will match; ``report`` is made once it has."""
         arrived = Arrived(at_us=self._state.wall_us, arrival=arrival, engine=SPARK, causal=causal)
         self.arrivals.add(self._journal.write(arrived, urgent=True), report)

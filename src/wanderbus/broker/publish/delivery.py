@@ -21,13 +21,13 @@ from wanderbus.broker.publish.decisions import Delivered
 from wanderbus.broker.publish.notifying import by_number, notification_of
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.restrictions.restriction_check import RESTRICTION_WORK, blocked_by
+from wanderbus.broker.signals import BrokerOutput
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.replays import is_read
 from wanderbus.broker.state.rows import SessionRow, SubscriptionRow, session_key
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
-from wanderbus.machine import Output
 from wanderbus.subscription import Subscription
 
 
@@ -110,7 +110,7 @@ class Delivery:
         arrival: records.Arrival,
         received_us: int,
         excluded: Container[str],
-        report: Callable[[bool], Output] | None,
+        report: Callable[[bool], BrokerOutput] | None,
         causal: bytes = b"",
     ) -> None:
         """Record an event that another server has accepted, and deliver it here, unless the matching engine does so.

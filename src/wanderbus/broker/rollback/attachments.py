@@ -6,15 +6,15 @@ import re
 from typing import Final
 
 from wanderbus import protocol, records
-from wanderbus.broker.handover import Handover, moved
 from wanderbus.broker.interest.publisher_filters import PublisherFilters
 from wanderbus.broker.links import Links
-from wanderbus.broker.presence import Presence
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.rollback.rollback import Rollback, attachment_of
 from wanderbus.broker.servers.advertisements import Advertisements
-from wanderbus.broker.session_ends import SessionEnds
+from wanderbus.broker.sessions.handover import Handover, moved
+from wanderbus.broker.sessions.presence import Presence
+from wanderbus.broker.sessions.session_ends import SessionEnds
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, session_key
 from wanderbus.broker.state.state import BrokerState

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from wanderbus.broker.fair_queue import BYTES_A_UNIT
 from wanderbus.broker.messages import Append
+from wanderbus.broker.signals import BrokerOutput
 from wanderbus.broker.state.drops import Delivering, with_drops
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.machine import Output
 from wanderbus.records import SERVER_LOG, AnyRecord, Drop, encode_record
 from wanderbus.refusal_table import Tally
 
@@ -27,7 +27,7 @@ class Journal:
         self._durable = state.offset
         self._barrier = 0
         self._entries: list[tuple[int, int, bytes]] = []
-        self._held: deque[tuple[int, Output]] = deque()
+        self._held: deque[tuple[int, BrokerOutput]] = deque()
         self.work = 0.0
         """Units of work so far: one for each record and each output, and one for each KiB of them."""
         self.merging = 0
@@ -37,7 +37,7 @@ class Journal:
         self._marks: deque[tuple[int, float]] = deque()
         """Offsets up to which records were handed over for writing, and the work done by then."""
         self._synced_work = 0.0
-        self._ready: list[Output] = []
+        self._ready: list[BrokerOutput] = []
         self._is_waiting = False
         """True if records were handed over without a request to sync them."""
         self._is_hurried = False
@@ -83,11 +83,11 @@ class Journal:
         """Return the units of work that are not durable yet."""
         return self.work - self._synced_work if self._barrier > self._durable else 0.0
 
-    def emit_now(self, output: Output) -> None:
+    def emit_now(self, output: BrokerOutput) -> None:
         """Release ``output`` without waiting for the disk."""
         self._ready.append(output)
 
-    def emit(self, output: Output, size_bytes: int = 0) -> None:
+    def emit(self, output: BrokerOutput, size_bytes: int = 0) -> None:
         """Release ``output`` as soon as every urgent record so far is durable."""
         self.work += 1 + size_bytes / BYTES_A_UNIT
         if (barrier := self._barrier) > self._durable:
@@ -116,7 +116,7 @@ class Journal:
         while held and held[0][0] <= self._durable:
             self._ready.append(held.popleft()[1])
 
-    def drain(self) -> list[Output]:
+    def drain(self) -> list[BrokerOutput]:
         """Return the outputs that are ready, and the records to append."""
         outputs, self._ready = self._ready, []
         if self._entries or (self._is_hurried and self._is_waiting):

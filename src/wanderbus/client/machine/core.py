@@ -32,6 +32,15 @@ from wanderbus.client.machine.messages import (
     ServerUnreachable,
     long_requests_lost,
 )
+from wanderbus.client.machine.states import (
+    AGENT,
+    CHANNEL,
+    AgentState,
+    AgentTrigger,
+    ChannelState,
+    ChannelTrigger,
+    after,
+)
 from wanderbus.client.machine.stranger_limits import StrangerLimits
 from wanderbus.composition import Composition, Part
 from wanderbus.datachannel import DATA_SOCKET, STREAM_SOCKET
@@ -58,14 +67,23 @@ from wanderbus.parameters.transports import RudpConfig, TcpConfig
 from wanderbus.protocol import Leave
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.transaction.transaction_layer import PathSeemsNarrow
-from wanderbus.transport import ConnectionFailed, ConnectionReset, MessageReceived, Probe, ProbeAnswered, SendMessage
+from wanderbus.transport import (
+    ConnectionFailed,
+    ConnectionReset,
+    MessageReceived,
+    Probe,
+    ProbeAnswered,
+    SendMessage,
+    TransportInput,
+    TransportOutput,
+)
 
 __all__ = ["DATA_SOCKET", "REFUSALS", "SIP_SOCKET", "STREAM_SOCKET", "AgentMachine"]
 
 SIP_SOCKET: Final = "sip"
 
-USER_AGENT: Final = "sip"
-TRANSPORTS: Final = "data"
+USER_AGENT: Final = Part[sip.UserAgentInput, sip.UserAgentOutput]("sip")
+TRANSPORTS: Final = Part[TransportInput, TransportOutput]("data", has_scope=False)
 """Parts of the agent."""
 
 REFUSALS: Final = frozenset({401, 403, 404, 407, 488})
@@ -107,28 +125,23 @@ class AgentMachine:
         self._user_agent = UserAgent(sip_properties_of(properties), random, socket=SIP_SOCKET, contact=sip)
         self._stranger_limits = StrangerLimits(properties.server, properties.strangers_per_s)
         self._session = ""
-        self._started = False
-        self._connected = False
-        self._ever_connected = False
-        self._established = False
-        """True once the SIP session was answered, so that it can be updated."""
-        self._is_opening_due = False
-        """True if the broker's offer has restarted the data channel, and nothing was sent on it yet."""
-        self._has_received = True
-        """False until the first message on a new data channel."""
-        self._probing = False
-        """True while a response of the failed connection is expected."""
+        self._state = AgentState.IDLE
+        self._use = ChannelState.NONE
         self._heal_pause_s = properties.heal_s
         self._pacing = HealPacing(random, properties.heal_s_max)
-        self._leaving_until: float | None = None
-        self._parts = Composition()
-        self._parts.add(USER_AGENT, Part(self._user_agent.step, self._route_user_agent))
-        self._parts.add(TRANSPORTS, Part(self._transports.step, self._route_transports, has_scope=False))
+        self._drain_until = 0.0
+        self._parts = Composition[Output]()
+        self._parts.add(USER_AGENT, self._user_agent.step, self._route_user_agent)
+        self._parts.add(TRANSPORTS, self._transports.step, self._route_transports)
 
     @property
     def connected(self) -> bool:
         """Return the agent's status: whether the data channel to the broker works, as far as known."""
-        return self._connected
+        return self._state in (AgentState.CONNECTED, AgentState.LEAVING)
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._state in (AgentState.LEAVING, AgentState.LEFT)
 
     @property
     def media_status(self) -> RemoteMediaStatus:
@@ -155,7 +168,7 @@ class AgentMachine:
     def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
         self._conversation.begin_step(now)
-        for_transports: list[Input] = []
+        for_transports: list[TransportInput] = []
         batch = list(inputs)
         for given, following in zip_longest(batch, batch[1:]):
             if isinstance(given, Acknowledge) and _is_superseded(given, following):
@@ -198,11 +211,12 @@ class AgentMachine:
             case TimerFired(key="drain"):
                 self._drain(now)
             case Connect():
-                self._started = True
+                self._state = after(AGENT, self._state, AgentTrigger.CONNECT)
                 self._parts.give(USER_AGENT, [sip.Start()])
                 self._heal(now)
             case Disconnect():
-                self._leaving_until = now + self._properties.drain_s
+                self._state = after(AGENT, self._state, AgentTrigger.DISCONNECT)
+                self._drain_until = now + self._properties.drain_s
                 self._conversation.end_filtering()
                 self._parts.give(TRANSPORTS, self._sending(self._conversation.take_unsent()))
                 self._drain(now)
@@ -219,13 +233,17 @@ class AgentMachine:
         self._heal(now)
         self._parts.give(TRANSPORTS, for_transports)
 
-    def _heal(self, now: float) -> None:
-        """Send the agent's address to the broker: by a re-INVITE if there is a session, else by a new INVITE."""
-        if not self._started or self._leaving_until is not None:
+    def _heal(self, now: float, *, afresh: bool = False) -> None:
+        """Send the agent's address to the broker: by a re-INVITE if there is a session, else by a new INVITE.
+
+        With ``afresh``, open a new session in any case.
+        """
+        if self._state is AgentState.IDLE or self._is_leaving:
             return
         self._parts.give(TRANSPORTS, self._path.prepare_offer(now))
         self._parts.emit(CancelTimer("trial"))
-        if self._session in self._user_agent.sessions and self._established:
+        stands = self._state in (AgentState.CONNECTED, AgentState.DISCONNECTED)
+        if stands and not afresh and self._session in self._user_agent.sessions:
             self._parts.give(TRANSPORTS, self._channel.offer())
             self._parts.give(USER_AGENT, [sip.UpdateSession(self._session, self._media())])
         else:
@@ -239,19 +257,18 @@ class AgentMachine:
         After a second failure, retry with a new session: if both sides have moved, each uses the other's previous
         address, but the registrar knows the broker's current one.
         """
-        if self._heal_pause_s > self._properties.heal_s:
-            self._established = False
-            if self._choice.is_unproven_relay and not self._connected:
-                self._choice.failed("no response")
+        has_failed_twice = self._heal_pause_s > self._properties.heal_s
+        if has_failed_twice and self._choice.is_unproven_relay and not self.connected:
+            self._choice.failed("no response")
         self._heal_pause_s = min(2 * self._heal_pause_s, self._properties.heal_s_max)
-        self._heal(now)
+        self._heal(now, afresh=has_failed_twice)
 
     def _invite(self) -> None:
         self._disconnected("another session is opened")
         if self._session in self._user_agent.sessions:
             self._parts.give(USER_AGENT, [sip.TerminateSession(self._session, quietly=True)])
         self._session = self._random.token(12).hex()
-        self._established = False
+        self._state = after(AGENT, self._state, AgentTrigger.ENDED)
         self._parts.give(TRANSPORTS, self._channel.abandon())
         self._channel.begin(parties_of(self._properties, self._session))
         self._parts.give(TRANSPORTS, self._channel.offer())
@@ -263,11 +280,11 @@ class AgentMachine:
     def _media(self) -> MediaDescription:
         return self._channel.describe(self._data)
 
-    def _route_user_agent(self, outputs: list[Output], now: float) -> None:
+    def _route_user_agent(self, outputs: list[sip.UserAgentOutput], now: float) -> None:
         for output in outputs:
             self._on_signalling(output, now)
 
-    def _on_signalling(self, output: Output, now: float) -> None:
+    def _on_signalling(self, output: sip.UserAgentOutput, now: float) -> None:
         match output:
             case sip.SessionEstablished(id=self._session, media=media):
                 self._on_session_established(media, now)
@@ -286,7 +303,7 @@ class AgentMachine:
             case sip.RegistrationFailed(status=None, reason=reason):
                 self._parts.emit(ServerUnreachable(reason))
             case sip.Unregistered():
-                if self._leaving_until is not None:
+                if self._is_leaving:
                     self._parts.emit(Disconnected())
             case PathSeemsNarrow(size_bytes=size_bytes):
                 self._parts.emit(long_requests_lost(size_bytes))
@@ -299,10 +316,12 @@ class AgentMachine:
             self._parts.give(USER_AGENT, [sip.Refuse(identity, 603)])
             return
         try:
-            self._is_opening_due, for_transports = self._channel.accept(self._channel.read(media, self._data[0]))
+            is_opened, for_transports = self._channel.accept(self._channel.read(media, self._data[0]))
         except RemoteProtocolError as error:
             self._parts.give(USER_AGENT, [sip.Refuse(identity, 488, str(error))])
             return
+        if is_opened:
+            self._use = after(CHANNEL, self._use, ChannelTrigger.OFFERED)
         self._parts.give(TRANSPORTS, for_transports)
         self._parts.give(USER_AGENT, [sip.Answer(identity, self._media(), renews=True)])
 
@@ -322,11 +341,10 @@ class AgentMachine:
             self._parts.give(USER_AGENT, [sip.TerminateSession(disowned)])
             self._on_session_ended(488, str(error), now)
             return
-        self._established = self._ever_connected = True
+        self._state = after(AGENT, self._state, AgentTrigger.ANSWERED)
         self._stranger_limits.know(self._user_agent.sessions[self._session].dialog)
         self._heal_pause_s = self._properties.heal_s
         self._pacing.agreed(now)
-        self._probing = False
         self._parts.give(TRANSPORTS, for_transports)
         self._parts.emit(CancelTimer("heal"), CancelTimer("probe"))
         trial_ends_at = self._path.begin_trial(now)
@@ -334,9 +352,9 @@ class AgentMachine:
             self._parts.emit(SetTimer("trial", trial_ends_at))
         elif self._path_failed(now, "no relay was found"):
             return
-        self._connected = True
-        if opened or self._is_opening_due:
-            self._is_opening_due, self._has_received = False, False
+        self._state = after(AGENT, self._state, AgentTrigger.AGREED)
+        if opened or self._use is ChannelState.RESTARTED:
+            self._use = after(CHANNEL, self._use, ChannelTrigger.OPENING)
             self._parts.give(TRANSPORTS, self._sending(self._conversation.opening()))
         elif not self._choice.over_tcp:
             self._parts.give(TRANSPORTS, [Probe(self._channel.local)])
@@ -346,7 +364,7 @@ class AgentMachine:
     def _trial_over(self, now: float) -> None:
         if self._path.is_reached():
             self._choice.succeeded(now)
-        elif self._connected and self._leaving_until is None:
+        elif self._state is AgentState.CONNECTED:
             self._path_failed(now)
 
     def _path_failed(self, now: float, reason: str = "") -> bool:
@@ -358,9 +376,10 @@ class AgentMachine:
         return True
 
     def _on_session_ended(self, status: int | None, reason: str, now: float) -> None:
-        self._established = False
+        is_first = self._state is AgentState.CALLING
         self._disconnected(reason)
-        if self._leaving_until is not None:
+        self._state = after(AGENT, self._state, AgentTrigger.ENDED)
+        if self._is_leaving:
             return
         self._parts.give(TRANSPORTS, self._channel.abandon())
         pause_s = self._pacing.failed(now)
@@ -368,11 +387,11 @@ class AgentMachine:
             status = None
         if status in REFUSALS:
             self._parts.emit(ConnectRefused("session", status, reason))
-            if not self._ever_connected:
+            if is_first:
                 self._parts.emit(CancelTimer("heal"))
                 return
             pause_s = max(pause_s, self._heal_pause_s)
-        elif status is not None and not self._ever_connected:
+        elif status is not None and is_first:
             self._parts.emit(ServerUnreachable(f"{status} {reason}"))
         self._parts.emit(SetTimer("heal", now + pause_s))
 
@@ -383,14 +402,12 @@ class AgentMachine:
         """Set agent and media DISCONNECTED, always both (SPEC E-07); while closing, the reason is the closing."""
         self._set_media_disconnected()
         self._conversation.forget_filters()
-        if self._connected:
-            self._connected = False
-            leaving = self._leaving_until is not None
-            self._parts.emit(
-                AgentStatusChanged("DISCONNECTED", self._data, _LEFT if leaving else reason, self.data_path)
-            )
+        if self.connected:
+            self._state = after(AGENT, self._state, AgentTrigger.LOST)
+            reason = _LEFT if self._is_leaving else reason
+            self._parts.emit(AgentStatusChanged("DISCONNECTED", self._data, reason, self.data_path))
 
-    def _route_transports(self, outputs: list[Output], now: float) -> None:
+    def _route_transports(self, outputs: list[TransportOutput], now: float) -> None:
         for output in outputs:
             match output:
                 case SendDatagram() | SendOnStream() | CloseStream() | SetTimer() | CancelTimer():
@@ -406,7 +423,8 @@ class AgentMachine:
 
     def _received(self, payload: bytes, now: float) -> None:
         """Process a message; a malformed one closes the connection, and the next one resumes before this message."""
-        self._has_received = True
+        if self._use is ChannelState.OPENED:
+            self._use = after(CHANNEL, self._use, ChannelTrigger.MESSAGE)
         try:
             self._parts.emit(*self._conversation.receive(payload))
             self._parts.give(TRANSPORTS, self._sending(self._conversation.take_unsent()))
@@ -420,47 +438,50 @@ class AgentMachine:
 
         While closing, do not heal: the broker has ended the connection as requested.
         """
+        is_silent = self._use is ChannelState.OPENED
+        self._use = after(CHANNEL, self._use, ChannelTrigger.FAILURE)
         self._channel.lost()
         self._disconnected(reason)
-        if self._leaving_until is not None:
+        if self._is_leaving:
             return
         if self._choice.on_trial and not reset and self._choice.failed(reason):
             self._heal(now)
             return
         self._choice.connection_failed(now)
         pause_s = self._pacing.failed(now)
-        if not self._has_received or not self._pacing.is_calm:
+        if is_silent or not self._pacing.is_calm:
             # Without a pause, a persistent obstacle such as a full relay would be retried in a tight loop.
             self._parts.emit(SetTimer("heal", now + pause_s))
         else:
             self._heal(now)
-        self._probing = True
-        self._parts.emit(SetTimer("probe", now + self._properties.probe_s))
+        self._expect_response(now)
 
     def _probe(self, now: float) -> None:
         """Probe the failed connection periodically (SPEC D-10)."""
-        if self._channel.failed and self._leaving_until is None:
-            self._probing = True
-            self._parts.emit(SetTimer("probe", now + self._properties.probe_s))
+        if self._channel.failed and not self._is_leaving:
+            self._expect_response(now)
             self._parts.give(TRANSPORTS, self._channel.probe())
+
+    def _expect_response(self, now: float) -> None:
+        self._use = after(CHANNEL, self._use, ChannelTrigger.PROBE)
+        self._parts.emit(SetTimer("probe", now + self._properties.probe_s))
 
     def _reached(self, now: float) -> None:
         """Handle that the broker responds again: update the session, and pause probing until that completes."""
-        if self._probing and self._pacing.is_calm:
-            self._probing = False
+        if self._use is ChannelState.PROBED and self._pacing.is_calm:
+            self._use = after(CHANNEL, self._use, ChannelTrigger.RESPONSE)
             self._parts.emit(CancelTimer("probe"))
             self._heal(now)
 
-    def _sending(self, payloads: list[bytes]) -> list[Input]:
+    def _sending(self, payloads: list[bytes]) -> list[SendMessage]:
         if self._channel.remote is None:
             return []
         return [SendMessage(self._channel.local, payload) for payload in payloads]
 
     def _drain(self, now: float) -> None:
         """End the session once everything sent is acknowledged, or ``drain_s`` has passed."""
-        assert self._leaving_until is not None
         confirmed = self._transports.all_confirmed(self._channel.local)
-        if self._connected and not confirmed and now < self._leaving_until:
+        if self.connected and not confirmed and now < self._drain_until:
             self._parts.emit(SetTimer("drain", now + _DRAIN_STEP_S))
             return
         self._parts.emit(CancelTimer("heal"))

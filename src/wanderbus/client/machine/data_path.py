@@ -20,8 +20,9 @@ import msgspec
 from wanderbus.client.machine.identity import parties_of
 from wanderbus.client.machine.messages import AgentProperties, DataPathKind, DataTransport
 from wanderbus.datachannel import DataChannel, Protocol, Transports, protocol_over
-from wanderbus.machine import Address, Input, RandomSource
+from wanderbus.machine import Address, RandomSource
 from wanderbus.parameters.transports import RudpConfig, TcpConfig
+from wanderbus.transport import ConnectionRequest
 
 UDP_PATIENCE_S: Final = 2.0
 """Least timeout of the first acknowledgement over UDP: a new connection sends at 0, 0.25, 0.75 and 1.75 s."""
@@ -214,7 +215,7 @@ class DataPath:
         remote = self.channel.remote
         return None if remote is None else remote.address
 
-    def prepare_offer(self, now: float) -> list[Input]:
+    def prepare_offer(self, now: float) -> list[ConnectionRequest]:
         """Prepare the channel for an offer by the chosen path, which is sent now; return inputs of the transports."""
         self._offered_at = now
         return self.channel.use(self._protocol, relayed=self.choice.relayed)

@@ -6,10 +6,10 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import SetTimer
-from wanderbus.mobility.messages import SessionEstablished
+from wanderbus.mobility.messages import Effect, SessionEstablished
 from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.call import Call, Unconfirmed
-from wanderbus.mobility.session.calls import ANSWER_TIMER, Calls, Effect, stop_repeating
+from wanderbus.mobility.session.calls import ANSWER_TIMER, Calls, stop_repeating
 from wanderbus.mobility.session.offer_answer import agreed_media, description_in
 from wanderbus.mobility.session.session import Occurrence
 from wanderbus.mobility.session.uac_invite import UacInvites

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.machine import Output
 from wanderbus.mobility.composer import Composer
-from wanderbus.mobility.messages import SessionRemoved
+from wanderbus.mobility.messages import Effect, SessionRemoved, UserAgentOutput
 from wanderbus.mobility.session.call import Call, PendingBye
-from wanderbus.mobility.session.calls import Calls, Effect
+from wanderbus.mobility.session.calls import Calls
 from wanderbus.mobility.session.session import Occurrence
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import reachable
@@ -36,7 +35,7 @@ class ByeExchange:
             *self._send(call, call.pending_bye),
         ]
 
-    def at_once(self, call: Call, report: Output) -> list[Effect]:
+    def at_once(self, call: Call, report: UserAgentOutput) -> list[Effect]:
         """Send BYE and remove the session without waiting for the response: its offer and answer are unusable."""
         dialog = call.session.dialog
         assert dialog is not None

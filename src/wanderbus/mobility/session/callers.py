@@ -11,8 +11,9 @@ import msgspec
 
 from wanderbus.machine import StreamClosed, StreamReceived
 from wanderbus.mobility.composer import Composer
+from wanderbus.refusals import LoginRefused
 from wanderbus.sip.authentication.digest import Authenticator
-from wanderbus.sip.authentication.verdicts import Accepted, Challenged, LoginRefused
+from wanderbus.sip.authentication.verdicts import Accepted, Challenged
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy.asserted_identity import asserted

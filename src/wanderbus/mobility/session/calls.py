@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from wanderbus.errors import LocalProtocolError
-from wanderbus.machine import CancelTimer, Input, Output, SetTimer
-from wanderbus.mobility.messages import SessionStateChanged
+from wanderbus.machine import CancelTimer, SetTimer
+from wanderbus.mobility.messages import Effect, SessionStateChanged, UserAgentOutput
 from wanderbus.mobility.session.call import Call, Outgoing
 from wanderbus.mobility.session.session import (
     Occurrence,
@@ -30,9 +30,6 @@ from wanderbus.sip.message.message import Response, make_response
 from wanderbus.sip.message.targets import redirected_to
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.transaction.transaction_layer import CancelInvite, ForgetTransaction, Respond
-
-Effect = Input | Output
-"""Result of a part of the user agent: an Input for its transaction layer, or an Output of the machine."""
 
 INVITE_TIMER = "invite"
 """Timer of our INVITE: the timeout for its response, or the pause before the next attempt."""
@@ -117,7 +114,7 @@ class Calls:
             return [expiry, SetTimer((call.session.id, REFRESH_TIMER), now + timer.refresh_after_s)]
         return [expiry, CancelTimer((call.session.id, REFRESH_TIMER))]
 
-    def end(self, call: Call, report: Output) -> list[Effect]:
+    def end(self, call: Call, report: UserAgentOutput) -> list[Effect]:
         """Remove the call with all its exchanges, and report it with ``report``."""
         effects = self.stop(call)
         if call.session.communication is not SIPCommunicationStatus.DISCONNECTED:

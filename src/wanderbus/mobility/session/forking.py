@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import SIPParseError
+from wanderbus.mobility.messages import Effect
 from wanderbus.mobility.session.call import Call
-from wanderbus.mobility.session.calls import Calls, Effect
+from wanderbus.mobility.session.calls import Calls
 from wanderbus.mobility.session.offer_answer import description_in
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import Dialog, reachable

@@ -15,6 +15,8 @@ from wanderbus.mobility.messages import (
     Answer,
     ChangeMedia,
     CreateSession,
+    Effect,
+    OwnerRequest,
     Refuse,
     Ring,
     SetMediaStatus,
@@ -25,7 +27,7 @@ from wanderbus.mobility.session import calls
 from wanderbus.mobility.session.ack_wait import AckWait
 from wanderbus.mobility.session.bye import BYE_KIND, ByeExchange
 from wanderbus.mobility.session.call import Call
-from wanderbus.mobility.session.calls import Calls, Effect
+from wanderbus.mobility.session.calls import Calls
 from wanderbus.mobility.session.forking import FORK_KIND, Forking
 from wanderbus.mobility.session.offer_answer import relocated
 from wanderbus.mobility.session.session import SIPSession
@@ -37,9 +39,6 @@ from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.sdp import MediaDescription
 from wanderbus.sip.message.uri import canonical_uri
 from wanderbus.sip.transaction.transaction_layer import Timers
-
-OwnerRequest = CreateSession | UpdateSession | ChangeMedia | TerminateSession | Ring | Answer | Refuse | SetMediaStatus
-"""Requests of the owner about a session."""
 
 
 class SessionManager:

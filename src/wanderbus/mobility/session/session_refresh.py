@@ -12,11 +12,11 @@ from typing import Final
 
 from wanderbus.machine import SetTimer
 from wanderbus.mobility.composer import Composer, takes_update
-from wanderbus.mobility.messages import UpdateFailed
+from wanderbus.mobility.messages import Effect, UpdateFailed
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.call import Call, Refresh
-from wanderbus.mobility.session.calls import REFRESH_TIMER, Calls, Effect
+from wanderbus.mobility.session.calls import REFRESH_TIMER, Calls
 from wanderbus.mobility.session.uac_invite import INTERVALS_MAX, UacInvites
 from wanderbus.sip.authentication.digest_client import CHALLENGE_STATUSES, Challenges
 from wanderbus.sip.message.dialog import contact_uri, reachable

@@ -21,14 +21,13 @@ import msgspec
 from wanderbus.errors import SIPParseError
 from wanderbus.machine import CancelTimer, RandomSource, SetTimer
 from wanderbus.mobility.composer import Composer, takes_update
-from wanderbus.mobility.messages import SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
+from wanderbus.mobility.messages import Effect, SessionEstablished, SessionFailed, SessionRemoved, UpdateFailed
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.bye import ByeExchange
 from wanderbus.mobility.session.call import Call, Outgoing
 from wanderbus.mobility.session.calls import (
     INVITE_TIMER,
     Calls,
-    Effect,
     abandon_outgoing,
     abandon_transaction,
     follow_redirection,

@@ -17,13 +17,13 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError, SIPParseError
-from wanderbus.machine import Output, RandomSource, SetTimer
+from wanderbus.machine import RandomSource, SetTimer
 from wanderbus.mobility.composer import Composer, takes_update
-from wanderbus.mobility.messages import OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
+from wanderbus.mobility.messages import Effect, OfferWanted, SessionEstablished, SessionOffered, SessionRemoved
 from wanderbus.mobility.session import session_timers
 from wanderbus.mobility.session.ack_wait import AckWait
 from wanderbus.mobility.session.call import Call, Offer
-from wanderbus.mobility.session.calls import REPLY_TIMER, Calls, Effect, overtake_outgoing, stop_repeating
+from wanderbus.mobility.session.calls import REPLY_TIMER, Calls, overtake_outgoing, stop_repeating
 from wanderbus.mobility.session.offer_answer import Lines, agreed_media, answer_to, description_in, laid_out
 from wanderbus.mobility.session.session import Occurrence, SIPSession
 from wanderbus.mobility.session.uac_invite import UacInvites
@@ -293,7 +293,7 @@ class UasInvites:
         call.offer = offer
         session = call.session
         instance = _instance(offer.request)
-        report: Output = OfferWanted(session.id, session.remote_uri, instance)
+        report: Effect = OfferWanted(session.id, session.remote_uri, instance)
         if offer.media is not None:
             report = SessionOffered(session.id, session.remote_uri, instance, offer.media, offer.update)
         return [*self._calls.advance(call, occurrence), report]

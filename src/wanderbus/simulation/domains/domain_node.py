@@ -12,30 +12,20 @@ import msgspec
 from wanderbus import protocol
 from wanderbus.broker.core import Broker
 from wanderbus.broker.messages import (
-    AdvertisementsChanged,
-    ArrivalMatched,
-    ArrivalsTaken,
-    ArrivalsWanted,
-    AskLeader,
-    DecentralisedArrivalMatched,
-    DecentralisedInterestChanged,
     DiskFreed,
     DiskFull,
-    ForwardPublish,
-    InterestChanged,
     LinkClosed,
     LinkDropped,
     LinkOpened,
     MessageArrived,
-    RoutesAnswered,
     SendOnLink,
-    SendToLeader,
 )
 from wanderbus.broker.rollback.messages import LogRolledBack, ServerStarted
+from wanderbus.broker.signals import BrokerOutput, ForInterest, ForLeaders
 from wanderbus.broker.state.start import has_moved
 from wanderbus.channels.decentralised_channels import CAUSAL_PREFIX
 from wanderbus.channels.own_channels import OwnChannels
-from wanderbus.composition import Composition, Part
+from wanderbus.composition import Composition
 from wanderbus.machine import CancelTimer, ClockRead, Input, Output, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 from wanderbus.peers.decentralised_interest import DecentralisedInterest
@@ -61,12 +51,6 @@ from wanderbus.simulation.timers import Timers
 from wanderbus.simulation.world import World
 
 DOMAIN: Final = "sim.test"
-
-_FOR_LEADERS: Final = (
-    *(ForwardPublish, InterestChanged, ArrivalMatched, ArrivalsTaken, ArrivalsWanted),
-    *(DecentralisedInterestChanged, DecentralisedArrivalMatched, RoutesAnswered, AdvertisementsChanged, AskLeader),
-    SendToLeader,
-)
 
 
 class DomainNode(ABC):
@@ -132,8 +116,8 @@ class DomainNode(ABC):
             positions=dict(state.leaders.items()),
             have_moved=has_moved(state, self.channels.layout),
         )
-        self._parts = Composition()
-        self._parts.add(BROKER, Part(self.broker.step, self._route_broker))
+        self._parts = Composition[Output]()
+        self._parts.add(BROKER, self.broker.step, self._route_broker)
         self._reports = _LinkReports()
         links: Any = self._reports
         servers = ServerParts(self.channels.server, links, self.sessions, self.interest)
@@ -194,13 +178,13 @@ class DomainNode(ABC):
 
     # Machines -------------------------------------------------------------------------------------------------------
 
-    def feed(self, *inputs: Input) -> None:
+    def feed(self, *inputs: Any) -> None:
         """Feed ``inputs`` to the broker, and perform what follows."""
         if self.alive:
             self._parts.give(BROKER, [ClockRead(self._world.wall_us), *inputs])
             self._run()
 
-    def _feed_links(self, *reports: Output) -> None:
+    def _feed_links(self, *reports: Any) -> None:
         if self.alive:
             self._parts.precede(BROKER, ClockRead(self._world.wall_us))
             self._parts.give(SERVER_LINKS, reports)
@@ -211,20 +195,23 @@ class DomainNode(ABC):
         for output in self._parts.take_outputs():
             self._perform(output)
 
-    def _route_broker(self, outputs: list[Output], now: float) -> None:
-        for_links: list[Output] = []
-        for_leaders: list[Output] = []
+    def _route_broker(self, outputs: list[BrokerOutput], now: float) -> None:
+        for_links: list[SendOnLink | LinkDropped] = []
+        for_leaders: list[ForLeaders] = []
+        for_interest: list[ForInterest] = []
         for output in outputs:
             if isinstance(output, SendOnLink):
                 self._check_durable(output.payload)
             match output:
                 case SendOnLink(link=link) | LinkDropped(link=link) if link not in self._devices:
                     for_links.append(output)
-                case _ if isinstance(output, _FOR_LEADERS):
+                case _ if isinstance(output, ForLeaders):
                     for_leaders.append(output)
+                case _ if isinstance(output, ForInterest):
+                    for_interest.append(output)
                 case _:
                     self._parts.emit(output)
-        self._traffic.give_broker_outputs(for_links, for_leaders)
+        self._traffic.give_broker_outputs(for_links, for_leaders, for_interest)
         self._traffic.consumed(self.broker.take_done())
 
     def _perform(self, output: Input | Output) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from wanderbus.errors import SIPParseError
+from wanderbus.refusals import FREE_FAILURES, LoginRefused
 from wanderbus.sip.authentication.digest_client import DigestClient
 from wanderbus.sip.authentication.digest_values import (
     ALGORITHMS,
@@ -36,16 +37,7 @@ from wanderbus.sip.authentication.digest_values import (
     secret_ha1,
 )
 from wanderbus.sip.authentication.login_guard import NAME_CHARACTERS_MAX, LoginGuard, NewestByUser
-from wanderbus.sip.authentication.verdicts import (
-    FREE_FAILURES,
-    SOURCE_FAILURES,
-    Accepted,
-    Challenged,
-    LoginRefused,
-    Rejected,
-    Source,
-    Verdict,
-)
+from wanderbus.sip.authentication.verdicts import SOURCE_FAILURES, Accepted, Challenged, Rejected, Source, Verdict
 from wanderbus.sip.message.message import Request
 from wanderbus.sip.message.uri import SIPUri
 

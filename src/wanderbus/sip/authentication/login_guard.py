@@ -20,7 +20,8 @@ from typing import Final, Generic, TypeVar
 from wanderbus.errors import SIPParseError
 from wanderbus.hosts import canonical, network_of
 from wanderbus.parameters.signalling import LoginLimits
-from wanderbus.sip.authentication.verdicts import FREE_FAILURES, SOURCE_FAILURES, USER_FAILURES, Source
+from wanderbus.refusals import FREE_FAILURES
+from wanderbus.sip.authentication.verdicts import SOURCE_FAILURES, USER_FAILURES, Source
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Request
 from wanderbus.tokens import TokenBucket

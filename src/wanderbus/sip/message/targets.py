@@ -16,7 +16,7 @@ import msgspec
 
 from wanderbus.errors import SIPParseError
 from wanderbus.hosts import is_ip_address, is_single_host
-from wanderbus.machine import Address, Output, SendDatagram, SendOnStream
+from wanderbus.machine import Address, SendDatagram, SendOnStream
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr, Via, find_param
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.uri import SIPUri
@@ -61,7 +61,7 @@ class Path(msgspec.Struct, frozen=True):
     target: Target
     connection: int | None = None
 
-    def send(self, data: bytes) -> Output:
+    def send(self, data: bytes) -> SendDatagram | SendOnStream:
         """Return the output that sends ``data`` on this path."""
         if self.target.reliable:
             return SendOnStream(self.socket, self.target, data, self.connection)

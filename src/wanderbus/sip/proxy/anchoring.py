@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
 
-from wanderbus.machine import Input, Output
+from wanderbus.machine import DatagramReceived, Input, Output, TimerFired
 from wanderbus.sip.message.checks import SDP_TYPE, media_type_of
 from wanderbus.sip.message.message import Request, Response
 
@@ -68,12 +68,14 @@ class Described(Output, frozen=True):
     reason: str = ""
 
 
-class MediaAnchor(Protocol):
-    """Commands relays: inputs are :class:`Describe`, :class:`Release`, datagrams and timers; reports
-    :class:`Described`.
-    """
+MediaInput = Describe | Release | DatagramReceived | TimerFired
+"""Inputs of a machine that commands relays."""
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+
+class MediaAnchor(Protocol):
+    """Commands relays; reports :class:`Described`, and what its owner shows the operator."""
+
+    def step(self, inputs: Iterable[MediaInput], now: float) -> list[Output]:
         """Process a batch of inputs at monotonic second ``now``; return the outputs in order."""
         ...
 

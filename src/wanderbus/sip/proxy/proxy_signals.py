@@ -8,27 +8,14 @@ from wanderbus.sip.proxy.anchoring import Describe, Described, Release
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain
 from wanderbus.sip.proxy.routing_script import RoutingFailed
 from wanderbus.sip.transaction.transaction_signals import (
-    AckReceived,
-    CancelReceived,
     ForgetTransaction,
-    RequestReceived,
+    LayerReport,
     Respond,
-    ResponseReceived,
     SendAck,
     SendRequest,
-    TransactionTimedOut,
 )
 
-Report = (
-    RequestReceived
-    | AckReceived
-    | CancelReceived
-    | ResponseReceived
-    | TransactionTimedOut
-    | TimerFired
-    | Described
-    | DomainLookedUp
-)
+Report = LayerReport | TimerFired | Described | DomainLookedUp
 """Inputs: reports of the transaction layer, the proxy's own timers, and the answers of relays and of the resolver."""
 
 Command = (

@@ -20,9 +20,9 @@ import msgspec
 from wanderbus.errors import LimitExceeded, SIPParseError
 from wanderbus.hosts import is_ip_address, is_loopback, is_single_host
 from wanderbus.machine import CancelTimer, Output, RandomSource, SetTimer
-from wanderbus.refusals import Limited
+from wanderbus.refusals import Limited, LoginRefused
 from wanderbus.sip.authentication.digest import Authenticator
-from wanderbus.sip.authentication.verdicts import Accepted, Challenged, LoginRefused, Verdict
+from wanderbus.sip.authentication.verdicts import Accepted, Challenged, Verdict
 from wanderbus.sip.message.checks import registrar_refusal
 from wanderbus.sip.message.headers import CONTACT_STAR, NameAddr
 from wanderbus.sip.message.message import Request, Response, make_response

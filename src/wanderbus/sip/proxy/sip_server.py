@@ -26,6 +26,8 @@ from wanderbus.machine import (
     Output,
     RandomSource,
     SetTimer,
+    StreamClosed,
+    StreamReceived,
     TimerFired,
     scoped,
 )
@@ -38,40 +40,37 @@ from wanderbus.sip.message.targets import Origin
 from wanderbus.sip.message.uri import SIPUri
 from wanderbus.sip.proxy import anchoring, nat_contacts
 from wanderbus.sip.proxy.access_policy import AccessPolicy
-from wanderbus.sip.proxy.anchoring import Describe, Described, MediaAnchor, RelayCalls, Release
+from wanderbus.sip.proxy.anchoring import Describe, Described, MediaAnchor, MediaInput, RelayCalls, Release
 from wanderbus.sip.proxy.bindings import Binding, Domain, ExpiryPolicy
 from wanderbus.sip.proxy.domain_servers import DomainLookedUp, FindDomain, OtherDomains
 from wanderbus.sip.proxy.location import LocationService
 from wanderbus.sip.proxy.proxy import Proxy
-from wanderbus.sip.proxy.proxy_signals import Command
+from wanderbus.sip.proxy.proxy_signals import Command, Report
 from wanderbus.sip.proxy.registrar import Registrar
 from wanderbus.sip.proxy.routing_script import RoutingFailed, RoutingScript
 from wanderbus.sip.transaction.flood_limits import DEFAULT_LIMITS, FloodGuard
 from wanderbus.sip.transaction.transaction_layer import TransactionLayer
 from wanderbus.sip.transaction.transaction_places import KnownPeers
 from wanderbus.sip.transaction.transaction_signals import (
-    AckReceived,
-    CancelReceived,
     ForgetTransaction,
+    LayerInput,
+    LayerOutput,
+    LayerReport,
     RequestReceived,
     Respond,
-    ResponseReceived,
-    TransactionTimedOut,
 )
 from wanderbus.sip.transaction.transaction_states import Judgement
 
 SOCKET: Final = "sip"
 """Name of the machine's only socket."""
 
-LAYER: Final = "transactions"
-PROXY: Final = "proxy"
-MEDIA: Final = "media"
+LAYER: Final = Part[LayerInput, LayerOutput]("transactions")
+PROXY: Final = Part[Report, Command]("proxy")
+MEDIA: Final = Part[MediaInput, Output]("media")
 """Parts of the SIP server; the registrar is an object whose methods it calls."""
 
 RETRY_LATER: Final = ("Retry-After", "5")
 """Retry-After of a 503 to a source that sends too much, in seconds (RFC 3261 20.33)."""
-
-_REPORTS = (RequestReceived, AckReceived, CancelReceived, ResponseReceived, TransactionTimedOut)
 
 
 class SIPServer:
@@ -88,7 +87,7 @@ class SIPServer:
     register through them. ``access`` decides which access server gets a request.
 
     Reports :class:`wanderbus.sip.proxy.location.BindingChanged`, :class:`wanderbus.sip.proxy.location.BindingsWritten`
-    (before the response to the REGISTER), :class:`wanderbus.sip.authentication.login_guard.LoginRefused` and
+    (before the response to the REGISTER), :class:`wanderbus.refusals.LoginRefused` and
     :class:`wanderbus.sip.proxy.routing_script.RoutingFailed`.
     """
 
@@ -146,11 +145,11 @@ class SIPServer:
             access,
         )
         self._has_media = media is not None
-        self._parts = Composition()
-        self._parts.add(LAYER, Part(self._layer.step, self._route_layer))
-        self._parts.add(PROXY, Part(self._proxy.step, self._route_proxy))
+        self._parts = Composition[Output]()
+        self._parts.add(LAYER, self._layer.step, self._route_layer)
+        self._parts.add(PROXY, self._proxy.step, self._route_proxy)
         if media is not None:
-            self._parts.add(MEDIA, Part(media.step, self._route_media))
+            self._parts.add(MEDIA, media.step, self._route_media)
 
     @property
     def drops(self) -> Mapping[str, int]:
@@ -188,7 +187,7 @@ class SIPServer:
                     self._parts.give(MEDIA, [given])
             case DatagramReceived(socket=socket, data=data) if socket == SOCKET and data[:4] != b"SIP/":
                 self._admit(given, now)
-            case _:
+            case DatagramReceived() | StreamReceived() | StreamClosed():
                 self._parts.give(LAYER, [given])
 
     def _admit(self, given: DatagramReceived, now: float) -> None:
@@ -209,9 +208,9 @@ class SIPServer:
             self._layer.drops["flood"] += 1
         return judgement
 
-    def _route_layer(self, outputs: list[Output], now: float) -> None:
+    def _route_layer(self, outputs: list[LayerOutput], now: float) -> None:
         """Pass reports on REGISTER to the registrar, and all others to the proxy as one batch."""
-        for_proxy: list[Output] = []
+        for_proxy: list[Report] = []
         for output in outputs:
             if isinstance(output, RequestReceived):
                 if self._is_admitted(output, now):
@@ -219,7 +218,7 @@ class SIPServer:
                         self._register(output, now)
                     else:
                         for_proxy.append(output)
-            elif isinstance(output, _REPORTS):
+            elif isinstance(output, LayerReport):
                 for_proxy.append(output)
             else:
                 self._parts.emit(output)
@@ -227,8 +226,8 @@ class SIPServer:
 
     def _route_proxy(self, commands: list[Command], now: float) -> None:
         """Pass commands to the transaction layer and to the relays, each as one batch."""
-        for_layer: list[Input] = []
-        for_media: list[Input] = []
+        for_layer: list[LayerInput] = []
+        for_media: list[MediaInput] = []
         for command in commands:
             match command:
                 case SetTimer() | CancelTimer() | RoutingFailed() | FindDomain():
@@ -279,7 +278,7 @@ class SIPServer:
         return nat_contacts.marked(register.request, register.source, register.transport)
 
 
-def _refused(report: RequestReceived, judgement: Judgement) -> Command:
+def _refused(report: RequestReceived, judgement: Judgement) -> Respond | ForgetTransaction:
     if judgement is Judgement.DROPPED:
         return ForgetTransaction(report.transaction)
     return Respond(report.transaction, make_response(report.request, 503, headers=[RETRY_LATER]), stateless=True)

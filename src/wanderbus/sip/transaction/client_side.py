@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.errors import LocalProtocolError
-from wanderbus.machine import Output, RandomSource, StreamClosed, StreamTarget, scoped
+from wanderbus.machine import RandomSource, StreamClosed, StreamTarget, scoped
 from wanderbus.sip.message.headers import BRANCH_COOKIE, Via
 from wanderbus.sip.message.message import Request, Response, encode_message
 from wanderbus.sip.message.targets import Origin, Path, Target, sent_by, with_via
@@ -27,6 +27,7 @@ from wanderbus.sip.transaction.client_transactions import (
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_signals import (
     CancelInvite,
+    LayerOutput,
     PathSeemsNarrow,
     ResponseReceived,
     SendRequest,
@@ -93,7 +94,7 @@ class ClientSide:
         """Return a unique branch that nobody can guess (RFC 3261 8.1.1.7)."""
         return BRANCH_COOKIE + self._random.token(_BRANCH_BYTES).hex()
 
-    def send(self, item: SendRequest, now: float) -> list[Output]:
+    def send(self, item: SendRequest, now: float) -> list[LayerOutput]:
         """Start a transaction.
 
         Raises:
@@ -112,7 +113,7 @@ class ClientSide:
         branch = self.fresh_branch() + item.branch_suffix
         return self._start(item, self._transports.via(path.target.transport, branch), path, now)
 
-    def receive(self, response: Response, origin: Origin, now: float) -> list[Output]:
+    def receive(self, response: Response, origin: Origin, now: float) -> list[LayerOutput]:
         """Pass ``response`` to its transaction; without one it is discarded (RFC 3261 18.1.2, RFC 6026 7.2).
 
         Raises:
@@ -132,20 +133,20 @@ class ClientSide:
             transaction.continue_on(*copied)
         return self._settle(key, transaction, _from(origin, transaction.receive(response, now)), now)
 
-    def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[Output]:
+    def fire(self, key: ClientKey, timer: Trigger, now: float) -> list[LayerOutput]:
         """Pass a timer to its transaction, if that still exists."""
         transaction = self._transactions.get(key)
         if transaction is None:
             return []
-        copy: list[Output] = []
+        copy: list[LayerOutput] = []
         if timer in _REPEATS and transaction.repeated and transaction.state in _SILENT and key not in self._copied:
             copy = self._copy(key, transaction, now)
         return [*self._settle(key, transaction, transaction.fire(timer, now), now), *copy]
 
-    def stream_closed(self, item: StreamClosed, now: float) -> list[Output]:
+    def stream_closed(self, item: StreamClosed, now: float) -> list[LayerOutput]:
         """End every transaction that waits for a response on a closed connection, or send its request by UDP."""
         waiting = [*self._unanswered_on.pop(item.connection, ())]
-        outputs: list[Output] = []
+        outputs: list[LayerOutput] = []
         if item.target is not None:
             waiting += self._unanswered_on.pop(item.target, ())
             copied = [key for key, (path, _) in self._copied.items() if path.target == item.target]
@@ -162,7 +163,7 @@ class ClientSide:
                 outputs += self._settle(key, transaction, transaction.fail(now), now)
         return outputs
 
-    def forget(self, name: str, now: float) -> list[Output]:
+    def forget(self, name: str, now: float) -> list[LayerOutput]:
         """End the transaction ``name`` without a report."""
         for waiting in [key for key, item in self._waiting_cancels.items() if item.transaction == name]:
             del self._waiting_cancels[waiting]
@@ -171,13 +172,13 @@ class ClientSide:
             return []
         return self._settle(self._keys[name], transaction, transaction.stop(), now)
 
-    def cancel(self, item: CancelInvite, now: float) -> list[Output]:
+    def cancel(self, item: CancelInvite, now: float) -> list[LayerOutput]:
         """Cancel an INVITE that has no final response."""
         invite = self._named(item.transaction)
         if not isinstance(invite, InviteClientTransaction) or invite.request is None:
             return [TransactionTimedOut(item.transaction)]
         key = self._keys[item.transaction]
-        outputs: list[Output] = [] if item.repeats else scoped(("client", key), invite.silence())
+        outputs: list[LayerOutput] = [] if item.repeats else scoped(("client", key), invite.silence())
         if not invite.given_up:
             invite.given_up = True
             name = f"{CANCEL_KIND} {item.transaction}"
@@ -189,7 +190,7 @@ class ClientSide:
         key = self._keys.get(name)
         return None if key is None else self._transactions[key]
 
-    def _send_cancel(self, item: SendRequest, now: float) -> list[Output]:
+    def _send_cancel(self, item: SendRequest, now: float) -> list[LayerOutput]:
         """Send a CANCEL on the path of its INVITE, but not before the first provisional response (RFC 3261 9.1)."""
         key = self._invites.get(_invite_key(item.request))
         invite = None if key is None else self._transactions[key]
@@ -203,7 +204,7 @@ class ClientSide:
     def _is_cancelled(self, key: ClientKey) -> bool:
         return key in self._waiting_cancels or (key[0], "CANCEL") in self._transactions
 
-    def _release_cancel(self, key: ClientKey, invite: ClientTransaction, now: float) -> list[Output]:
+    def _release_cancel(self, key: ClientKey, invite: ClientTransaction, now: float) -> list[LayerOutput]:
         if invite.state is State.CALLING or key not in self._waiting_cancels:
             return []
         item = self._waiting_cancels.pop(key)
@@ -214,8 +215,8 @@ class ClientSide:
             sent += scoped(("client", key), invite.expire(now))
         return sent
 
-    def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[Output]:
-        evicted: list[Output] = []
+    def _start(self, item: SendRequest, via: Via, path: Path, now: float) -> list[LayerOutput]:
+        evicted: list[LayerOutput] = []
         if len(self._transactions) >= self._transactions_max and self._answered:
             oldest = next(iter(self._answered))
             evicted = self._settle(oldest, self._transactions[oldest], self._transactions[oldest].stop(), now)
@@ -244,7 +245,7 @@ class ClientSide:
             return InviteClientTransaction(name, request, path, self._timers, self._editor)
         return NonInviteClientTransaction(name, request, path, self._timers)
 
-    def _copy(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
+    def _copy(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[LayerOutput]:
         """Send a request that UDP repeats over a stream too, under the same branch, if its path may be narrow."""
         stream = self._transports.beyond_narrow_path(transaction.path, len(transaction.data), now)
         if stream is None:
@@ -253,7 +254,7 @@ class ClientSide:
         self._copied[key] = stream, request
         return [stream.send(encode_message(request))]
 
-    def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[Output]:
+    def _fall_back(self, key: ClientKey, transaction: ClientTransaction, now: float) -> list[LayerOutput]:
         """Send by UDP a request that was sent over TCP only for its size (RFC 3261 18.1.1)."""
         path = self._too_large.pop(key)
         self._transports.mark_udp_only(path.target.address, now)
@@ -267,10 +268,10 @@ class ClientSide:
         return with_via(transaction.request.without_first("Via"), via)
 
     def _settle(
-        self, key: ClientKey, transaction: ClientTransaction, outputs: list[Output], now: float
-    ) -> list[Output]:
+        self, key: ClientKey, transaction: ClientTransaction, outputs: list[LayerOutput], now: float
+    ) -> list[LayerOutput]:
         """Name the timers in ``outputs``, and perform the actions of the transaction's new state."""
-        settled: list[Output] = scoped(("client", key), outputs)
+        settled: list[LayerOutput] = scoped(("client", key), outputs)
         if transaction.request is not None and transaction.state not in _UNANSWERED:
             self._conclude(key, transaction, transaction.request)
         if transaction.state is State.COMPLETED:
@@ -301,7 +302,7 @@ class ClientSide:
             self._unanswered_on.pop(stream, None)
 
 
-def _from(origin: Origin, outputs: list[Output]) -> list[Output]:
+def _from(origin: Origin, outputs: list[LayerOutput]) -> list[LayerOutput]:
     """Return ``outputs`` with the origin of the response in its report."""
     return [
         msgspec.structs.replace(output, source=origin.source, transport=origin.transport)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from wanderbus.machine import CancelTimer, Output
+from wanderbus.machine import CancelTimer
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.message import Message, Request, Response, encode_message
 from wanderbus.sip.message.targets import Path, sent_by
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_machine import Running, Table, TransactionMachine
-from wanderbus.sip.transaction.transaction_signals import ResponseReceived, TransactionTimedOut
+from wanderbus.sip.transaction.transaction_signals import LayerOutput, ResponseReceived, TransactionTimedOut
 from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
 
 INVITE_CLIENT: Final[Table] = {
@@ -106,15 +106,15 @@ class ClientTransaction(TransactionMachine):
         self.path, self.request = path, request
         self.sent_by, self.data = sent_by(request.via), encode_message(request)
 
-    def start(self, now: float) -> list[Output]:
+    def start(self, now: float) -> list[LayerOutput]:
         """Send the request for the first time."""
         return [self.path.send(self.data), *self._start_timers(now)]
 
-    def fail(self, now: float) -> list[Output]:
+    def fail(self, now: float) -> list[LayerOutput]:
         """Handle the failure of the stream; a transaction with a final response no longer needs it."""
         return self._advance(Trigger.TRANSPORT_FAILED, now)
 
-    def receive(self, response: Response, now: float) -> list[Output]:
+    def receive(self, response: Response, now: float) -> list[LayerOutput]:
         """Handle a response that matches this transaction (RFC 3261 17.1.3)."""
         return self._advance(self._trigger(response.status), now, response)
 
@@ -125,7 +125,7 @@ class ClientTransaction(TransactionMachine):
     def _trigger(self, status: int) -> Trigger:
         raise NotImplementedError
 
-    def _report(self, response: Message | None) -> Output:
+    def _report(self, response: Message | None) -> LayerOutput:
         assert isinstance(response, Response)
         return ResponseReceived(self.name, response)
 
@@ -149,12 +149,12 @@ class InviteClientTransaction(ClientTransaction):
         self.repeats = True
         """True if it is retransmitted until a response arrives."""
 
-    def silence(self) -> list[Output]:
+    def silence(self) -> list[LayerOutput]:
         """Stop retransmitting; responses are handled as before."""
         self.repeats = False
         return [CancelTimer(Trigger.TIMER_A.value)] if self.state is State.CALLING and not self.reliable else []
 
-    def expire(self, now: float) -> list[Output]:
+    def expire(self, now: float) -> list[LayerOutput]:
         """Set the timeout for the final response to 64*T1 from now."""
         return [self._set(Trigger.TIMER_B, now)]
 
@@ -168,7 +168,7 @@ class InviteClientTransaction(ClientTransaction):
             return Trigger.PROVISIONAL
         return Trigger.SUCCESS if status < 300 else Trigger.FAILURE
 
-    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[LayerOutput]:
         match trigger:
             case Trigger.TIMER_A:
                 self._interval_s *= 2
@@ -187,7 +187,7 @@ class InviteClientTransaction(ClientTransaction):
             case _:
                 return []
 
-    def _confirm(self, message: Message | None) -> list[Output]:
+    def _confirm(self, message: Message | None) -> list[LayerOutput]:
         """Acknowledge each copy of a refusal with the same ACK; report the first copy."""
         assert isinstance(message, Response)
         if self.request is None:
@@ -209,7 +209,7 @@ class NonInviteClientTransaction(ClientTransaction):
     def _trigger(self, status: int) -> Trigger:
         return Trigger.PROVISIONAL if status < 200 else Trigger.FINAL
 
-    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[LayerOutput]:
         match trigger:
             case Trigger.TIMER_E:
                 doubled_s = min(2 * self._interval_s, self.timers.t2_s)

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from wanderbus.hosts import network_of
-from wanderbus.machine import Address, Output, RandomSource, scoped
+from wanderbus.machine import Address, RandomSource, scoped
 from wanderbus.sip.message.message import Request, Response, make_response
 from wanderbus.sip.message.targets import Origin, Path, response_path, sent_by
 from wanderbus.sip.transaction.message_editor import MessageEditor
@@ -27,7 +27,13 @@ from wanderbus.sip.transaction.server_transactions import (
     ServerTransaction,
 )
 from wanderbus.sip.transaction.transaction_places import KnownPeers, TransactionPlaces
-from wanderbus.sip.transaction.transaction_signals import AckReceived, CancelReceived, RequestReceived, Respond
+from wanderbus.sip.transaction.transaction_signals import (
+    AckReceived,
+    CancelReceived,
+    LayerOutput,
+    RequestReceived,
+    Respond,
+)
 from wanderbus.sip.transaction.transaction_states import Party, State, Timers, Trigger
 
 _TAG_BYTES: Final = 8
@@ -77,7 +83,7 @@ class ServerSide:
         """Return a To tag for a response of the layer itself (RFC 3261 19.3)."""
         return self._random.token(_TAG_BYTES).hex()
 
-    def receive(self, request: Request, origin: Origin, now: float) -> list[Output]:
+    def receive(self, request: Request, origin: Origin, now: float) -> list[LayerOutput]:
         """Handle ``request`` from ``origin``, whose address is already in the top Via.
 
         Raises:
@@ -96,12 +102,12 @@ class ServerSide:
             return [path.send(data)] if data else []
         return self._begin(key, request, path, origin, now)
 
-    def _begin(self, key: ServerKey, request: Request, path: Path, origin: Origin, now: float) -> list[Output]:
+    def _begin(self, key: ServerKey, request: Request, path: Path, origin: Origin, now: float) -> list[LayerOutput]:
         """Create the transaction of a new request, and report the request."""
         network = network_of(origin.source[0])
         party = Party(network, self.peers.knows(network, now))
         size = request.content_bytes if origin.datagram_bytes is None else origin.datagram_bytes
-        evicted: list[Output] = []
+        evicted: list[LayerOutput] = []
         while not self._places.has_room(size) and (oldest := self._places.oldest_answered()) is not None:
             evicted += self.forget(oldest)
         if not self._places.has_room(size):
@@ -124,7 +130,7 @@ class ServerSide:
         )
         return [*evicted, received, *self._settle(transaction, transaction.start(now))]
 
-    def respond(self, item: Respond, now: float) -> list[Output]:
+    def respond(self, item: Respond, now: float) -> list[LayerOutput]:
         """Send a response of the transaction user, if the transaction exists and its state allows it."""
         transaction = self._transactions.get(item.transaction)
         if transaction is None:
@@ -152,7 +158,7 @@ class ServerSide:
         text = repr((key, request.call_id)).encode()
         return hmac.digest(self._key, text, hashlib.sha256)[:_KEYED_TAG_BYTES].hex()
 
-    def fire(self, name: str, timer: Trigger, now: float) -> list[Output]:
+    def fire(self, name: str, timer: Trigger, now: float) -> list[LayerOutput]:
         """Pass a timer to its transaction, if that still exists."""
         transaction = self._transactions.get(name)
         if transaction is None:
@@ -161,14 +167,14 @@ class ServerSide:
         transaction.known = transaction.known or self.peers.knows(self._places.network_of(name), now)
         return self._settle(transaction, transaction.fire(timer, now))
 
-    def forget(self, name: str) -> list[Output]:
+    def forget(self, name: str) -> list[LayerOutput]:
         """End the transaction ``name`` without a report; another copy of its request would start a new one."""
         transaction = self._transactions.get(name)
         return [] if transaction is None else self._settle(transaction, transaction.stop())
 
     def _acknowledge(
         self, invite: ServerTransaction | None, key: ServerKey, request: Request, origin: Origin, now: float
-    ) -> list[Output]:
+    ) -> list[LayerOutput]:
         """Absorb the ACK for a refusal; pass any other to the user, also one for a 2xx under the INVITE's branch."""
         if invite is None and self._key and request.to.tag == self._tag_of(key, request):
             return []
@@ -176,7 +182,7 @@ class ServerSide:
             return [AckReceived(request, origin.source, origin.transport, origin.connection)]
         return self._settle(invite, invite.acknowledge(now))
 
-    def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[Output]:
+    def _cancel(self, key: ServerKey, cancel: ServerTransaction, request: Request, now: float) -> list[LayerOutput]:
         """Respond to the CANCEL of an INVITE; report it if that has no final response yet (RFC 3261 9.2)."""
         branch, sender, _ = key
         invite = self._by_key.get((branch, sender, "INVITE"))
@@ -196,13 +202,13 @@ class ServerSide:
         self._transactions[transaction.name] = self._by_key[key] = transaction
         return transaction
 
-    def _settle(self, transaction: ServerTransaction, outputs: list[Output]) -> list[Output]:
+    def _settle(self, transaction: ServerTransaction, outputs: list[LayerOutput]) -> list[LayerOutput]:
         """Name the timers in ``outputs``; remove the transaction if it has ended."""
         if transaction.terminated:
             del self._transactions[transaction.name]
             del self._by_key[transaction.key]
             self._places.leave(transaction.name)
-        settled: list[Output] = scoped(("server", transaction.name), outputs)
+        settled: list[LayerOutput] = scoped(("server", transaction.name), outputs)
         return settled
 
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from wanderbus.machine import Output
 from wanderbus.sip.message.message import Message, Request, Response, make_response
 from wanderbus.sip.message.targets import Path
 from wanderbus.sip.transaction.message_editor import MessageEditor
 from wanderbus.sip.transaction.transaction_machine import Running, Table, TransactionMachine
-from wanderbus.sip.transaction.transaction_signals import TransactionTimedOut
+from wanderbus.sip.transaction.transaction_signals import LayerOutput, TransactionTimedOut
 from wanderbus.sip.transaction.transaction_states import State, Timers, Trigger
 
 INVITE_SERVER: Final[Table] = {
@@ -118,11 +117,11 @@ class ServerTransaction(TransactionMachine):
         self._within_request = True
         self._interval_s = timers.t1_s
 
-    def start(self, now: float) -> list[Output]:
+    def start(self, now: float) -> list[LayerOutput]:
         """Start with the first copy of the request, which the layer reports."""
         return self._start_timers(now)
 
-    def receive_again(self, path: Path, now: float, datagram_bytes: int | None = None) -> list[Output]:
+    def receive_again(self, path: Path, now: float, datagram_bytes: int | None = None) -> list[LayerOutput]:
         """Absorb a retransmission of the request, whose response must take ``path``.
 
         A datagram shorter than the request is no copy of it, and must not trigger a response sized for the request.
@@ -133,12 +132,12 @@ class ServerTransaction(TransactionMachine):
         self._allowed_bytes += datagram_bytes or 0
         return self._advance(Trigger.REQUEST, now)
 
-    def respond(self, response: Response, now: float, *, within_request: bool = False) -> list[Output]:
+    def respond(self, response: Response, now: float, *, within_request: bool = False) -> list[LayerOutput]:
         """Send ``response`` if the present state allows it; see :class:`Respond` for ``within_request``."""
         self._within_request = within_request
         return self._advance(self._trigger(response.status), now, response)
 
-    def refuse(self, response: Response) -> list[Output]:
+    def refuse(self, response: Response) -> list[LayerOutput]:
         """Send ``response``, no larger than the request, and end at once."""
         data = self._editor.response(response, self._datagram_bytes)
         return [*([self._path.send(data)] if data else []), *self.stop()]
@@ -156,7 +155,7 @@ class ServerTransaction(TransactionMachine):
     def _trigger(self, status: int) -> Trigger:
         raise NotImplementedError
 
-    def _send(self, response: Message | None) -> list[Output]:
+    def _send(self, response: Message | None) -> list[LayerOutput]:
         assert isinstance(response, Response)
         self.answered_tag = response.to.tag
         self.unanswered = None
@@ -175,7 +174,7 @@ class ServerTransaction(TransactionMachine):
     def _is_bounded(self) -> bool:
         return self._datagram_bytes is not None and self._within_request and not self.known
 
-    def _replay(self) -> list[Output]:
+    def _replay(self) -> list[LayerOutput]:
         if not self._last_data:
             return []
         if self._is_bounded:
@@ -194,7 +193,7 @@ class InviteServerTransaction(ServerTransaction):
 
     __slots__ = ()
 
-    def acknowledge(self, now: float) -> list[Output]:
+    def acknowledge(self, now: float) -> list[LayerOutput]:
         """Handle an ACK with the branch of this INVITE."""
         return self._advance(Trigger.ACK, now)
 
@@ -203,7 +202,7 @@ class InviteServerTransaction(ServerTransaction):
             return Trigger.SEND_PROVISIONAL
         return Trigger.SEND_SUCCESS if status < 300 else Trigger.SEND_FAILURE
 
-    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[LayerOutput]:
         match trigger:
             case Trigger.SEND_SUCCESS:
                 sent = self._send(message)
@@ -236,7 +235,7 @@ class NonInviteServerTransaction(ServerTransaction):
     def _trigger(self, status: int) -> Trigger:
         return Trigger.SEND_PROVISIONAL if status < 200 else Trigger.SEND_FINAL
 
-    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[LayerOutput]:
         match trigger:
             case Trigger.SEND_PROVISIONAL | Trigger.SEND_FINAL:
                 return self._send(message)

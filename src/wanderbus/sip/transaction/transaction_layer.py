@@ -19,7 +19,6 @@ from wanderbus.machine import (
     Address,
     DatagramReceived,
     Input,
-    Output,
     RandomSource,
     StreamClosed,
     StreamReceived,
@@ -37,6 +36,7 @@ from wanderbus.sip.transaction.transaction_signals import (
     CancelInvite,
     CancelReceived,
     ForgetTransaction,
+    LayerOutput,
     LocalAddressChanged,
     PathSeemsNarrow,
     PongReceived,
@@ -138,19 +138,19 @@ class TransactionLayer:
         """Return the open connection to ``target``, whoever opened it; None if there is none."""
         return self._transports.connection_from(target)
 
-    def step(self, inputs: Iterable[Input], now: float) -> list[Output]:
+    def step(self, inputs: Iterable[Input], now: float) -> list[LayerOutput]:
         """Process a batch of inputs at monotonic second ``now``; return messages to send, timers and reports.
 
         Raises:
             LocalProtocolError: a client transaction was started with an ACK, or under a name that still waits for its
                 final response.
         """
-        outputs: list[Output] = []
+        outputs: list[LayerOutput] = []
         for item in inputs:
             outputs += self._handle(item, now)
         return outputs
 
-    def _handle(self, item: Input, now: float) -> list[Output]:
+    def _handle(self, item: Input, now: float) -> list[LayerOutput]:
         match item:
             case DatagramReceived(socket=self._socket):
                 return self._receive(Origin(item.source, datagram_bytes=len(item.data)), item.data, now)
@@ -182,7 +182,7 @@ class TransactionLayer:
             case _:
                 return []
 
-    def _send_ack(self, item: SendAck) -> list[Output]:
+    def _send_ack(self, item: SendAck) -> list[LayerOutput]:
         path = self._transports.path(item.destination, item.connection)
         if path is None:
             self.drops["no transport"] += 1
@@ -190,12 +190,12 @@ class TransactionLayer:
         ack = with_via(item.request, self._transports.via(path.target.transport, self._clients.fresh_branch()))
         return [path.send(encode_message(self._editor.request(ack)))]
 
-    def _receive_stream(self, item: StreamReceived, now: float) -> list[Output]:
+    def _receive_stream(self, item: StreamReceived, now: float) -> list[LayerOutput]:
         messages, outputs = self._streams.receive(item, now)
         origin = Origin(item.source, item.transport, item.connection, peer_domains=item.peer_domains)
         return [output for data in messages for output in self._receive(origin, data, now)] + outputs
 
-    def _receive(self, origin: Origin, data: bytes, now: float) -> list[Output]:
+    def _receive(self, origin: Origin, data: bytes, now: float) -> list[LayerOutput]:
         try:
             message = parse_message(data)
             if isinstance(message, Response):
@@ -215,7 +215,7 @@ class TransactionLayer:
         headers: Sequence[tuple[str, str]] = (),
         *,
         reason: str | None = None,
-    ) -> list[Output]:
+    ) -> list[LayerOutput]:
         """Refuse the request in ``data`` without a transaction, for example if it cannot be read (RFC 3261 8.2.7).
 
         The source of a datagram may be forged, so the response never has more bytes than the datagram. The ``reason``

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from wanderbus.machine import CancelTimer, Output, SetTimer
+from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.sip.message.message import Message
+from wanderbus.sip.transaction.transaction_signals import LayerOutput
 from wanderbus.sip.transaction.transaction_states import (
     State,
     Timers,
@@ -51,23 +52,23 @@ class TransactionMachine:
         """True if the transaction has ended and may be removed."""
         return self.state is State.TERMINATED
 
-    def fire(self, timer: Trigger, now: float) -> list[Output]:
+    def fire(self, timer: Trigger, now: float) -> list[LayerOutput]:
         """Handle ``timer``; one that does not belong to the present state is ignored."""
         return self._advance(timer, now)
 
-    def stop(self) -> list[Output]:
+    def stop(self) -> list[LayerOutput]:
         """End at once; return the outputs that cancel its timers."""
         previous, self.state = self.state, State.TERMINATED
         return self._switch_timers(previous, 0.0)
 
-    def _start_timers(self, now: float) -> list[Output]:
+    def _start_timers(self, now: float) -> list[LayerOutput]:
         return [self._set(timer, now) for timer in sorted(self._running_in(self.state))]
 
     def _running_in(self, state: State) -> frozenset[Trigger]:
         timers = self.running.get(state, frozenset())
         return timers - REPEATING if self.reliable else timers
 
-    def _advance(self, trigger: Trigger, now: float, message: Message | None = None) -> list[Output]:
+    def _advance(self, trigger: Trigger, now: float, message: Message | None = None) -> list[LayerOutput]:
         """Follow one edge of the table: act, then stop the timers of the old state and start those of the new one."""
         following = self.table.get((self.state, trigger))
         if following is None:
@@ -75,13 +76,13 @@ class TransactionMachine:
         previous, self.state = self.state, following
         return self._act(trigger, previous, now, message) + self._switch_timers(previous, now)
 
-    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[Output]:
+    def _act(self, trigger: Trigger, previous: State, now: float, message: Message | None) -> list[LayerOutput]:
         """Return the outputs of the edge from ``previous`` by ``trigger``."""
         raise NotImplementedError
 
-    def _switch_timers(self, previous: State, now: float) -> list[Output]:
+    def _switch_timers(self, previous: State, now: float) -> list[LayerOutput]:
         before, after = self._running_in(previous), self._running_in(self.state)
-        stopped: list[Output] = [CancelTimer(timer.value) for timer in sorted(before - after)]
+        stopped: list[LayerOutput] = [CancelTimer(timer.value) for timer in sorted(before - after)]
         return stopped + [self._set(timer, now) for timer in sorted(after - before)]
 
     def _set(self, timer: Trigger, now: float, after_s: float | None = None) -> SetTimer:

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-from wanderbus.machine import Address, Input, Output
+from wanderbus.machine import (
+    Address,
+    CancelTimer,
+    CloseStream,
+    DatagramReceived,
+    Input,
+    Output,
+    SendDatagram,
+    SendOnStream,
+    SetTimer,
+    StreamClosed,
+    StreamReceived,
+    TimerFired,
+)
 from wanderbus.sip.message.message import Request, Response
 from wanderbus.sip.message.targets import Target, Transport
 
@@ -172,3 +185,27 @@ class PathSeemsNarrow(Output, frozen=True):
     """
 
     size_bytes: int
+
+
+LayerInput = (
+    DatagramReceived
+    | StreamReceived
+    | StreamClosed
+    | TimerFired
+    | LocalAddressChanged
+    | SendRequest
+    | Respond
+    | SendAck
+    | SendPing
+    | CancelInvite
+    | ForgetTransaction
+)
+"""Inputs of the transaction layer."""
+
+LayerReport = RequestReceived | AckReceived | CancelReceived | ResponseReceived | TransactionTimedOut
+"""Reports on transactions."""
+
+LayerOutput = (
+    LayerReport | PongReceived | PathSeemsNarrow | SendDatagram | SendOnStream | CloseStream | SetTimer | CancelTimer
+)
+"""Outputs of the transaction layer."""

@@ -18,7 +18,6 @@ from wanderbus.machine import (
     Address,
     CancelTimer,
     CloseStream,
-    Output,
     SetTimer,
     StreamClosed,
     StreamReceived,
@@ -26,7 +25,7 @@ from wanderbus.machine import (
 from wanderbus.sip.message.framing import PING, PONG, StreamFramer
 from wanderbus.sip.message.headers import Via
 from wanderbus.sip.message.targets import Path, Target, Transport, as_target, make_via
-from wanderbus.sip.transaction.transaction_signals import PongReceived
+from wanderbus.sip.transaction.transaction_signals import LayerOutput, PongReceived
 
 ANSWER_S_MAX: Final = 1.0
 """Time for the answers to the messages before faulty data, before their connection is closed: a registration is stored
@@ -197,7 +196,7 @@ class StreamSide:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def receive(self, item: StreamReceived, now: float) -> tuple[tuple[bytes, ...], list[Output]]:
+    def receive(self, item: StreamReceived, now: float) -> tuple[tuple[bytes, ...], list[LayerOutput]]:
         """Return the messages that ``item`` completes, and the outputs that follow them."""
         stream = self._streams.get(item.connection)
         if stream is None:
@@ -207,7 +206,7 @@ class StreamSide:
         if stream.closing:
             return (), []
         fed = stream.framer.feed(item.data)
-        outputs: list[Output] = [PongReceived(item.connection, item.source)] * fed.pongs
+        outputs: list[LayerOutput] = [PongReceived(item.connection, item.source)] * fed.pongs
         if fed.pings:
             back = Path(self._transports.socket, Target(item.transport, item.source), item.connection)
             outputs.append(back.send(PONG * fed.pings))
@@ -217,7 +216,7 @@ class StreamSide:
             return fed.messages, [*outputs, *faulty(item.connection, stream, now)]
         return fed.messages, outputs + self._watch(item.connection, stream, bool(fed.messages), now)
 
-    def expire(self, connection: int) -> list[Output]:
+    def expire(self, connection: int) -> list[LayerOutput]:
         """Close a connection whose message is still incomplete at the timeout, or whose messages had time to answer."""
         stream = self._streams.get(connection)
         if stream is None or not stream.waiting:
@@ -227,7 +226,7 @@ class StreamSide:
         stream.waiting = False
         return self._close_faulty(connection, stream)
 
-    def closed(self, item: StreamClosed) -> list[Output]:
+    def closed(self, item: StreamClosed) -> list[LayerOutput]:
         """Forget a connection."""
         stream = self._streams.pop(item.connection, None)
         if stream is None:
@@ -235,15 +234,15 @@ class StreamSide:
         self._transports.closed(item.connection, stream.source)
         return [CancelTimer((TIMER, item.connection))] if stream.waiting else []
 
-    def ping(self, destination: Target, connection: int | None) -> list[Output]:
+    def ping(self, destination: Target, connection: int | None) -> list[LayerOutput]:
         """Send a keep-alive, if the transport is available and a stream."""
         path = self._transports.path(destination, connection)
         return [path.send(PING)] if path is not None and destination.reliable else []
 
-    def _watch(self, connection: int, stream: _Stream, progressed: bool, now: float) -> list[Output]:
+    def _watch(self, connection: int, stream: _Stream, progressed: bool, now: float) -> list[LayerOutput]:
         """Give every message its own timeout: the timer restarts with the next one."""
         incomplete = stream.framer.within_message
-        outputs: list[Output] = []
+        outputs: list[LayerOutput] = []
         if stream.waiting and (progressed or not incomplete):
             stream.waiting = False
             outputs.append(CancelTimer((TIMER, connection)))
@@ -252,13 +251,13 @@ class StreamSide:
             outputs = [SetTimer((TIMER, connection), now + MESSAGE_S_MAX)]
         return outputs
 
-    def _close_later(self, connection: int, stream: _Stream, now: float) -> list[Output]:
+    def _close_later(self, connection: int, stream: _Stream, now: float) -> list[LayerOutput]:
         """Discard all further data; close the connection when the messages before them had time to be answered."""
         stream.closing = stream.waiting = True
         return [SetTimer((TIMER, connection), now + ANSWER_S_MAX)]
 
-    def _close_faulty(self, connection: int, stream: _Stream, now: float = 0.0) -> list[Output]:
+    def _close_faulty(self, connection: int, stream: _Stream, now: float = 0.0) -> list[LayerOutput]:
         stream.closing = True
         waiting, stream.waiting = stream.waiting, False
-        cancelled: list[Output] = [CancelTimer((TIMER, connection))] if waiting else []
+        cancelled: list[LayerOutput] = [CancelTimer((TIMER, connection))] if waiting else []
         return [*cancelled, CloseStream(self._transports.socket, connection)]

@@ -14,11 +14,11 @@ from wanderbus.broker.messages import DevicesDoubted, UserStatusChanged
 from wanderbus.broker.queues.queue_limits import QueueLimits
 from wanderbus.broker.readers import Link
 from wanderbus.broker.servers.server_users import ServerUsers
-from wanderbus.broker.session_ends import SessionEnds
+from wanderbus.broker.sessions.session_ends import SessionEnds
+from wanderbus.broker.sessions.visitor_limit import UserDevice, VisitorLimit, limit_reached
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import DeviceRow, SessionRow, device_key, session_key
 from wanderbus.broker.state.state import BrokerState
-from wanderbus.broker.visitor_limit import UserDevice, VisitorLimit, limit_reached
 from wanderbus.machine import CancelTimer, SetTimer
 from wanderbus.parameters.broker import BrokerConfig
 

@@ -20,7 +20,7 @@ from wanderbus.broker.messages import (
     SessionMoveRefused,
     SessionOwned,
 )
-from wanderbus.broker.presence import Presence
+from wanderbus.broker.sessions.presence import Presence
 from wanderbus.broker.state.exported_session import decode_export
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import SessionRow, session_key

@@ -1,0 +1,152 @@
+"""Unions of what the broker takes and emits."""
+
+from __future__ import annotations
+
+from wanderbus.broker.messages import (
+    AdvertisementsChanged,
+    Append,
+    Appended,
+    ArrivalMatched,
+    ArrivalsLost,
+    ArrivalsTaken,
+    ArrivalsWanted,
+    AskLeader,
+    CausalMessageArrived,
+    DecentralisedArrivalMatched,
+    DecentralisedInterestChanged,
+    DevicesDoubted,
+    DialogChanged,
+    DirectLinkClosed,
+    DirectLinkOpened,
+    DiskFreed,
+    DiskFull,
+    DropExport,
+    EventArrived,
+    EventsRead,
+    EventsWanted,
+    ExtensionFailed,
+    FenceSession,
+    FiltersArrived,
+    ForwardPublish,
+    HistoryFailed,
+    HistoryRead,
+    HistoryWanted,
+    ImportSession,
+    InterestChanged,
+    InterestEffective,
+    KernelLoaded,
+    KernelWanted,
+    LeaderAnswered,
+    LeaderLinkChanged,
+    LinkClosed,
+    LinkDropped,
+    LinkOpened,
+    LogBegins,
+    MatchesRead,
+    MatchesWanted,
+    MessageArrived,
+    OffsetFound,
+    OffsetWanted,
+    PublishAnswered,
+    RoutesAnswered,
+    RoutesArrived,
+    SendOnLink,
+    SendToLeader,
+    ServerAnswered,
+    ServerAsked,
+    SessionExported,
+    SessionMoveRefused,
+    SessionOwned,
+    SubscriptionUnread,
+    SubscriptionUnreadable,
+    UserStatusChanged,
+)
+from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost, LogRolledBack, ServerStarted
+from wanderbus.broker.servers.leader_messages import InterestAwaited, InterestMerged, LeaderTrouble
+from wanderbus.machine import CancelTimer, ClockRead, SetTimer, TimerFired
+from wanderbus.refusals import Limited
+
+OfHost = (
+    Appended
+    | DiskFull
+    | DiskFreed
+    | LogBegins
+    | KernelLoaded
+    | ServerAnswered
+    | OffsetFound
+    | HistoryRead
+    | EventsRead
+    | MatchesRead
+)
+"""Inputs about the disk, and answers to what the broker asks its host."""
+
+OfServers = (
+    EventArrived
+    | ArrivalsLost
+    | ArrivalsRewound
+    | InterestLost
+    | InterestEffective
+    | InterestMerged
+    | PublishAnswered
+    | LeaderTrouble
+    | LeaderAnswered
+    | LeaderLinkChanged
+    | FiltersArrived
+    | DirectLinkOpened
+    | DirectLinkClosed
+    | CausalMessageArrived
+    | RoutesArrived
+)
+"""Inputs about other servers of the domain."""
+
+OfSessions = FenceSession | ImportSession | DropExport
+"""Inputs about the handover of sessions."""
+
+BrokerInput = (
+    ClockRead
+    | TimerFired
+    | ServerStarted
+    | LinkOpened
+    | LinkClosed
+    | MessageArrived
+    | DialogChanged
+    | OfHost
+    | OfServers
+    | OfSessions
+)
+
+ForLeaders = (
+    ForwardPublish | InterestChanged | ArrivalMatched | ArrivalsTaken | ArrivalsWanted | AskLeader | SendToLeader
+)
+"""Outputs for the sessions of this server at leaders."""
+
+ForInterest = DecentralisedInterestChanged | AdvertisementsChanged | DecentralisedArrivalMatched | RoutesAnswered
+"""Outputs for the interest in decentralised channels."""
+
+BrokerOutput = (
+    SetTimer
+    | CancelTimer
+    | Append
+    | SendOnLink
+    | LinkDropped
+    | ForLeaders
+    | ForInterest
+    | DevicesDoubted
+    | EventsWanted
+    | ExtensionFailed
+    | HistoryFailed
+    | HistoryWanted
+    | InterestAwaited
+    | KernelWanted
+    | Limited
+    | LogRolledBack
+    | MatchesWanted
+    | OffsetWanted
+    | ServerAsked
+    | SessionExported
+    | SessionMoveRefused
+    | SessionOwned
+    | SubscriptionUnread
+    | SubscriptionUnreadable
+    | UserStatusChanged
+)
