@@ -112,7 +112,7 @@ class ServerTraffic:
         if self._owners is not None:
             self._parts.give(SERVER_LINKS, self._owners.start(now))
         if self._interest is not None:
-            self.route_interest(scoped(DECENTRALISED_INTEREST, self._interest.start(now)), now)
+            self.route_interest(scoped(DECENTRALISED_INTEREST.name, self._interest.start(now)), now)
 
     def route_links(self, outputs: list[ServerLinksOutput], now: float) -> None:
         """Pass what arrived to the parts and to the broker, each as one batch."""
