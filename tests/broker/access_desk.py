@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from tests.broker.desk import Desk
@@ -17,6 +18,7 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.rollback.messages import ServerStarted
 from wanderbus.channels.directory import Directory, Leader, LeaderTable
 from wanderbus.channels.groups import ChannelGroups
+from wanderbus.channels.merging import Merging
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.event import Event, EventId
 from wanderbus.machine import Output
@@ -34,6 +36,7 @@ class AccessDesk(Desk):
 
     def __init__(self, config: BrokerConfig | None = None) -> None:
         self.collected: list[Collected] = []
+        self.merging_by_subject = defaultdict(Merging, {NORTHERN: Merging("adaptive")})
         super().__init__(config or BrokerConfig(server="south", domain="example.org"))
 
     def start(self) -> None:
@@ -41,7 +44,7 @@ class AccessDesk(Desk):
         pins = {NORTHERN: 1, OWN: 0, "Up": 1}
         groups = ChannelGroups(b"key", 2, pins=pins, parents={"Down": "Up"})
         table = LeaderTable(1, ("north", "south"), (Leader("south", 1), Leader("north", 1)))
-        channels = OwnChannels(Directory(groups, table), "south")
+        channels = OwnChannels(Directory(groups, table), "south", self.merging_by_subject.__getitem__)
         self._reading_all.clear()
         self.collected.clear()
         self.timers.clear()

@@ -9,8 +9,10 @@ import pytest
 from tests.broker.desk import SUBJECT, Desk
 from tests.broker.engine_desk import EngineDesk
 from wanderbus.broker.interest.matcher import Matcher
-from wanderbus.broker.messages import EventArrived
+from wanderbus.broker.messages import Append, Appended, ArrivalsTaken, ArrivalsWanted, EventArrived
 from wanderbus.event import Event, EventId
+from wanderbus.machine import Output
+from wanderbus.records import SERVER_LOG
 
 
 def arrival(number: int, before: int, *, leader: str = "north", epoch: int = 5) -> EventArrived:
@@ -71,3 +73,19 @@ def test_arrivals_that_the_engine_matches_are_not_matched_by_the_broker(matched:
     desk.give(arrival(1, 0), arrival(2, 1))
     assert matched == []
     assert desk.stream(alice) == [1, 2]
+
+
+def test_a_batch_is_acknowledged_once_for_each_leader_when_all_of_it_is_durable() -> None:
+    desk = Desk()
+    outputs = desk.step(arrival(1, 0), arrival(1, 0, leader="south"), arrival(3, 1), arrival(6, 5))
+    (append,) = [each for each in outputs if isinstance(each, Append)]
+    *_, last = [offset for offset, _, _ in append.entries]
+    assert _answers(outputs) == []
+    assert _answers(desk.step(Appended(SERVER_LOG, last))) == []
+    wanted, *taken = _answers(desk.step(Appended(SERVER_LOG, last + 1)))
+    assert wanted == ArrivalsWanted("north", 5, 3)
+    assert taken == [ArrivalsTaken("north", 5, 3), ArrivalsTaken("south", 5, 1)]
+
+
+def _answers(outputs: Sequence[Output]) -> list[Output]:
+    return [each for each in outputs if isinstance(each, ArrivalsTaken | ArrivalsWanted)]

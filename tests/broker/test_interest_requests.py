@@ -10,6 +10,7 @@ from tests.broker.access_desk import NORTHERN, OWN, AccessDesk
 from tests.broker.desk import ALICE, BOB
 from wanderbus.broker.messages import ArrivalMatched, InterestEffective, LinkOpened
 from wanderbus.broker.servers.server_users import server_user
+from wanderbus.channels.merging import Merging
 from wanderbus.protocol import Attach, Done, NotifyServer, Renew, Subscribe, Unsubscribe
 from wanderbus.records import Arrived
 
@@ -190,13 +191,15 @@ def test_an_arrival_is_for_users_alone_because_its_leader_sends_it_to_the_other_
     assert [each.id.origin for each in desk.received(50, NotifyServer)] == ["south"]
 
 
-def test_the_layer_below_is_told_whether_an_arrival_matched_a_user(desk: AccessDesk) -> None:
+def test_the_layer_below_is_told_whether_an_arrival_matched_a_user_if_merging_adapts(desk: AccessDesk) -> None:
     desk.give(LinkOpened(50, server_user("east", "example.org"), "server", is_server=True))
     desk.send(50, Attach(1, "default", None, keep=True), subscribe(1, subject="*"))
     alice = desk.attach()
     desk.send(alice, subscribe(1, "N > 1"))
     desk.arrives(1)
     desk.arrives(2)
+    desk.merging_by_subject[NORTHERN] = Merging("imperfect")
+    desk.arrives(3)
     matched = [each for each in desk.collected if isinstance(each, ArrivalMatched)]
     assert matched == [ArrivalMatched("north", NORTHERN, False), ArrivalMatched("north", NORTHERN, True)]
 

@@ -330,13 +330,7 @@ class Broker:
     def _take_arrivals(self, several: list[EventArrived]) -> None:
         self._links.pace.note(SERVERS)
         for at in range(0, len(several), PREMATCHED_MAX):
-            batch = several[at : at + PREMATCHED_MAX]
-            self._arrivals.prematch(batch)
-            for given in batch:
-                self._arrivals.take(given)
-                if self._links.ready:
-                    self._links.flush()
-        self._subscriptions.matcher.prematch(())
+            self._arrivals.take(several[at : at + PREMATCHED_MAX])
 
     @property
     def done_units(self) -> float:

@@ -127,7 +127,7 @@ class ArrivalsLost(Input, frozen=True):
 
 
 class ArrivalMatched(Output, frozen=True):
-    """An event of ``leader`` arrived; ``is_matched`` tells whether a subscription here matches it (SPEC S-04)."""
+    """An event of ``leader`` arrived; ``is_matched`` tells adaptive merging if a subscription here matches it."""
 
     leader: str
     subject: str

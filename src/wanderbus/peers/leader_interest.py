@@ -120,11 +120,9 @@ class LeaderInterest:
     def event_arrived(self, lineage: Sequence[str], *, is_matched: bool) -> list[protocol.AgentMessage]:
         """Count an event of the leader, and whether it matched here: adaptive merging holds its bound (SPEC S-04).
 
-        ``lineage`` are the subject of the event and its ancestors.
+        ``lineage`` are the subject of the event, whose merging is adaptive, and its ancestors.
         """
         subject, merging = lineage[0], self._merging_of(lineage[0])
-        if merging.mode != "adaptive":
-            return []
         measured = self._measured.setdefault(subject, MeasuredPrecision(merging.precision_min))
         if not measured.count(matched=is_matched):
             return []

@@ -65,6 +65,8 @@ class Arrivals:
         self._catch_up = catch_up
         self._wanted: dict[str, tuple[int, int]] = {}
         """Epoch and number from which on a leader was asked again, until its next event in order."""
+        self._reached: dict[str, tuple[int, int]] = {}
+        """Epoch and number to acknowledge at the end of a batch, by leader."""
         self._missed: list[str] = []
         """Leaders that have sent too little while the disk was full."""
         self._is_full = False
@@ -79,7 +81,21 @@ class Arrivals:
             for leader, (epoch, number) in self._wanted.items():
                 self._journal.emit(ArrivalsWanted(leader, epoch, number))
 
-    def prematch(self, coming: Sequence[EventArrived]) -> None:
+    def take(self, several: Sequence[EventArrived]) -> None:
+        """Deliver and record events; acknowledge the last of each leader when all of them are durable."""
+        self._prematch(several)
+        for given in several:
+            if self._is_next(given):
+                self._deliver(given)
+                self._reached[given.leader] = given.epoch, given.number
+            if self._links.ready:
+                self._links.flush()
+        self._subscriptions.matcher.prematch(())
+        for leader, (epoch, number) in self._reached.items():
+            self._journal.emit(ArrivalsTaken(leader, epoch, number))
+        self._reached.clear()
+
+    def _prematch(self, coming: Sequence[EventArrived]) -> None:
         """Match the events that will be taken in one batch, which costs a fraction of single matching."""
         if self._is_full:
             return
@@ -93,12 +109,6 @@ class Arrivals:
                     events.append(given.event)
         if len(events) > 1:
             self._subscriptions.matcher.prematch(events)
-
-    def take(self, given: EventArrived) -> None:
-        """Deliver an event and record it; acknowledge it when it is durable. A repeat is acknowledged again."""
-        if self._is_next(given):
-            self._deliver(given)
-            self._journal.emit(ArrivalsTaken(given.leader, given.epoch, given.number))
 
     def lose(self, given: ArrivalsLost) -> None:
         """Record that events are lost, with a gap for each subscription that they may have matched."""
@@ -183,8 +193,8 @@ class Arrivals:
         self._delivery.arrived(given.event, arrival, self.received_us, self._servers.users, self._report(given))
 
     def _report(self, given: EventArrived) -> Callable[[bool], ArrivalMatched] | None:
-        """Return what makes the report on an arrival; None if there is nobody to report to."""
-        if self._channels is None:
-            return None
+        """Return what makes the report on an arrival; None if nothing depends on it."""
         leader, subject = given.leader, given.event.subject
+        if self._channels is None or self._channels.merging_of(subject).mode != "adaptive":
+            return None
         return lambda is_matched: ArrivalMatched(leader, subject, is_matched)
