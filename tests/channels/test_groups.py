@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wanderbus.channels.groups import GROUPS, GROUPS_MAX, ChannelGroups
+from wanderbus.channels.groups import GROUPS, GROUPS_MAX, REMEMBERED_MAX, ChannelGroups
 from wanderbus.errors import ConfigurationError
 
 keys = st.binary(min_size=1, max_size=64)
@@ -76,3 +76,23 @@ def test_a_subscription_concerns_the_groups_of_its_subjects(key: bytes, wanted: 
 def test_impossible_groups_are_refused(count: int, pins: dict[str, int], error: str) -> None:
     with pytest.raises(ConfigurationError, match=error):
         ChannelGroups(b"key", count, pins=pins, parents={"Departure": "Flight"})
+
+
+def test_the_group_of_a_subject_is_computed_once_while_few_others_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = ChannelGroups(b"key")
+    computed: list[str] = []
+
+    def top(subject: str) -> str:
+        computed.append(subject)
+        return subject
+
+    monkeypatch.setattr(groups.hierarchy, "top", top)
+    for _ in range(3):
+        groups.group_of("Trade")
+    assert computed == ["Trade"]
+    for number in range(REMEMBERED_MAX):
+        groups.group_of(str(number))
+    groups.group_of("Trade")
+    assert computed.count("Trade") == 2

@@ -2,13 +2,13 @@
 
 The group is computed from the subject, by rendezvous hashing: among all groups, the one with the greatest weight for
 the subject. A weight is 32 bits of a keyed BLAKE2b digest. With one group more, a subject stays where it is or moves to
-the new group. The time does not depend on the number of subjects, since nothing is stored for a subject that the
-configuration does not name.
+the new group. The time does not depend on the number of subjects: only the groups of the last ones are remembered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Final
@@ -22,6 +22,9 @@ GROUPS: Final = 64
 
 GROUPS_MAX: Final = 1024
 """Largest number of channel groups; the weight of each is computed for each event."""
+
+REMEMBERED_MAX: Final = 1_024
+"""Subjects whose groups are remembered: a server asks for that of each event."""
 
 _DIGEST_BYTES: Final = blake2b.MAX_DIGEST_SIZE
 _WEIGHT_BYTES: Final = 4
@@ -55,11 +58,12 @@ class ChannelGroups:
         digests = -(-count * _WEIGHT_BYTES // _DIGEST_BYTES)
         self._salts = [number.to_bytes(blake2b.SALT_SIZE, "little") for number in range(digests)]
         self._weights = Struct(f"<{count}I")
+        self.group_of = lru_cache(REMEMBERED_MAX)(self._group_of)
+        """Returns the channel group of the events of a subject, from 0 on."""
         for subject, group in self._pins.items():
             self._check_pin(subject, group)
 
-    def group_of(self, subject: str) -> int:
-        """Return the channel group of the events of ``subject``, from 0 on."""
+    def _group_of(self, subject: str) -> int:
         top = self.hierarchy.top(subject)
         pinned = self._pins.get(top)
         if pinned is not None:

@@ -44,7 +44,8 @@ class OwnChannels:
 
     def leader(self, subject: str) -> str:
         """Return the name of the server that leads the channel of ``subject``."""
-        return self.directory.lookup(subject).server
+        directory = self.directory
+        return directory.table.leaders[directory.groups.group_of(subject)].server
 
     def leads(self, subject: str) -> bool:
         """Return whether this server accepts events of ``subject``: it leads the channel, or that is decentralised."""

@@ -72,8 +72,8 @@ class Publishing:
         self._settled = settled
         self._held: HeldPublishes[PublisherMessage] = HeldPublishes(links)
         self._decentralised = decentralised
-        self._offered: dict[int, tuple[PublisherMessage, Offered]] = {}
-        """Coming messages that were read already, and the event of each, by object identity."""
+        self._offered: dict[int, tuple[PublisherMessage, Source, Offered]] = {}
+        """Coming messages that were read already, and the publisher and event of each, by object identity."""
 
     def prematch(self, coming: Iterable[tuple[Link, PublisherMessage]]) -> None:
         """Match the coming publishes in one batch, except repeats and malformed events."""
@@ -89,7 +89,7 @@ class Publishing:
             if publisher is not None and is_repeated(publisher, source.epoch, source.number):
                 continue
             one = offered(message.event, self.conditions.event_bytes_max)
-            self._offered[id(message)] = message, one
+            self._offered[id(message)] = message, source, one
             subject = one.event.subject
             if (
                 one.rejected is None
@@ -103,9 +103,11 @@ class Publishing:
     def publish(self, link: Link, message: PublisherMessage) -> None:
         """Write an event with its notifications to the log, or refuse it; a repeat gets the first answer again."""
         self._subscriptions.end_expired()
-        read = self._offered.pop(id(message), None)
-        one = offered(message.event, self.conditions.event_bytes_max) if read is None else read[1]
-        event, source, state = one.event, self._source(link, message), self._state
+        if (read := self._offered.pop(id(message), None)) is None:
+            source, one = self._source(link, message), offered(message.event, self.conditions.event_bytes_max)
+        else:
+            _, source, one = read
+        event, state = one.event, self._state
         held_up = link.held_up.get(source.key) if link.held_up else None
         if self._forwarding.is_led_elsewhere(event.subject):
             self._forward(link, source, one, held_up)

@@ -106,9 +106,10 @@ class SubscriptionQueue:
     def after(self, number: int) -> Item | None:
         """Return the first item that ends behind ``number``."""
         items = self._items
-        if not items or (newest := items[-1]).last <= number:
+        # An item begins no later than it ends; a number is read faster than the end of a notification.
+        if not items or ((newest := items[-1]).number <= number and newest.last <= number):
             return None
-        if len(items) - self._start == 1 or items[-2].last <= number:
+        if len(items) - self._start == 1 or ((before := items[-2]).number <= number and before.last <= number):
             return newest
         index = bisect_right(items, number, self._start, key=_number)
         if index > self._start and items[index - 1].last > number:
