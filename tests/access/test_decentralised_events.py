@@ -373,7 +373,8 @@ def test_a_subscription_of_both_models_waits_for_both() -> None:
     post.send(alice, Subscribe(7, "*", "", None, (), this_device_only=False))
     town.run()
     assert not post.received(alice, Done)
-    post.give(InterestEffective(tuple(post.broker._interest._held)))
+    ((of_leaders, _),) = post.broker._interest._reported.values()
+    post.give(InterestEffective((of_leaders,)))
     assert [each.request for each in post.received(alice, Done)] == [7]
 
 

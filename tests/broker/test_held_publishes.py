@@ -278,6 +278,6 @@ def test_a_log_with_another_incarnation_knows_nothing(desk: LeaderDesk) -> None:
         Directory(ChannelGroups(b"key", 1), LeaderTable(1, ("south",), (Leader("south", 1),))), "south"
     )
     channels.others, channels.layout = ("north", "west"), desk.layout
-    assert SettledInterest(state, journal, channels, DOMAIN, lambda: None).missing == []
+    assert SettledInterest(state, journal, channels, DOMAIN).missing == []
     state.incarnation += 1
-    assert SettledInterest(state, journal, channels, DOMAIN, lambda: None).missing == ["north", "west"]
+    assert SettledInterest(state, journal, channels, DOMAIN).missing == ["north", "west"]

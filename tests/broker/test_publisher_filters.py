@@ -363,7 +363,8 @@ def test_nothing_is_kept_of_agents_that_are_gone(desk: Desk) -> None:
     desk.broker._filters.sweep()
     filters = desk.broker._filters
     assert not filters._wanted._by_subject
-    assert not any(vars(filters)[name] for name in ("_filters", "_subjects", "_links_of", "_waiting"))
+    assert not any(vars(filters)[name] for name in ("_filters", "_subjects", "_links_of"))
+    assert not filters.waiting
 
 
 def test_counts_of_the_phases_are_shown_to_operators(desk: Desk) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from wanderbus import protocol
 from wanderbus.channels.interest.interest_set import MODES, InterestMode
 from wanderbus.channels.own_channels import Merging
+from wanderbus.channels.pending import Pending
 from wanderbus.event import Event
 from wanderbus.filters import parse
 from wanderbus.peers.leader_interest import PIECE_CHARACTERS_MAX, LeaderInterest
@@ -47,6 +48,7 @@ class Leader:
         self.up: list[protocol.AgentMessage] = []
         self.down: list[protocol.BrokerMessage] = []
         self.local: dict[str, Entries] = {}
+        self.pending: Pending[str, str] = Pending()
         self.counting: set[str] = set()
         self.needs_retry = False
         self._ids = 0
@@ -54,19 +56,22 @@ class Leader:
     def add(self, name: str, *entries: tuple[str, str]) -> list[protocol.AgentMessage]:
         """Add a local subscription; return the messages to the leader."""
         self.local[name] = entries
-        return self.sent(self.interest.add({name: [(subject, parse(text)) for subject, text in entries]}))
+        messages = self.interest.add({name: [(subject, parse(text)) for subject, text in entries]})
+        self.pending.add(name, {"leader": self.interest.version})
+        return self.sent(messages)
 
     def remove(self, name: str) -> list[protocol.AgentMessage]:
         """Remove a local subscription; return the messages to the leader."""
         del self.local[name]
         self.counting.discard(name)
+        self.pending.drop(name)
         return self.sent(self.interest.remove(name))
 
     def sent(self, messages: list[protocol.AgentMessage]) -> list[protocol.AgentMessage]:
         """Put messages on the link, or lose them; note what counts."""
         if self.is_linked:
             self.up += messages
-        self.counting |= self.local.keys() & set(self.interest.take_counting())
+        self.counting |= set(self.pending.confirmed("leader", self.interest.confirmed))
         return messages
 
     def open(self) -> None:
@@ -154,7 +159,7 @@ class Leader:
         assert sorted(self.present.values()) == sorted(interest.wanted())
         assert interest.is_settled
         assert self.counting == self.local.keys() == interest._local.keys()
-        assert (interest._counting, interest._requested) == (type(interest._counting)(), {})
+        assert (list(self.pending), interest._requested) == ([], {})
         assert (interest._unconfirmed, interest._removals, interest._queried) == ({}, {}, [])
 
     def _row(self, identity: str) -> Subscription:

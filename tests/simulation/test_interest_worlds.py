@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.pending_sabotage import EffectiveAtOnce
 from wanderbus.channels.interest import incoming_streams, outgoing_stream, proxy_channels
 from wanderbus.channels.interest.covering_set import CoveringSet
 from wanderbus.simulation.domains.interest_scenario import InterestScenario
@@ -30,7 +32,7 @@ def ignore_gaps(patch: Patch) -> None:
 
 
 def count_at_once(patch: Patch) -> None:
-    patch.setattr(outgoing_stream.OutgoingStream, "is_effective", lambda self, version: True)
+    patch.setattr(outgoing_stream.OutgoingStream, "effective", math.inf)
 
 
 def forget_what_was_covered(patch: Patch) -> None:
@@ -60,7 +62,7 @@ def find_no_overlap(patch: Patch) -> None:
 
 
 def confirm_before_the_proxies_have_it(patch: Patch) -> None:
-    patch.setattr(proxy_channels.ProxyChannels, "_is_effective", lambda self, held: True)
+    patch.setattr(proxy_channels, "Pending", EffectiveAtOnce)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from tests.simulation.noticing import is_noticed
+from tests.simulation.pending_sabotage import EffectiveAtOnce
 from wanderbus import protocol
 from wanderbus.broker.engine import matched_delivery
 from wanderbus.broker.engine.events import EngineEvents
@@ -39,6 +40,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.client.machine.conversation import Conversation
 from wanderbus.client.machine.publisher_filter import PublisherFilter
 from wanderbus.event import EventId
+from wanderbus.peers import leader_sessions
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.leader_session import LeaderSession
 from wanderbus.records import Matched
@@ -181,12 +183,7 @@ def retry_no_subscription(patch: Patch) -> None:
 
 
 def count_at_once(patch: Patch) -> None:
-    def counting(self: LeaderInterest) -> Iterable[str]:
-        names = [name for _, name in self._counting]
-        self._counting.clear()
-        return names
-
-    patch.setattr(LeaderInterest, "take_counting", counting)
+    patch.setattr(leader_sessions, "Pending", EffectiveAtOnce)
 
 
 def read_what_is_not_durable(patch: Patch) -> None:

@@ -148,9 +148,8 @@ class Broker:
         lineage = None if channels is None else channels.lineage
         below = Hierarchy({}).below if channels is None else channels.below
         matcher = Matcher(kernel, FilterWork(config, lambda: state.wall_us, servers.users), lineage)
-        self._interest = InterestRequests(journal, links, channels)
-        self._settled = SettledInterest(state, journal, channels, config.domain, self._interest.all_met)
-        self._interest.waits_for_others = bool(self._settled.unmet)
+        self._settled = SettledInterest(state, journal, channels, config.domain)
+        self._interest = InterestRequests(journal, links, channels, self._settled.unmet)
         self._questions = LeaderQuestions(journal)
         leader_pieces = LeaderPieces(self._questions, self._on_input)
         self._forwarding = Forwarding(journal, links, channels)
@@ -431,8 +430,8 @@ class Broker:
         user, device = opened.user, opened.device
         if former := self._links.of_device(user, device):
             self._backlog.closes(former)
-        if opened.is_server:
-            self._settled.met(user)
+        if opened.is_server and (server := self._settled.met(user)):
+            self._interest.met(server)
         self._presence.opened(opened.link, user, device, unattended=opened.unattended, is_server=opened.is_server)
 
     def _on_timer_fired(self, key: object) -> None:

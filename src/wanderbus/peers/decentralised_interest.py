@@ -46,6 +46,7 @@ from wanderbus.channels.interest.messages import (
 from wanderbus.channels.interest.multicast import Multicast, MulticastCounts, SendToMany
 from wanderbus.channels.interest.outgoing_stream import SendToServer
 from wanderbus.channels.interest.proxy_channels import ProxyChannels
+from wanderbus.channels.pending import Pending
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.machine import DatagramReceived, Input, Output, SetTimer, TimerFired
 from wanderbus.peers.interest_charges import charges
@@ -117,8 +118,8 @@ class DecentralisedInterest:
         """Messages of this server to itself; true if the leader is the sender."""
         self._local: dict[str, dict[_Place, list[Hashable]]] = {}
         """Ids of the filters of each subscription and advertisement here, in the sources that have them."""
-        self._pending: dict[str, dict[_Place, int]] = {}
-        """Version that has to count, for each source of a subscription or advertisement that does not count yet."""
+        self._pending: Pending[str, _Place] = Pending()
+        """Subscriptions and advertisements that do not count yet."""
         self._timer_at: float | None = None
 
     def start(self, now: float) -> list[AboutServers]:
@@ -279,7 +280,7 @@ class DecentralisedInterest:
                 for leader in self._channels.leaders_of(subject):
                     wanted.setdefault((leader, place, "interest"), {})[name, number] = named, interest
             self._local[name] = {at: list(added) for at, added in wanted.items()}
-            self._pending[name] = {at: self._update(at, added, (), now) for at, added in wanted.items()}
+            self._pending.add(name, {at: self._update(at, added, (), now) for at, added in wanted.items()})
             units = sum(self._sources[at].interests.units for at in wanted)
             self._outputs += charges(changed.added, units)
         self._remove(changed.removed, now)
@@ -289,12 +290,12 @@ class DecentralisedInterest:
             wanted: Wanted = None if subject == EVERY_SUBJECT else subject, filter
             places: list[_Place] = [(*at, "advertisements") for at in self._channels.advertised_at(subject)]
             self._local[name] = {at: [name] for at in places}
-            self._pending[name] = {at: self._update(at, {name: wanted}, (), now) for at in places}
+            self._pending.add(name, {at: self._update(at, {name: wanted}, (), now) for at in places})
         self._remove(changed.removed, now)
 
     def _remove(self, names: Iterable[str], now: float) -> None:
         for name in names:
-            self._pending.pop(name, None)
+            self._pending.drop(name)
             for at, ids in self._local.pop(name, {}).items():
                 self._update(at, {}, ids, now)
 
@@ -312,10 +313,8 @@ class DecentralisedInterest:
                 self._at_access_server(self._server, _OWN, message, encode(message), now)
             else:
                 self._at_leader(self._server, message, now)
-        counting = [name for name, versions in self._pending.items() if self._counts(versions)]
-        for name in counting:
-            del self._pending[name]
-        if counting:
+        awaited = [(at, self._sources[at].outgoing.effective) for at in self._pending.awaited()]
+        if counting := [name for at, version in awaited for name in self._pending.confirmed(at, version)]:
             self._outputs.append(InterestEffective(tuple(counting)))
         times = [each.repeat_at() for each in self._sources.values()]
         times += [each.repeat_at() for each in self._proxies]
@@ -323,9 +322,6 @@ class DecentralisedInterest:
         if at is not None and (self._timer_at is None or at < self._timer_at):
             self._timer_at = at
             self._outputs.append(SetTimer(_TIMER, at))
-
-    def _counts(self, versions: dict[_Place, int]) -> bool:
-        return all(self._sources[at].outgoing.is_effective(version) for at, version in versions.items())
 
     def _take_outputs(self) -> list[AboutServers]:
         outputs, self._outputs = self._outputs, []

@@ -7,7 +7,7 @@ removes once what it adds is confirmed: at no time is an event missed.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
@@ -52,9 +52,8 @@ class LeaderInterest:
         """Version of each removal that waits for what was added before it."""
         self._requested: dict[int, Key] = {}
         self._requests = 0
-        self._version = 0
-        self._counting: deque[tuple[int, str]] = deque()
-        """Subscriptions here that do not count at the leader yet, each with the version that it waits for."""
+        self.version = 0
+        """Number of changes: what was added until now counts once the leader has confirmed all up to it."""
         self._queried: list[Subscription] = []
         self.units = 0.0
         """Units of work of merging what was added last."""
@@ -67,6 +66,11 @@ class LeaderInterest:
     def is_settled(self) -> bool:
         """Return whether the leader has exactly the subscriptions that are wanted."""
         return self._is_ready and self._present.keys() == self._wanted.keys()
+
+    @property
+    def confirmed(self) -> int:
+        """Version up to which the leader has confirmed all changes; negative if that is unknown."""
+        return next(iter(self._unconfirmed.values()), self.version + 1) - 1 if self._is_ready else -1
 
     @property
     def is_complete(self) -> bool:
@@ -98,7 +102,6 @@ class LeaderInterest:
         for merging, added in of_set.items():
             messages += self._changed(self._set(merging).update(added))
             self.units += self._set(merging).units
-        self._counting += [(self._version, subscription) for subscription in subscriptions]
         return messages
 
     def remove(self, subscription: str) -> list[protocol.AgentMessage]:
@@ -127,14 +130,6 @@ class LeaderInterest:
         if not measured.count(matched=is_matched):
             return []
         return self._changed(self._set(merging).set_precision((*lineage, None), measured.estimate))
-
-    def take_counting(self) -> list[str]:
-        """Return the subscriptions here that count at the leader since the last call."""
-        counting: list[str] = []
-        oldest = next(iter(self._unconfirmed.values()), self._version + 1)
-        while self._is_ready and self._counting and self._counting[0][0] < oldest:
-            counting.append(self._counting.popleft()[1])
-        return counting
 
     def take_lost(self) -> bool:
         """Return once that the leader lacked interest which it had confirmed, when it has all again."""
@@ -166,7 +161,7 @@ class LeaderInterest:
         self._unconfirmed.pop(key, None)
         self._present[key] = answer.subscriptions[0].id
         if key not in self._wanted:
-            self._removals[key] = self._version
+            self._removals[key] = self.version
         return self._due_removals()
 
     def refused(self, request: int) -> bool:
@@ -203,13 +198,13 @@ class LeaderInterest:
         self._is_ready = True
         self._has_lost |= any(key not in self._present for key in confirmed)
         self._unconfirmed = dict.fromkeys((key for key in self._wanted if key not in self._present), 0)
-        self._removals = dict.fromkeys((key for key in self._present if key not in self._wanted), self._version)
+        self._removals = dict.fromkeys((key for key in self._present if key not in self._wanted), self.version)
         return [*map(self._subscribe, self._unconfirmed), *self._due_removals()]
 
     def _changed(self, change: InterestChange) -> list[protocol.AgentMessage]:
         if not change:
             return []
-        self._version += 1
+        self.version += 1
         added = [key for each in change.added for key in self._keys.setdefault(each, _keys_of(each))]
         removed = [key for each in change.removed for key in self._keys.pop(each)]
         former = {key for key in added if key in self._wanted}
@@ -223,31 +218,30 @@ class LeaderInterest:
         messages: list[protocol.AgentMessage] = []
         for key in new:
             if self._removals.pop(key, None) is None and key not in self._present and key not in self._unconfirmed:
-                self._unconfirmed[key] = self._version
+                self._unconfirmed[key] = self.version
                 if self._is_ready and key not in asked:
                     messages.append(self._subscribe(key))
         for key in removed:
             if key in self._present and key not in self._wanted:
-                self._removals[key] = self._version
+                self._removals[key] = self.version
             elif key not in asked and key not in self._wanted:
                 self._replace_unconfirmed(key)
         return messages + self._due_removals()
 
     def _replace_unconfirmed(self, key: Key) -> None:
-        """Forget a subscription that was not confirmed; what waits for it waits for all present ones instead.
+        """Forget a subscription that was not confirmed; what waits for it waits for all later ones instead.
 
         They include what has replaced it.
         """
-        if self._unconfirmed.pop(key, None) is not None:
-            self._counting = deque((self._version, each) for _, each in self._counting)
-            self._removals = dict.fromkeys(self._removals, self._version)
+        if (version := self._unconfirmed.pop(key, None)) is not None:
+            self._unconfirmed = {each: min(version, later) for each, later in self._unconfirmed.items()}
 
     def _due_removals(self) -> list[protocol.AgentMessage]:
         """Return the requests to remove what is no longer wanted, unless what was added before is not confirmed."""
         if not self._is_ready or not self._removals:
             return []
-        oldest = next(iter(self._unconfirmed.values()), self._version + 1)
-        due = [key for key, version in self._removals.items() if version < oldest]
+        confirmed = self.confirmed
+        due = [key for key, version in self._removals.items() if version <= confirmed]
         messages: list[protocol.AgentMessage] = []
         for key in due:
             del self._removals[key]

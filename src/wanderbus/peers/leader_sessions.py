@@ -28,6 +28,7 @@ from wanderbus.broker.messages import (
 from wanderbus.broker.state.rows import LeaderRow
 from wanderbus.channels.interest.interest_source import TURN_S
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.channels.pending import Pending
 from wanderbus.filters import Filter
 from wanderbus.machine import Input, Output, SetTimer, TimerFired
 from wanderbus.peers.interest_charges import charges
@@ -76,8 +77,8 @@ class LeaderSessions:
                     position=position,
                     reports_interest=bool(channels.layout),
                 )
-        self._pending: dict[str, set[str]] = {}
-        """Leaders at which a subscription here does not count yet."""
+        self._pending: Pending[str, str] = Pending()
+        """Subscriptions here that do not count yet at some leader."""
         self._leaders: dict[str, frozenset[str]] = {}
         """Leaders of the subjects of each subscription here."""
         self._retrying: set[str] = set()
@@ -157,7 +158,8 @@ class LeaderSessions:
                     self._sessions[server].send(self._sessions[server].interest.retry())
         for session in touched.values():
             session.finish()
-            self._count(session)
+            if counting := self._pending.confirmed(session.leader, session.interest.confirmed):
+                self._outputs.append(InterestEffective(tuple(counting)))
             if not session.interest.is_merged and session.leader not in self._merging:
                 self._merging.add(session.leader)
                 timers.append(SetTimer(("merging", session.leader), now + TURN_S))
@@ -172,29 +174,19 @@ class LeaderSessions:
             for subject, interest in entries:
                 for leader in self._channels.other_leaders([subject]):
                     of_leader.setdefault(leader, {}).setdefault(subscription, []).append((subject, interest))
-            leaders = self._channels.other_leaders(subject for subject, _ in entries)
-            self._leaders[subscription], self._pending[subscription] = leaders, set(leaders)
+            self._leaders[subscription] = self._channels.other_leaders(subject for subject, _ in entries)
         units = 0.0
         for leader, added in sorted(of_leader.items()):
             session = touched[leader] = self._sessions[leader]
             session.send(session.interest.add(added))
             units += session.interest.units
         self._outputs += charges(changed.added, units)
+        for subscription in changed.added:
+            versions = {leader: self._sessions[leader].interest.version for leader in self._leaders[subscription]}
+            self._pending.add(subscription, versions)
         for subscription in changed.removed:
-            self._pending.pop(subscription, None)
+            self._pending.drop(subscription)
             for leader in sorted(self._leaders.pop(subscription, ())):
                 session = touched[leader] = self._sessions[leader]
                 session.send(session.interest.remove(subscription))
         return touched
-
-    def _count(self, session: LeaderSession) -> None:
-        """Report the subscriptions that count at all leaders now."""
-        counting: list[str] = []
-        for subscription in session.interest.take_counting():
-            if (pending := self._pending.get(subscription)) is not None:
-                pending.discard(session.leader)
-                if not pending:
-                    del self._pending[subscription]
-                    counting.append(subscription)
-        if counting:
-            self._outputs.append(InterestEffective(tuple(counting)))

@@ -1,16 +1,11 @@
-"""Use of the filters of a subject by an agent under a lease, and answers that wait for it (SPEC N-02, N-03).
+"""Use of the filters of a subject by an agent under a lease (SPEC N-02, N-03).
 
 A *watch* knows the oldest version that the agent may use, and the newest that was sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import msgspec
-
-Answer = Callable[[], None]
 
 
 class Watch(msgspec.Struct):
@@ -35,10 +30,3 @@ class Watch(msgspec.Struct):
     def is_confirmed(self) -> bool:
         """Return whether the agent uses what was sent last."""
         return self.oldest == self.sent
-
-
-class WaitingAnswer(NamedTuple):
-    """An answer that waits until all agents use these versions, by subject, or their leases have run out."""
-
-    versions: dict[str, int]
-    answer: Answer

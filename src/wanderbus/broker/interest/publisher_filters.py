@@ -9,11 +9,12 @@ Another server is such an agent too, for the channels that this server leads; it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from wanderbus import protocol
-from wanderbus.broker.interest.filter_watch import Answer, WaitingAnswer, Watch
+from wanderbus.broker.interest.filter_watch import Watch
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of, subjects_of
 from wanderbus.broker.interest.leader_filters import LEASES_MAX, LeaderFilters
 from wanderbus.broker.interest.leader_lease import Waiting
@@ -26,11 +27,13 @@ from wanderbus.broker.links import Links
 from wanderbus.broker.messages import FiltersArrived, LeaderLinkChanged
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.held_answers import Answer
 from wanderbus.broker.servers.server_users import ServerUsers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.state import BrokerState
 from wanderbus.channels.interest.interest_forms import interest_form
 from wanderbus.channels.own_channels import OwnChannels
+from wanderbus.channels.pending import Pending
 from wanderbus.errors import FilterError
 from wanderbus.filters import Filter
 from wanderbus.limits import MERGE_WORK_MAX
@@ -44,6 +47,9 @@ TIMER: Final = ("filter leases",)
 
 SUBJECTS_MAX: Final = 256
 """Subjects of which one agent may have filters at once."""
+
+_PREVIOUS_LIFE: Final = ""
+"""Stands among subjects for the leases of the server's previous life, which every answer waits for."""
 
 PAUSE_LEASES: Final = 10
 """Leases for which a user gets no filters after an agent of the user has let others wait to the end of its lease."""
@@ -87,7 +93,8 @@ class PublisherFilters:
         self._links_of: dict[tuple[str, int], set[int]] = {}
         """Links with watches of each life of a device, by its key and epoch; they may be closed."""
         self._version = 0
-        self._waiting: list[WaitingAnswer] = []
+        self._pending: Pending[Answer, str] = Pending()
+        """Answers that wait until all agents use a version of the filters of each of several subjects."""
         self._paused: dict[str, float] = {}
         """Time until which each of these users gets no filters."""
         self._marks = LeaseMarks(state, journal, links, servers)
@@ -96,7 +103,7 @@ class PublisherFilters:
     @property
     def waiting(self) -> Collection[object]:
         """Return the answers that wait for publishers, and the requests that wait for leaders."""
-        return [*self._waiting, *self.leaders.waiting]
+        return [*self._pending, *self.leaders.waiting]
 
     def start(self) -> None:
         """Count the leases of the server's previous life from now on."""
@@ -151,12 +158,12 @@ class PublisherFilters:
         self._when_used(self._watched((EVERY_SUBJECT,)), answer)
 
     def _when_used(self, watched: Iterable[tuple[str, SubjectFilter]], answer: Answer) -> None:
-        versions = {}
+        versions: dict[str, float] = {_PREVIOUS_LIFE: 0}
         for subject, each in list(watched):
             self._expire(subject, each)
             self._push(subject, each)
             versions[subject] = each.widened
-        self._waiting.append(WaitingAnswer(versions, answer))
+        self._pending.add(answer, versions)
         self._go_on()
 
     def _widen(self, identity: str, wanted: Sequence[tuple[str, Filter]]) -> bool:
@@ -423,21 +430,16 @@ class PublisherFilters:
 
     def _go_on(self) -> None:
         """Give the answers that wait for no agent any more; set a timer for the first lease that one waits for."""
-        if not self._waiting:
+        if not self._pending:
             return
-        ends = self._marks.ends()
-        is_known = not ends
-        waiting, self._waiting = self._waiting, []
-        oldest = {subject: min(w.oldest for w in each.watches.values()) for subject, each in self._filters.items()}
-        due = []
-        for each in waiting:
-            behind = [subject for subject, version in each.versions.items() if oldest.get(subject, version) < version]
-            if behind or not is_known:
-                self._waiting.append(each)
-                ends += [w.until for one in behind for w in self._filters[one].unconfirmed(each.versions[one])]
-            else:
-                due.append(each)
+        due: list[Answer] = []
+        if not (ends := self._marks.ends()):
+            due += self._pending.confirmed(_PREVIOUS_LIFE)
+            for subject, version in self._pending.awaited().items():
+                found = self._filters.get(subject)
+                due += self._pending.confirmed(subject, math.inf if found is None else found.oldest)
+                ends += [] if found is None else [watch.until for watch in found.unconfirmed(version)]
         if ends:
             self._journal.emit_now(SetTimer(TIMER, min(ends)))
-        for each in due:
-            each.answer()
+        for answer in due:
+            answer()

@@ -102,7 +102,12 @@ class SubjectFilter:
                 self.give_up(self.version)
         return self._expressions
 
-    def unconfirmed(self, version: int) -> list[Watch]:
+    @property
+    def oldest(self) -> int:
+        """Version of the oldest filters that some agent may use."""
+        return min(each.oldest for each in self.watches.values())
+
+    def unconfirmed(self, version: float) -> list[Watch]:
         """Return the watches whose agents may use filters older than ``version``."""
         return [each for each in self.watches.values() if each.oldest < version]
 

@@ -18,6 +18,7 @@ from wanderbus.broker.messages import AdvertisementsChanged
 from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.held_answers import HeldAnswers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.broker.state.rows import AdvertisementRow
 from wanderbus.broker.state.state import BrokerState
@@ -57,8 +58,7 @@ class Advertisements:
         self._names: dict[str, str] = {}
         """Name below of each advertisement that other servers have to know; an imported one has another each time."""
         self._reports = 0
-        self._held: dict[str, list[tuple[Link, int]]] = {}
-        """Requests that wait for an advertisement; it is here until it counts."""
+        self._held = HeldAnswers(links)
         state.advertisements.take_touched()
         self._follow(state.advertisements)
 
@@ -71,7 +71,8 @@ class Advertisements:
                     self._withdraw([row.id])
                 self._links.send(link, protocol.Done(request.request, ()))
             else:
-                self._when_effective(self._advertise(link, request), link, request.request)
+                identity = self._advertise(link, request)
+                self._held.when_effective(identity, link, lambda: self._confirm(identity, link, request))
         except (FilterError, LimitExceeded, Refused) as error:
             self._links.send(link, admission.refusal(request.request, error))
 
@@ -88,14 +89,11 @@ class Advertisements:
     def became_effective(self, names: Iterable[str]) -> None:
         """Take a report that advertisements of these names count now, and answer the requests that waited for that."""
         self.go_on()
-        several = [identity for identity in map(self._identity, names) if identity in self._held]
-        if new := [each for each in several if not self._state.advertisements[each].counts]:
-            counted = records.AdvertisementsCounted(at_us=self._state.wall_us, advertisements=tuple(new))
+        if several := tuple([one for each in names for one in self._held.pending.confirmed(each)]):
+            counted = records.AdvertisementsCounted(at_us=self._state.wall_us, advertisements=several)
             self._journal.write(counted, urgent=True)
         for identity in several:
-            for link, request in self._held.pop(identity):
-                if self._links.is_open(link):
-                    self._links.send(link, protocol.Done(request, ()))
+            self._held.give(identity)
 
     def refusal(self, user: str, event: Event) -> Rejected | None:
         """Return why ``user`` may not publish an event here, None if an advertisement allows it or none is needed."""
@@ -170,12 +168,13 @@ class Advertisements:
         self._journal.write(ended, urgent=True)
         self.go_on()
 
-    def _when_effective(self, identity: str, link: Link, request: int) -> None:
-        if (held := self._held.get(identity)) is None:
-            self._links.send(link, protocol.Done(request, ()))
+    def _confirm(self, identity: str, link: Link, request: protocol.Advertise) -> None:
+        """Answer a request for an advertisement, which counts now or has ended."""
+        if identity in self._state.advertisements:
+            self._links.send(link, protocol.Done(request.request, ()))
         else:
-            held[:] = [each for each in held if self._links.is_open(each[0])]
-            held.append((link, request))
+            reason = "the advertisement was withdrawn before it counted"
+            self._links.send(link, protocol.RequestRefused(request.request, reason))
 
     # Changes ----------------------------------------------------------------------------------------------------
 
@@ -192,7 +191,7 @@ class Advertisements:
             name = self._names[identity] = f"{identity} advertised {self._reports}"
             added[name] = row.subject, interest
             if not row.counts:
-                self._held[identity] = []
+                self._held.hold(identity, [name])
         ended = [each for each in touched if each not in rows and each in self._users]
         removed = tuple(known for each in ended if (known := self._drop(each)))
         if added or removed:
@@ -222,13 +221,5 @@ class Advertisements:
             del self._of_user[user]
         self._work.drop(identity)
         self._bytes.drop(identity)
-        for link, request in self._held.pop(identity, ()):
-            if self._links.is_open(link):
-                refused = protocol.RequestRefused(request, "the advertisement was withdrawn before it counted")
-                self._links.send(link, refused)
+        self._held.give(identity)
         return self._names.pop(identity, None)
-
-    def _identity(self, name: str) -> str:
-        """Return the advertisement that has this name below, "" if there is none."""
-        identity = name.partition(" ")[0]
-        return identity if self._names.get(identity) == name else ""

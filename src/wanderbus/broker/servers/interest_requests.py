@@ -6,19 +6,18 @@ at all servers: an event that is published anywhere after that reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from wanderbus.broker.interest.index_entries import IndexEntry, entries_of
 from wanderbus.broker.links import Links
 from wanderbus.broker.messages import DecentralisedInterestChanged, InterestChanged
 from wanderbus.broker.readers import Link
+from wanderbus.broker.servers.held_answers import Answer, HeldAnswers
 from wanderbus.broker.state.journal import Journal
 from wanderbus.channels.own_channels import OwnChannels
 from wanderbus.errors import FilterError, Refused
 from wanderbus.filters import Filter
 from wanderbus.subscription import Subscription
-
-Answer = Callable[[], None]
 
 
 def subscription_of(name: str) -> str:
@@ -30,28 +29,24 @@ class InterestRequests:
     """Reports the subscriptions to the layer below, and holds their answers until they count.
 
     :param channels: the channels of the domain; None if this server is alone
+    :param unmet: servers that may accept events under a former file of the domain: nothing new counts before them
     """
 
-    def __init__(self, journal: Journal, links: Links, channels: OwnChannels | None) -> None:
+    def __init__(
+        self, journal: Journal, links: Links, channels: OwnChannels | None, unmet: Collection[str] = ()
+    ) -> None:
         self._journal = journal
-        self._links = links
         self._channels = channels
-        self._held: dict[str, list[tuple[Link, Answer]]] = {}
-        """Answers that wait for a subscription, by its name below; it is here until it counts."""
-        self._reported: dict[str, str] = {}
-        """Name below of each subscription that other leaders have to know; a renewed one that had ended has another."""
+        self._held = HeldAnswers(links)
+        self._reported: dict[str, tuple[str, ...]] = {}
+        """Names below of each subscription that other servers have to know; a renewed one that had ended has others."""
         self._names = 0
-        self._missing: dict[str, int] = {}
-        """Number of reports that a subscription waits for, by its name below: of leaders, of all servers."""
-        self.waits_for_others = False
-        """True while another server may accept events under a former file of the domain: then nothing new counts."""
-        self._waiting: list[str] = []
-        """Names below of the subscriptions that wait for the end of that."""
+        self._unmet = dict.fromkeys(unmet)
 
     @property
     def waiting(self) -> Collection[object]:
-        """Return the names below of the subscriptions that do not count yet."""
-        return list(self._held)
+        """Return the subscriptions that do not count yet."""
+        return self._held.pending
 
     def add(self, subscriptions: Iterable[tuple[Subscription, Sequence[IndexEntry]]]) -> None:
         """Report subscriptions, each with its entries, if other servers have to know them."""
@@ -62,17 +57,16 @@ class InterestRequests:
         for subscription, entries in subscriptions:
             has_leaders = bool(self._channels.other_leaders(each.subject for each in entries))
             sent = [] if decentralised is None else [each for each in entries if decentralised.concerns(each.subject)]
-            if has_leaders or sent or self.waits_for_others:
-                self._names += 1
-                name = self._reported[subscription.id] = f"{subscription.id} {self._names}"
-                self._held[name] = []
-                self._missing[name] = has_leaders + bool(sent) + self.waits_for_others
-                if self.waits_for_others:
-                    self._waiting.append(name)
-                if has_leaders:
-                    added[name] = _wanted(entries)
-                if sent:
-                    added_decentralised[name] = _wanted(sent)
+            names = []
+            if has_leaders:
+                names.append(self._new_name(subscription))
+                added[names[-1]] = _wanted(entries)
+            if sent:
+                names.append(self._new_name(subscription))
+                added_decentralised[names[-1]] = _wanted(sent)
+            if names or self._unmet:
+                self._reported[subscription.id] = tuple(names)
+                self._held.hold(subscription.id, [*names, *self._unmet])
         if added:
             self._journal.emit(InterestChanged(added))
         if added_decentralised:
@@ -108,48 +102,36 @@ class InterestRequests:
 
     def is_effective(self, subscription: str) -> bool:
         """Return whether a subscription is effective at all leaders of its subjects: they send every new event."""
-        name = self._reported.get(subscription)
-        return name is not None and name not in self._held
+        return subscription in self._reported and subscription not in self._held.pending
 
     def remove(self, subscription: str) -> None:
         """Report the end of a subscription, once the record of it is durable."""
-        if (name := self._reported.pop(subscription, None)) is not None:
-            self._give([name])
-            self._journal.emit(InterestChanged({}, (name,)))
+        if (names := self._reported.pop(subscription, None)) is not None:
+            self._held.give(subscription)
+            self._journal.emit(InterestChanged({}, names))
             if self._channels is not None and self._channels.decentralised is not None:
-                self._journal.emit(DecentralisedInterestChanged({}, (name,)))
+                self._journal.emit(DecentralisedInterestChanged({}, names))
 
     def when_effective(self, subscription: str, link: Link, answer: Answer) -> None:
         """Call ``answer`` when the subscription is effective at all leaders: now, unless it is on its way.
 
         It is not called once ``link`` is closed.
         """
-        if (held := self._held.get(self._reported.get(subscription, ""))) is None:
-            answer()
-        else:
-            held[:] = [each for each in held if self._links.is_open(each[0])]
-            held.append((link, answer))
+        self._held.when_effective(subscription, link, answer)
 
     def became_effective(self, names: Iterable[str]) -> None:
-        """Take a report about the subscriptions of these names; give the answers that have waited for the last one."""
-        for each in names:
-            if each in self._missing:
-                self._missing[each] -= 1
-                if not self._missing[each]:
-                    self._give([each])
+        """Take a report about these names; give the answers that have waited for the last one of a subscription."""
+        for subscription in [one for each in names for one in self._held.pending.confirmed(each)]:
+            self._held.give(subscription)
 
-    def all_met(self) -> None:
-        """Take the report that all servers have the present file of the domain."""
-        self.waits_for_others = False
-        waiting, self._waiting = self._waiting, []
-        self.became_effective(waiting)
+    def met(self, server: str) -> None:
+        """Take the report that another server has the present file of the domain."""
+        self._unmet.pop(server, None)
+        self.became_effective([server])
 
-    def _give(self, names: Iterable[str]) -> None:
-        for each in names:
-            self._missing.pop(each, None)
-            for link, answer in self._held.pop(each, ()):
-                if self._links.is_open(link):
-                    answer()
+    def _new_name(self, subscription: Subscription) -> str:
+        self._names += 1
+        return f"{subscription.id} {self._names}"
 
 
 def _wanted(entries: Sequence[IndexEntry]) -> tuple[tuple[str, Filter], ...]:

@@ -11,8 +11,6 @@ not count before every other server has had a link here under the new file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from wanderbus import records
 from wanderbus.broker.publish.decisions import Rejected
 from wanderbus.broker.servers.server_users import server_of
@@ -27,7 +25,6 @@ class SettledInterest:
 
     :param channels: the channels of the domain; None if this server is alone
     :param domain: the domain of the servers, which their users here have
-    :param on_all_met: is called when every other server has had a link under the present file
     """
 
     def __init__(
@@ -36,14 +33,12 @@ class SettledInterest:
         journal: Journal,
         channels: OwnChannels | None,
         domain: str,
-        on_all_met: Callable[[], None],
     ) -> None:
         self._state = state
         self._journal = journal
         self.channels = channels
         """Channels of the domain, None if this server is alone."""
         self._domain = domain
-        self._on_all_met = on_all_met
         self.missing: list[str] = []
         """Servers whose interest is not complete here, in the order of the domain; empty if this one leads nothing."""
         self.unmet: list[str] = []
@@ -71,13 +66,13 @@ class SettledInterest:
         reason = f"{self.missing[0]} has not reported to {channels.server} yet which events of {subject!r} it wants"
         return Rejected(f"{reason}; try again later", "routes_unknown")
 
-    def met(self, user: str) -> None:
-        """Note a link that another server has opened, which has the same file."""
+    def met(self, user: str) -> str | None:
+        """Note a link of another server, which has the same file; return its name if it may have had a former one."""
         if (server := server_of(user, self._domain)) in self.unmet:
             self.unmet.remove(server)
             self._journal.write(records.ServerMet(at_us=self._state.wall_us, server=server), urgent=True)
-            if not self.unmet:
-                self._on_all_met()
+            return server
+        return None
 
     def settle(self, user: str) -> None:
         """Take the report of a server that its subscriptions here are all that it wants."""

@@ -51,7 +51,7 @@ class InterestSource:
     ) -> tuple[int, list[Output]]:
         """Remove and add filters at once; return the version from which this counts, and the outputs.
 
-        :meth:`OutgoingStream.is_effective` returns whether that version counts at every receiver that is alive. Raises
+        :attr:`OutgoingStream.effective` is the version that counts at every receiver that is alive. Raises
         :class:`KeyError` for an unknown removed id.
         """
         outputs = self._send(self.interests.update(added, removed), now)

@@ -10,6 +10,7 @@ unconfirmed there, the link carries what follows: a datagram would overtake it (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -179,14 +180,15 @@ class OutgoingStream:
         """Return when :meth:`repeat` is due; None if everything is confirmed."""
         return min((at for link in self._links.values() for at in link.times()), default=None)
 
-    def is_effective(self, version: int) -> bool:
-        """Return whether every server that is alive has confirmed all changes up to ``version``."""
-        return all(link.has_confirmed(version) for link in self._links.values() if link.is_alive)
+    @property
+    def effective(self) -> float:
+        """Version up to which every server that is alive has confirmed all changes; infinite if nothing is missing."""
+        return min((link.effective for link in self._links.values() if link.is_alive), default=math.inf)
 
-    def is_effective_at(self, server: str, version: int) -> bool:
-        """Return whether ``server`` has confirmed all changes up to ``version``, or gets nothing of this stream."""
+    def effective_at(self, server: str) -> float:
+        """Return the version up to which ``server`` has confirmed all; infinite if it gets nothing of this stream."""
         link = self._links.get(server)
-        return link is None or link.has_confirmed(version)
+        return math.inf if link is None else link.effective
 
     def _change(self, server: str, link: _Link, added: list[Interest], removed: list[int], now: float) -> list[Output]:
         if not added and not removed:
@@ -305,9 +307,10 @@ class _Link:
         self.retry_s = RETRY_S
         self.repeat_at = 0.0
 
-    def has_confirmed(self, version: int) -> bool:
-        """Return whether all changes up to ``version`` are confirmed."""
-        return self.unconfirmed_from is None or version < self.unconfirmed_from
+    @property
+    def effective(self) -> float:
+        """Version up to which all is confirmed."""
+        return math.inf if self.unconfirmed_from is None else self.unconfirmed_from - 1
 
     @property
     def is_link_used(self) -> bool:

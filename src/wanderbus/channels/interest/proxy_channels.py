@@ -8,11 +8,10 @@ a destination, before it knows the whole from that one: routes that are known el
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
 from typing import Final
-
-import msgspec
 
 from wanderbus.channels.interest.covering_index import Interest
 from wanderbus.channels.interest.incoming_streams import IncomingStreams, Taken, interests_of
@@ -21,11 +20,15 @@ from wanderbus.channels.interest.interest_source import InterestSource
 from wanderbus.channels.interest.messages import FromReceiver, FromSender, InterestConfirmed, Message, Stream
 from wanderbus.channels.interest.multicast import Multicast
 from wanderbus.channels.interest.outgoing_stream import SendToServer
+from wanderbus.channels.pending import Pending
 from wanderbus.errors import RemoteProtocolError
 from wanderbus.filters.conjunctions import both
 from wanderbus.filters.merging import PRECISION_MIN
 from wanderbus.machine import Output
 from wanderbus.work import WorkBudget, WorkExceeded
+
+_Peer = tuple[str, str | None]
+"""An origin whose interest has to count, and the server where it has to: None for every one that is alive."""
 
 Lineage = Callable[[str], Sequence[str]]
 """Function from a subject to itself, its parent and so on up to the top of its hierarchy."""
@@ -53,15 +56,6 @@ def overlap(one: Interest, other: Interest, lineage: Lineage = lambda subject: (
         return both(one.conjunction, other.conjunction, WorkBudget(OVERLAP_WORK_MAX)) is not None
     except WorkExceeded:
         return True
-
-
-class _Held(msgspec.Struct, frozen=True):
-    """A confirmation that waits until each of ``versions`` counts, by origin."""
-
-    server: str
-    message: InterestConfirmed
-    versions: dict[str, int]
-    is_advertisement: bool
 
 
 class ProxyChannels:
@@ -96,7 +90,8 @@ class ProxyChannels:
         self._alive: dict[str, None] = {}
         self._advertised: dict[str, dict[str | None, list[Interest]]] = {}
         """Advertisements of each access server, under each subject of their lineage."""
-        self._held: list[_Held] = []
+        self._pending: Pending[tuple[str, InterestConfirmed], _Peer] = Pending()
+        """Confirmations, each with its receiver, that wait until the interest of origins counts."""
 
     def expect(self, server: str) -> None:
         """Let an access server count as alive: no change is confirmed before it has it."""
@@ -108,7 +103,7 @@ class ProxyChannels:
     def link_up(self, server: str, now: float) -> list[Output]:
         """Begin with an access server on a new link."""
         self.expect(server)
-        self._held = [each for each in self._held if each.server != server]
+        self._drop_confirmations(server)
         self._up[server] = None
         return self._begin(self._spread, server, now)
 
@@ -117,7 +112,7 @@ class ProxyChannels:
         self._up.pop(server, None)
         if is_dead:
             self._alive.pop(server, None)
-        self._held = [each for each in self._held if each.server != server]
+        self._drop_confirmations(server)
         for source in self._spread.values():
             source.outgoing.link_down(server, is_dead=is_dead)
         return self._release()
@@ -168,9 +163,8 @@ class ProxyChannels:
         else:
             outputs = self._select_again(server, message.stream, taken, now)
         if isinstance(taken.answer, InterestConfirmed):
-            known = {origin: source.outgoing.version for origin, source in self._spread.items()}
-            versions = {server: known[server]} if message.stream.kind == "interest" else known
-            self._held.append(_Held(server, taken.answer, versions, message.stream.kind == "advertisements"))
+            if (confirmation := (server, taken.answer)) not in self._pending:
+                self._pending.add(confirmation, self._awaited(message.stream))
             return outputs + self._release()
         return outputs + ([SendToServer(server, taken.answer)] if taken.answer is not None else [])
 
@@ -230,19 +224,27 @@ class ProxyChannels:
 
     def _release(self) -> list[Output]:
         """Send the confirmations of what now counts everywhere."""
-        done = [each for each in self._held if self._is_effective(each)]
-        if done:
-            self._held = [each for each in self._held if each not in done]
-        return [SendToServer(each.server, each.message) for each in done]
+        done = [each for peer in self._pending.awaited() for each in self._pending.confirmed(peer, self._known(peer))]
+        return [SendToServer(server, message) for server, message in done]
 
-    def _is_effective(self, held: _Held) -> bool:
-        versions = held.versions
-        if held.is_advertisement:
-            # What a server may publish from now on is wanted perhaps by one that this server does not know again yet.
-            origins = {each for each in self._alive if each != held.server}
-            if not origins <= self._spread.keys():
-                return False
-            versions = dict.fromkeys(origins, 1) | versions
-            sources = self._spread
-            return all(sources[each].outgoing.is_effective_at(held.server, versions[each]) for each in versions)
-        return all(self._spread[origin].outgoing.is_effective(version) for origin, version in versions.items())
+    def _awaited(self, stream: Stream) -> dict[_Peer, float]:
+        """Return what counts before ``stream`` is confirmed: this interest everywhere; all interest at an advertiser.
+
+        What a server may publish from now on is wanted perhaps by one that this server does not know again yet.
+        """
+        known = {origin: source.outgoing.version for origin, source in self._spread.items()}
+        if stream.kind == "interest":
+            return {(stream.origin, None): known[stream.origin]}
+        origins = dict.fromkeys(self._alive, 1) | {stream.origin: 0} | known
+        return {(origin, stream.origin): version for origin, version in origins.items()}
+
+    def _known(self, peer: _Peer) -> float:
+        """Return the version up to which the interest of an origin counts everywhere, or at one server."""
+        origin, server = peer
+        if (source := self._spread.get(origin)) is None:
+            return 0 if origin in self._alive else math.inf
+        return source.outgoing.effective if server is None else source.outgoing.effective_at(server)
+
+    def _drop_confirmations(self, server: str) -> None:
+        for each in [one for one in self._pending if one[0] == server]:
+            self._pending.drop(each)

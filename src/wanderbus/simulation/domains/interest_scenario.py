@@ -59,7 +59,7 @@ class AccessServer:
     @property
     def is_known_again(self) -> bool:
         """Return whether the server runs, and has been confirmed since its link last began."""
-        return self.is_alive and self.host.sources["interest"].outgoing.is_effective(0)
+        return self.is_alive and self.host.sources["interest"].outgoing.effective >= 0
 
     @property
     def host(self) -> AccessHost:
@@ -72,7 +72,7 @@ class AccessServer:
         """Return the filters that count at all servers that are alive."""
         if self.is_alive:
             for key, version in list(self.waiting.items()):
-                if self.host.sources[key[0]].outgoing.is_effective(version):
+                if self.host.sources[key[0]].outgoing.effective >= version:
                     del self.waiting[key]
         return {id: wanted for id, wanted in self.filters[kind].items() if (kind, id) not in self.waiting}
 

@@ -376,7 +376,7 @@ def _not_minimal(what: str, wanted: Sequence[tuple[str, str]], node: OrderedNode
 
 
 def _leaks(what: str, interest: LeaderInterest, *, is_empty: bool) -> Iterator[str]:
-    kept = {name: getattr(interest, name) for name in ("_counting", "_requested", "_unconfirmed", "_removals")}
+    kept = {name: getattr(interest, name) for name in ("_requested", "_unconfirmed", "_removals")}
     if is_empty:
         kept |= {name: getattr(interest, name) for name in ("_local", "_keys", "_wanted", "_present")}
     if left := {name: value for name, value in kept.items() if value}:

@@ -1,0 +1,40 @@
+"""Answers to requests, each held until what was requested is effective at other servers (SPEC J-10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from wanderbus.broker.links import Links
+from wanderbus.broker.readers import Link
+from wanderbus.channels.pending import Pending
+
+Answer = Callable[[], None]
+
+
+class HeldAnswers:
+    """Answers about things that are pending, by the id of each; those for links that have closed are lost."""
+
+    def __init__(self, links: Links) -> None:
+        self.pending: Pending[str, str] = Pending()
+        """Things that are not effective yet; what they wait for are the names of reports."""
+        self._links = links
+        self._answers: dict[str, list[tuple[Link, Answer]]] = {}
+
+    def hold(self, identity: str, reports: Iterable[str]) -> None:
+        """Hold the answers about ``identity`` until each of ``reports`` has come."""
+        self.pending.add(identity, dict.fromkeys(reports, 0))
+
+    def when_effective(self, identity: str, link: Link, answer: Answer) -> None:
+        """Call ``answer`` once ``identity`` is effective or has ended: now, unless it is pending."""
+        if identity not in self.pending:
+            answer()
+            return
+        others = [each for each in self._answers.get(identity, ()) if self._links.is_open(each[0])]
+        self._answers[identity] = [*others, (link, answer)]
+
+    def give(self, identity: str) -> None:
+        """Give the answers that wait for ``identity``, which is effective or has ended."""
+        self.pending.drop(identity)
+        for link, answer in self._answers.pop(identity, ()):
+            if self._links.is_open(link):
+                answer()
