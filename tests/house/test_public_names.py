@@ -91,10 +91,10 @@ MEMBERS = {
 
 HEAVY = {"apsw", "pandas", "pyarrow", "pyspark", "rich", "typer"}
 
-MODULES_OF_AN_AGENT_MAX = 113
+MODULES_OF_AN_AGENT_MAX = 114
 """Modules of ours that a program loads for ``wanderbus.connect``."""
 
-MODULES_OF_A_CONNECTED_AGENT_MAX = {"udp": 133, "tcp": 129}
+MODULES_OF_A_CONNECTED_AGENT_MAX = {"udp": 134, "tcp": 130}
 """Modules of ours that an agent has loaded once it is connected, by the transport of SIP and of events."""
 
 MODULES_OF_PUB_MAX = {"wanderbus": 170, "cryptography": 38}

@@ -43,6 +43,7 @@ from wanderbus.event import EventId
 from wanderbus.peers import leader_sessions
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.leader_session import LeaderSession
+from wanderbus.protocol.outbox_order import OutboxOrder
 from wanderbus.records import Matched
 from wanderbus.simulation.domains.ordered_node import OrderedNode
 from wanderbus.simulation.domains.ordered_scenario import OrderedScenario
@@ -151,9 +152,13 @@ def take_a_repeat_for_another_event(patch: Patch) -> None:
     patch.setattr(acceptance, "_is_same", lambda event, number, publisher: False)
 
 
+class _NoOrder(OutboxOrder[Any, Any]):
+    def before(self, outbox: Any, number: int) -> None:
+        return None
+
+
 def hold_nothing_up_on_a_link(patch: Patch) -> None:
-    for module in (acceptance, publishing):
-        patch.setattr(module, "is_in_turn", lambda number, held_up: True)
+    patch.setattr(publishing, "OutboxOrder", _NoOrder)
 
 
 def hold_nothing_up_over_a_link(patch: Patch) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from wanderbus.broker.queues.queue_items import Item, Queued
+from wanderbus.protocol.outbox_order import OutboxOrder
 from wanderbus.tokens import TokenBucket
 
 
@@ -81,8 +82,8 @@ class Link(msgspec.Struct):
     backlog: int = 0
     """Highest number that waited when the device attached; delivery up to it is paced."""
     pace: TokenBucket | None = None
-    held_up: dict[str, tuple[int, str]] | None = None
-    """Number of an outbox event that was refused temporarily, and the bound that it met, by key of its publisher."""
+    outbox_order: OutboxOrder[str, str] | None = None
+    """Events of outboxes that were refused temporarily, with the bounds that they met; None while there are none."""
     whole: Reader | None = None
     """Reader of the whole session, in the order of its numbers, if a server is at the other end; None for a device."""
 

@@ -19,7 +19,6 @@ from wanderbus.broker.messages import (
     LeaderLinkChanged,
     PublishAnswered,
 )
-from wanderbus.broker.publish.acceptance import out_of_turn
 from wanderbus.broker.rollback.messages import ArrivalsRewound, InterestLost
 from wanderbus.broker.servers.leader_messages import LeaderTrouble
 from wanderbus.broker.state.rows import LeaderRow
@@ -28,6 +27,7 @@ from wanderbus.event import Position
 from wanderbus.peers.leader_interest import LeaderInterest
 from wanderbus.peers.messages import CloseServerLink, SendOnServerLink
 from wanderbus.peers.parts import AboutServers
+from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
 from wanderbus.protocol.session_stream import SessionStream
 
 SESSION = "default"
@@ -78,8 +78,8 @@ class LeaderSession:
         """Publishes without an answer, by request, in order."""
         self._questions: dict[int, str] = {}
         """Subjects of the requests about channels without an answer, by number."""
-        self._held_up: dict[tuple[str, str], tuple[int, str]] = {}
-        """Number of the first temporarily refused event of each outbox, with the bound."""
+        self._order: OutboxOrder[tuple[str, str], str] = OutboxOrder()
+        """Temporarily refused events of the outboxes of devices, with the bounds."""
 
     @property
     def link(self) -> int | None:
@@ -263,7 +263,7 @@ class LeaderSession:
         if publish is None:
             return
         if publish.is_outbox and message.limit is not None:
-            self._held_up.setdefault((publish.user, publish.device), (publish.number, message.limit))
+            self._order.refused((publish.user, publish.device), publish.number, message.limit)
         self._outputs.append(PublishAnswered(message.number, None, message.reason, message.limit))
 
     def _is_in_turn(self, publish: protocol.PublishFor) -> bool:
@@ -271,12 +271,12 @@ class LeaderSession:
 
         The leader does so too, for one link; a refusal and the events behind it may be on different links.
         """
-        if not publish.is_outbox or (held_up := self._held_up.get((publish.user, publish.device))) is None:
+        if not publish.is_outbox:
             return True
-        if publish.number <= held_up[0]:
-            del self._held_up[publish.user, publish.device]
+        event = (publish.user, publish.device), publish.number
+        if (limit := self._order.before(*event)) is None:
+            self._order.sent_again(*event)
             return True
-        rejected = out_of_turn(held_up)
         del self._publishes[publish.request]
-        self._outputs.append(PublishAnswered(publish.request, None, rejected.reason, rejected.limit))
+        self._outputs.append(PublishAnswered(publish.request, None, OUT_OF_TURN, limit))
         return False

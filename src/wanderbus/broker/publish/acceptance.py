@@ -18,6 +18,7 @@ from wanderbus.broker.state.rows import PublisherRow
 from wanderbus.errors import EventError, LimitExceeded, RemoteProtocolError
 from wanderbus.event import Event, EventId, check_event, too_large
 from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.protocol.outbox_order import OUT_OF_TURN
 from wanderbus.records import Acceptance
 from wanderbus.subscription import check_event_subject
 
@@ -33,7 +34,7 @@ DISK_FULL: Final = "the disk of the broker is full; nothing was stored, try agai
 def accept(
     offered: Offered,
     source: Source,
-    held_up: tuple[int, str] | None,
+    awaited: str | None,
     publisher: PublisherRow | None,
     next_id: EventId,
     now: Conditions,
@@ -41,15 +42,15 @@ def accept(
 ) -> Acceptance | Repeated | Rejected:
     """Return the decision about an event, which ``source`` identifies; nothing changes.
 
-    ``publisher`` is the row of its publisher, ``held_up`` that outbox's event that was refused temporarily, and the
-    bound that it met. The event gets ``next_id`` if its record is the next one. ``identity`` returns the id of an event
-    that this server has accepted, by its number.
+    ``publisher`` is the row of its publisher, ``awaited`` the bound that an earlier event of its outbox has met, which
+    has to be accepted before. The event gets ``next_id`` if its record is the next one. ``identity`` returns the id of
+    an event that this server has accepted, by its number.
     """
     number = source.number
     if publisher is not None and is_repeated(publisher, source.epoch, number):
         return _answer_again(offered, source, publisher, identity)
-    if source.is_outbox and not is_in_turn(number, held_up):
-        return out_of_turn(held_up)
+    if awaited is not None:
+        return Rejected(OUT_OF_TURN, awaited)
     if now.is_disk_full:
         return Rejected(DISK_FULL, "disk_full")
     if refusal := now.permissions.refusal(source.user, offered.event.subject):
@@ -104,19 +105,6 @@ def _first_answer(publisher: PublisherRow, number: int, identity: Callable[[int]
 def is_repeated(publisher: PublisherRow, epoch: int, number: int) -> bool:
     """Return whether the publisher has used ``number``, or a higher one, in this epoch."""
     return number <= (publisher.number if publisher.epoch == epoch else publisher.former.get(epoch, 0))
-
-
-def is_in_turn(number: int, held_up: tuple[int, str] | None) -> bool:
-    """Return whether all earlier events of the outbox were accepted.
-
-    A number counts as a repeat once a higher one was accepted, so no event may overtake another (SPEC X25).
-    """
-    return held_up is None or number <= held_up[0]
-
-
-def out_of_turn(held_up: tuple[int, str] | None) -> Rejected:
-    """Return the refusal of an event of an outbox that is not in its turn."""
-    return Rejected("an earlier event of the outbox must be accepted first", held_up[1] if held_up else None)
 
 
 def offered(event: Event | msgspec.Raw, bytes_max: int) -> Offered:

@@ -14,10 +14,8 @@ from wanderbus.broker.permissions import Permissions
 from wanderbus.broker.publish.acceptance import (
     accept,
     accepted_as,
-    is_in_turn,
     is_repeated,
     offered,
-    out_of_turn,
 )
 from wanderbus.broker.publish.decisions import Conditions, Delivered, Offered, Rejected, Repeated, Source
 from wanderbus.broker.publish.delivery import Delivery
@@ -34,6 +32,7 @@ from wanderbus.broker.state.state import BrokerState
 from wanderbus.broker.subscriptions import Subscriptions
 from wanderbus.event import Event, EventId
 from wanderbus.limits import EVENT_BYTES_MAX
+from wanderbus.protocol.outbox_order import OUT_OF_TURN, OutboxOrder
 from wanderbus.records import Acceptance
 from wanderbus.subscription import Subscription
 
@@ -108,20 +107,21 @@ class Publishing:
         else:
             _, source, one = read
         event, state = one.event, self._state
-        held_up = link.held_up.get(source.key) if link.held_up else None
+        order = link.outbox_order if source.is_outbox else None
+        awaited = None if order is None else order.before(source.key, source.number)
         if self._forwarding.is_led_elsewhere(event.subject):
-            self._forward(link, source, one, held_up)
+            self._forward(link, source, one, awaited)
             return
         if self._settled.missing and self._waits(link, source, message, one):
             return
         publisher = state.publishers.get(source.key)
         known = publisher, state.next_id, self.conditions, state.identity
-        decided = accept(one, source, held_up, *known)
+        decided = accept(one, source, awaited, *known)
         if type(decided) is Repeated:
             self._answer_repeat(link, source, decided)
             return
-        if link.held_up and held_up is not None and source.is_outbox and source.number == held_up[0]:
-            del link.held_up[source.key]
+        if order is not None:
+            order.sent_again(source.key, source.number)
         if type(decided) is Rejected:
             self._refuse(link, source, decided.reason, decided.limit)
             return
@@ -195,7 +195,7 @@ class Publishing:
             decentralised.perform(sending.outputs)
         self._subscriptions.end_all(expired)
 
-    def _forward(self, link: Link, source: Source, one: Offered, held_up: tuple[int, str] | None) -> None:
+    def _forward(self, link: Link, source: Source, one: Offered, awaited: str | None) -> None:
         """Send an event to the server that leads its channel, or refuse it.
 
         One that this server accepted itself, while the channel was decentralised, gets that answer again.
@@ -205,15 +205,15 @@ class Publishing:
         ) is not None:
             self._answer(link, source, known)
             return
-        if source.is_outbox and not is_in_turn(source.number, held_up):
-            rejected: Rejected | None = out_of_turn(held_up)
+        if awaited is not None:
+            rejected: Rejected | None = Rejected(OUT_OF_TURN, awaited)
         else:
             rejected = self._forwarding.refusal(link, source, one, self.conditions)
         if rejected is not None:
             self._refuse(link, source, rejected.reason, rejected.limit)
             return
-        if link.held_up and source.is_outbox:
-            link.held_up.pop(source.key, None)
+        if link.outbox_order is not None and source.is_outbox:
+            link.outbox_order.sent_again(source.key, source.number)
         self._forwarding.forward(link, source, one)
 
     def _renumbered(self, acceptance: Acceptance) -> Acceptance:
@@ -255,6 +255,6 @@ class Publishing:
 
     def _refuse(self, link: Link, source: Source, reason: str, limit: str | None = None) -> None:
         if source.is_outbox and limit is not None:
-            link.held_up = link.held_up or {}
-            link.held_up.setdefault(source.key, (source.number, limit))
+            link.outbox_order = link.outbox_order or OutboxOrder()
+            link.outbox_order.refused(source.key, source.number, limit)
         self._links.send(link, protocol.PublishRefused(source.request, reason, limit, source.is_outbox))

@@ -38,6 +38,7 @@ from wanderbus.event import HELD_BACK, Gap, Loss, Position, too_large
 from wanderbus.limits import EVENT_BYTES_MAX
 from wanderbus.machine import Output
 from wanderbus.protocol import presentation
+from wanderbus.protocol.outbox_order import OutboxOrder
 from wanderbus.protocol.session_stream import SessionStream
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class Conversation:
         self._advertisements = _Advertisements()
         self._publishes: dict[tuple[bool, int], bytes] = {}
         """Unanswered publishes by number; the first part of the key is True for the outbox."""
-        self._held_up: PublishSettled | None = None
-        """The lowest event of the outbox that was refused temporarily; no later one may be sent again before it."""
+        self._order: OutboxOrder[bool, PublishSettled] = OutboxOrder()
+        """Temporarily refused event of the outbox (True): no later one may be sent again before it."""
         self._refused_for_now: set[int] = set()
         """Numbers of the outbox whose last answer was a temporary refusal."""
         self._requests: dict[int, Question] = {}
@@ -148,8 +149,7 @@ class Conversation:
 
     def _would_overtake(self, publish: tuple[bool, int]) -> bool:
         """Return whether an earlier event of the outbox has to be sent first (SPEC X25)."""
-        outbox, number = publish
-        return outbox and self._held_up is not None and number > self._held_up.number
+        return self._order.before(*publish) is not None
 
     def send(self, given: PublishEvent | Ask | ReaderMessage) -> bytes | None:
         """Return the message for one input of the application, None if none is needed."""
@@ -159,8 +159,7 @@ class Conversation:
             case PublishEvent(number=number, event=event, outbox=outbox):
                 payload = protocol.encode_publish(number, event, outbox)
                 self._publishes[outbox is not None, number] = payload
-                if outbox is not None and self._held_up and number <= self._held_up.number:
-                    self._held_up = None
+                self._order.sent_again(outbox is not None, number)
                 if not self._may_send((outbox is not None, number), payload):
                     return None
             case Ask():
@@ -178,7 +177,7 @@ class Conversation:
         An event of the outbox that was refused temporarily has to be sent again, since its broker accepts no later one
         before it; each leader of channels may wait for another one. While an event is held up, all are sent.
         """
-        if publish.outbox is not None and (self._held_up is not None or publish.number in self._refused_for_now):
+        if publish.outbox is not None and (self._order.has(True) or publish.number in self._refused_for_now):
             return False
         is_held_back = filter.holds_back(publish.event, publish.suspended_s, self._now)
         if is_held_back:
@@ -362,8 +361,7 @@ class Conversation:
         settled = PublishSettled(number, None, refused.reason, outbox=outbox, limit=limit)
         if outbox and passes(limit):
             self._refused_for_now.add(number)
-            if self._held_up is None or number < self._held_up.number:
-                self._held_up = settled
+            self._order.refused(outbox, number, settled)
         elif outbox:
             self._refused_for_now.discard(number)
         return settled
@@ -385,12 +383,10 @@ class Conversation:
 
     def _overtaking(self) -> list[Output]:
         """Settle publishes that were withheld to keep the outbox's order, with the refusal of the held-up event."""
-        numbers = [number for outbox, number in self._publishes if self._would_overtake((outbox, number))]
-        if self._held_up is None or not numbers:
-            return []
-        for number in numbers:
-            del self._publishes[True, number]
-        return [msgspec.structs.replace(self._held_up, number=number) for number in numbers]
+        refusals = {each: refusal for each in self._publishes if (refusal := self._order.before(*each)) is not None}
+        for each in refusals:
+            del self._publishes[each]
+        return [msgspec.structs.replace(refusal, number=number) for (_, number), refusal in refusals.items()]
 
     def _notified(self, notify: protocol.Notify, size: int) -> list[Output]:
         self._check_attached()

@@ -1,0 +1,42 @@
+"""Order of outboxes: no event is accepted before an earlier one that was refused temporarily (SPEC X25).
+
+A number counts as a repeat once a higher one was accepted. Agents and servers follow the rule, each for what it has
+seen refused: a refusal and the events behind it may be on different links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
+
+OUT_OF_TURN: Final = "an earlier event of the outbox must be accepted first"
+"""Reason for which an event is refused that would overtake another."""
+
+Outbox = TypeVar("Outbox", bound=Hashable)
+Refusal = TypeVar("Refusal")
+
+
+class OutboxOrder(Generic[Outbox, Refusal]):
+    """The earliest event of each outbox that was refused temporarily, with its refusal."""
+
+    def __init__(self) -> None:
+        self._earliest: dict[Outbox, tuple[int, Refusal]] = {}
+
+    def refused(self, outbox: Outbox, number: int, refusal: Refusal) -> None:
+        """Note that an event was refused temporarily."""
+        if number < self._earliest.get(outbox, (number + 1,))[0]:
+            self._earliest[outbox] = number, refusal
+
+    def before(self, outbox: Outbox, number: int) -> Refusal | None:
+        """Return the refusal of an event that has to be accepted before ``number``, None if there is none."""
+        earliest = self._earliest.get(outbox)
+        return None if earliest is None or number <= earliest[0] else earliest[1]
+
+    def has(self, outbox: Outbox) -> bool:
+        """Return whether an event of an outbox waits until it is sent again."""
+        return outbox in self._earliest
+
+    def sent_again(self, outbox: Outbox, number: int) -> None:
+        """Let the events behind ``number`` follow it, if it is the one that they wait for."""
+        if self._earliest.get(outbox, (None,))[0] == number:
+            del self._earliest[outbox]
